@@ -292,7 +292,7 @@ def test_a_call_of_a_program_that_died_is_gone_on_with_when_that_is_clear(left):
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(None, "there is no journal "), (b"notes, and nothing else", "file is not a database")],
+    [(None, "there is no journal "), (b"notes, and nothing else", "is not a SQLite database")],
 )
 def test_a_journal_that_cannot_be_used_is_told(left, content, told):
     if content is not None:

@@ -808,8 +808,11 @@ def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace,
         (["--results", "{}/notes"], "{}/notes holds something that is no result, on line 1"),
         (["--results", "{}/in"], "{}/in is named by --input and by --results"),
         (["--journal", "{}/in"], "{}/in is named by --input and by --journal"),
-        (["--journal", "{}"], "the journal {} cannot be used: unable to open database file"),
-        (["--journal", "{}/notes"], "the journal {}/notes cannot be used: file is not a database"),
+        (["--journal", "{}"], "the journal {} cannot be used: {} is a directory"),
+        (
+            ["--journal", "{}/notes"],
+            "the journal {}/notes cannot be used: {}/notes is not a SQLite database",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, words, told):
@@ -822,7 +825,7 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, wo
     done = holdfast("run", *named, agent=agent)
 
     assert done.exit == 1
-    assert f"Error: {told.format(tmp_path)}" in done.err
+    assert f"Error: {told.replace('{}', str(tmp_path))}" in done.err
     assert "Code: HOLDFAST_ERR_" in done.err
     assert agent.executions == {}
     assert (tmp_path / "notes").read_text() == "my own notes, with no end of the line"

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 
 import pytest
+from tests.cli_harness import holdfast as cli
 
 from holdfast import (
     A2AError,
@@ -139,6 +140,56 @@ async def test_a_damaged_row_hides_no_other_call(value, tmp_path):
     assert (error.reason, error.message_id) == ("damaged", damaged)
     assert damaged in str(error)
     assert [one.answer.text for one in outcomes.values()] == ["done", "done"]
+
+
+async def damaged_journal(path, value, column="began"):
+    """A journal of three calls of a run; the second one is damaged."""
+    journal, agent = SqliteJournal(path), FakeAgent(completes("done", after=60))
+    items = [RunItem(content=key, key=key) for key in "abc"]
+    async with (
+        connected(agent, journal) as client,
+        client.run(items, run_id="r", timeout=5.0) as results,
+    ):
+        assert len([result async for result in results]) == 3
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE calls SET {column} = {value} WHERE rowid = 2")
+    return SqliteJournal(path), agent
+
+
+@pytest.mark.parametrize("column", ["began", "generation", "state", "lease_until", "message_id"])
+async def test_a_damaged_call_can_be_forgotten_and_is_not_sent_again(column, tmp_path):
+    journal, agent = await damaged_journal(tmp_path / "calls.db", "x'ff'", column)
+    async with connected(agent, journal) as client:
+        (call,) = [call for call in await client.pending() if call.damage is not None]
+        if column != "message_id":
+            (call,) = await client.pending(message_id=call.message_id)
+        await call.forget()
+        left = [call.damage for call in await client.pending()]
+        with pytest.raises(JournalError) as caught:
+            await call.forget()
+        items = [RunItem(content=key, key=key) for key in "abc"]
+        async with client.run(items, run_id="r") as results:
+            said = {result.key: result async for result in results}
+
+    await journal.close()
+    assert (left, caught.value.reason) == ([None, None], "missing")
+    assert [said[key].answer.text for key in "ac"] == ["done", "done"]
+    assert said["b"].error is not None
+    assert len(agent.executions) == 3
+
+
+async def test_the_command_line_forgets_a_damaged_call(tmp_path):
+    journal, agent = await damaged_journal(tmp_path / "calls.db", "1e18")
+    (damaged,) = [one for one in await journal.unfinished() if one.damage is not None]
+    await journal.close()
+    words = ("resume", "--journal", str(journal.path), "--forget", damaged.message_id)
+
+    done = await asyncio.to_thread(cli, *words, agent=agent)
+    again = await asyncio.to_thread(cli, *words, agent=agent)
+
+    assert (done.exit, "Forgotten: yes" in done.out, done.err) == (0, True, "")
+    assert "is without an outcome" in again.err
 
 
 async def test_damaged_messages_are_named_damaged(tmp_path):

@@ -492,12 +492,40 @@ async def test_what_is_put_beside_a_journal_while_it_is_opened_is_noticed(
 
 
 @posix
-@pytest.mark.parametrize("mode", [0o777, 0o1777])
-async def test_a_directory_where_others_may_replace_files_is_warned_of(path, mode, caplog):
-    path.parent.chmod(mode)
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "is_warned"),
+    [
+        (0o777, None, None, True),
+        (0o1777, None, None, False),
+        (0o755, OTHER_USER, None, True),
+        (0o1777, OTHER_USER, None, True),
+        (0o775, None, None, False),
+        (0o775, None, 4321, True),
+        (0o1775, None, 4321, False),
+    ],
+)
+async def test_a_directory_where_others_may_replace_files_is_warned_of(
+    *, path, above, mode, owner, group, is_warned, caplog, monkeypatch
+):
+    stat, odd = Path.stat, path.parent
+
+    def seen(place, **options):
+        found = stat(place, **options)
+        if place != odd:
+            return found
+        ids = (found[4] if owner is None else owner, found[5] if group is None else group)
+        return os.stat_result((*found[:4], *ids, *found[6:]))
+
+    monkeypatch.setattr(Path, "stat", seen)
+    odd.chmod(mode)
+    if above:
+        path = odd / "mine" / "calls.db"
+        path.parent.mkdir(mode=0o700)
     await (await left_open(path)).close()
 
-    assert ("other users may replace the journal" in caplog.text) == (mode == 0o777)
+    text = f"other users may replace the journal in {odd};"
+    assert (text in caplog.text) == is_warned
 
 
 @posix
@@ -579,7 +607,7 @@ async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
 async def test_a_broken_file_is_told(path, content):
     path.write_bytes(content)
 
-    with pytest.raises(JournalError, match="cannot be used: file is not a database") as caught:
+    with pytest.raises(JournalError, match="is not a SQLite database; move") as caught:
         await SqliteJournal(path).begin(record())
 
     assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
@@ -681,12 +709,29 @@ async def test_a_call_is_found_by_its_message(path):
     await journal.close()
 
 
-@pytest.mark.parametrize("where", [".", "missing/calls.db"])
-async def test_a_path_that_is_no_file_is_told(tmp_path, where):
-    with pytest.raises(JournalError, match="unable to open") as caught:
-        await SqliteJournal(tmp_path / where).begin(record())
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (".", "{0} is a directory; name a file in it"),
+        (
+            "none/calls.db",
+            "the directory {0}/none does not exist; create it, or name another file",
+        ),
+        ("notes/calls.db", "{0}/notes is not a directory; name another file"),
+    ],
+)
+async def test_a_path_that_is_no_file_is_told(tmp_path, where, why):
+    (tmp_path / "notes").write_text("notes")
+    path = tmp_path / where
+    with pytest.raises(JournalError) as caught:
+        await SqliteJournal(path).begin(record())
 
-    assert caught.value.executed is False
+    said = f"the journal {path} cannot be used: {why.format(tmp_path)}"
+    assert (caught.value.message, caught.value.executed) == (said, False)
+    reading = SqliteJournal(tmp_path / "no.db", read_only=True)
+    with pytest.raises(JournalError, match=r"no.db does not exist"):
+        await reading.unfinished()
+    await reading.close()
 
 
 async def test_another_process_that_writes_too_long_is_told_and_then_it_goes_on(path):

@@ -18,6 +18,8 @@ from holdfast.runtime.journal import (
     CallRecord,
     Journal,
     RecordUpdate,
+    RepairableJournal,
+    damaged,
     lease_end,
     shown,
     utc,
@@ -209,7 +211,16 @@ class Journaling:
         await self._leases.here().settled()
         if message_id is None:
             return await in_time(said(self.journal.unfinished, self.agent))
-        record = await in_time(said(self.journal.find, message_id))
+        try:
+            record = await in_time(said(self.journal.find, message_id))
+        except JournalError as error:
+            if error.reason != "damaged":
+                raise
+            records = await in_time(said(self.journal.unfinished, self.agent))
+            found = [one for one in records if one.message_id == message_id]
+            if not found:
+                raise
+            return found
         if record is None or record.agent != self.agent or record.outcome is not None:
             return []
         return [record]
@@ -223,6 +234,24 @@ class Journaling:
         """
         self._check_open()
         return await in_time(said(self.journal.find_label, label))
+
+    async def forget_damaged(self, record: CallRecord, deadline: Deadline) -> None:
+        """Ends a call whose record is damaged.
+
+        Raises:
+            JournalError: Somebody works on it, or the journal cannot forget it.
+        """
+        self._check_open()
+        if self._is_held(record):
+            raise _held("by another client, as far as its record can be read", record)
+        journal, message_id = self.journal, record.message_id
+        if not isinstance(journal, RepairableJournal):
+            raise damaged(message_id, record.damage)
+        forgetting = said(journal.forget_damaged, message_id)
+        call = f"the damaged call of message {message_id}"
+        if not await self._until(deadline, forgetting, f"{call} was not forgotten"):
+            text = f"{call} is not in the journal"
+            raise JournalError(text, reason="missing", message_id=message_id)
 
     def settle(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something that `unfinished` and `close` wait for: see `Leases.settle`."""

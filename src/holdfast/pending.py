@@ -83,7 +83,8 @@ class PendingCall:
     def damage(self) -> JournalError | None:
         """Why the journal's record of the call cannot be read; None where it can.
 
-        A damaged call cannot be resumed: `resume` and `stream` raise this error. What else could
+        A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
+        What else could
         not be read of the record is missing here, and `began` is 1970-01-01.
         """
         record = self._record
@@ -187,10 +188,16 @@ class PendingCall:
     async def forget(self) -> None:
         """Ends the call without an answer; the agent is told nothing, and goes on.
 
+        A call whose record is damaged can be forgotten, too, where the journal is a
+        `SqliteJournal` or another one that has `forget_damaged`.
+
         Raises:
             JournalError: Somebody works on it, or may: see `is_held`; or it is over.
         """
         deadline = self._calls.deadline("call", None)
+        if self._record.damage is not None:
+            await self._journaling.forget_damaged(self._record, deadline)
+            return
         record = await self._journaling.free(self.message_id, deadline)
         call = await self._journaling.claim(record, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))

@@ -158,6 +158,11 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
         )
         if options["lists"] or not calls:
             resuming.list_calls(calls, output, now=world.env.wall())
+        elif options["forget"]:
+            for place, (record, *_) in [*calls.items()]:
+                if record.damage is not None:  # which needs no agent, and may name none
+                    await resuming.forget_damaged(options["journal"], record, output)
+                    del calls[place]
 
     try:
         world.run(look())

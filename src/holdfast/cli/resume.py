@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.pending import PendingCall
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["forget", "list_calls", "resume", "unfinished"]
+__all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
 
 _AT_ONCE = 32
 """Calls that are gone on with at once."""
@@ -65,11 +65,9 @@ async def unfinished(
     journal = journal_at(name, is_there=True, read_only=True)
     try:
         await journal.check()  # a page that is lost may be the one with the calls
-        if message_id is None:
-            records = await journal.unfinished()
-        else:
-            record = await journal.find(message_id)
-            records = [] if record is None or record.outcome is not None else [record]
+        records = await journal.unfinished()  # with what of a damaged one can be read
+        if message_id is not None:
+            records = [record for record in records if record.message_id == message_id]
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     finally:
@@ -120,6 +118,22 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
         await calls[0].forget()
     except JournalError as error:
         raise CommandError(journal_failure(error)) from None
+    output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+
+
+async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
+    """Note the same of a call whose record cannot be read.
+
+    Raises:
+        CommandError: The journal cannot be used.
+    """
+    journal = journal_at(name, is_there=True)
+    try:
+        await journal.forget_damaged(record.message_id)
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
+    finally:
+        await journal.close()
     output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
 
 

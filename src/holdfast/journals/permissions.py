@@ -7,7 +7,9 @@ Rules:
   that, the journal is refused. Who only reads refuses what others could have written.
 - A link that another user made is not followed; beside the file there are no links at all.
 - Nothing here opens a file that exists: to close it would give up SQLite's locks on it.
-- In a directory where other users may replace files, no check lasts: that is warned of.
+- In a directory where other users may replace files, or below one, no check lasts: that is
+  warned of. They may if it belongs to one of them, or if it is not sticky and all, or the users of
+  a group that is not this process's own, may write to it.
 """
 
 from __future__ import annotations
@@ -151,11 +153,23 @@ class Permissions:
         return f"; SqliteJournal(mode=0o{wanted:o}) shares it with its group"
 
     def _check_directory(self, directory: Path) -> None:
-        found = directory.stat()
-        is_shared = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
-        if is_shared or found.st_uid not in (os.geteuid(), _ROOT):
-            text = "other users may replace the journal in %s; keep it in a directory of your own"
-            self._warn(text, directory)
+        real = directory.resolve()
+        for place in (real, *real.parents):
+            if self._is_open_to_others(place.stat()):
+                text = (
+                    "other users may replace the journal in %s; keep it in a directory of your own"
+                )
+                self._warn(text, place)
+                return
+
+    def _is_open_to_others(self, found: os.stat_result) -> bool:
+        """Whether another user may rename what is in a directory; its owner always may."""
+        if found.st_uid not in (os.geteuid(), _ROOT):
+            return True
+        if found.st_mode & stat.S_ISVTX:
+            return False
+        is_own_group = found.st_gid == os.getegid() or self._is_shared(found.st_gid)
+        return bool(found.st_mode & (stat.S_IWOTH if is_own_group else _WRITE))
 
     def _warn(self, text: str, place: Path) -> None:
         if not self._is_warned:

@@ -57,6 +57,9 @@ _CLAIM = (
     "UPDATE calls SET generation = generation + 1, lease_until = ? "
     "WHERE message_id = ? AND outcome IS NULL AND lease_until <= ?"
 )
+_REPAIRED = tuple(name for name in _COLUMNS if name not in {"message_id", "agent", "label"})
+_WITH_ROWID = _SELECT.replace("SELECT ", "SELECT rowid, ", 1)
+_REPAIR = f"UPDATE calls SET {', '.join(f'{name} = ?' for name in _REPAIRED)} WHERE rowid = ?"  # noqa: S608
 _LABELLED = "SELECT message_id FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
@@ -262,6 +265,42 @@ class SqliteJournal:
             return [_whole_or_damaged(row) for row in connection.execute(question, values)]
 
         return await self._do(find)
+
+    async def forget_damaged(self, message_id: str, /) -> bool:
+        """Record that nobody waits for the outcome of a damaged call: it is ``"forgotten"``.
+
+        What of the record cannot be read is replaced by defaults; its label is kept, so that a run
+        does not send the message again.
+
+        Args:
+            message_id: The message of the call; of records whose message id cannot be read, "".
+
+        Returns:
+            Whether there was such a record.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
+
+        def forget(connection: sqlite3.Connection) -> bool:
+            rows = connection.execute(_WITH_ROWID).fetchall()
+            records = [(number, _whole_or_damaged(row)) for number, *row in rows]
+            found = [
+                (number, record)
+                for number, record in records
+                if record.damage is not None
+                and record.outcome is None
+                and record.message_id == message_id
+            ]
+            for number, record in found:
+                forgotten = msgspec.structs.replace(
+                    record, outcome="forgotten", detail=record.damage, lease_until=0.0
+                )
+                values = [getattr(forgotten, name) for name in _REPAIRED]
+                connection.execute(_REPAIR, (*values, number))
+            return bool(found)
+
+        return await self._do(forget)
 
     async def find_label(self, label: str, /) -> CallRecord | None:
         """The record of a label, open or over, to whichever agent; None where there is none.

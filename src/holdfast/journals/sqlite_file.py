@@ -173,12 +173,28 @@ class SqliteFile:
         except JournalError:
             raise
         except Exception as error:  # of SQLite, of the system, or of Python for an impossible name
-            said = error.strerror if isinstance(error, OSError) else None
-            text = f"the journal {self.path} cannot be used: {said or error}"
+            text = f"the journal {self.path} cannot be used: {self._why(error)}"
             reason = _REASONS.get(_code(error), "unusable")
             if reason == "locked":
                 text += f", by another process that wrote for {self._busy_timeout:g} s"
             raise JournalError(text, reason=reason) from error
+
+    def _why(self, error: Exception) -> str:
+        """What is wrong, and what to do where that is clear."""
+        directory = self.path.parent
+        with contextlib.suppress(OSError, ValueError):  # of a name that is impossible
+            if self._where.is_dir():
+                return f"{self.path} is a directory; name a file in it"
+            if not self._where.parent.exists():
+                return f"the directory {directory} does not exist; create it, or name another file"
+            if not self._where.parent.is_dir():
+                return f"{directory} is not a directory; name another file"
+            if self._is_read_only and not self._where.exists():
+                return f"{self.path} does not exist; name the file of a journal"
+        if _code(error) == sqlite3.SQLITE_NOTADB:
+            return f"{self.path} is not a SQLite database; move it away, or name another file"
+        said = error.strerror if isinstance(error, OSError) else None
+        return said or str(error)
 
     def _do_all(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
         try:

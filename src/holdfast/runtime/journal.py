@@ -11,7 +11,7 @@ Times are wall times in seconds since the epoch: they have to mean the same in a
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,7 @@ __all__ = [
     "CallRecord",
     "Journal",
     "RecordUpdate",
+    "RepairableJournal",
     "TokenJournal",
     "TokenUse",
     "damaged",
@@ -236,6 +237,25 @@ class Journal(Protocol):
 
     async def close(self) -> None:
         """Writes what is still to be written, and lets go of everything. Can be called twice."""
+        ...
+
+
+@runtime_checkable
+class RepairableJournal(Protocol):
+    """A journal that can forget records which it cannot read: see `PendingCall.forget`."""
+
+    async def forget_damaged(self, message_id: str, /) -> bool:
+        """Record that nobody waits for the outcome of a damaged call: it is ``"forgotten"``.
+
+        Args:
+            message_id: The message of the call; of records whose message id cannot be read, "".
+
+        Returns:
+            Whether there was such a record.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
         ...
 
 

@@ -1332,7 +1332,8 @@ class PendingCall:
     def damage(self) -> JournalError | None:
         """Why the journal's record of the call cannot be read; None where it can.
 
-        A damaged call cannot be resumed: `resume` and `stream` raise this error. What else could
+        A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
+        What else could
         not be read of the record is missing here, and `began` is 1970-01-01.
         """
 
@@ -1407,6 +1408,9 @@ class PendingCall:
 
     def forget(self) -> None:
         """Ends the call without an answer; the agent is told nothing, and goes on.
+
+        A call whose record is damaged can be forgotten, too, where the journal is a
+        `SqliteJournal` or another one that has `forget_damaged`.
 
         Raises:
             JournalError: Somebody works on it, or may: see `is_held`; or it is over.
