@@ -276,6 +276,7 @@ SIGNATURES = {
     "SqliteJournal.close": "self",
     "SqliteJournal.find": "self message_id /",
     "SqliteJournal.find_label": "self label /",
+    "SqliteJournal.forget_damaged": "self message_id /",
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
     "SqliteJournal.use_token": "self name use / *now *ends *most",
