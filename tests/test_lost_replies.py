@@ -460,7 +460,7 @@ async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, stre
     (looked,) = error.looked_at
     assert looked.startswith("the tasks changed since the message was sent, ")
     assert looked in error.message
-    assert "not found, which proves nothing" in error.message
+    assert "found nothing, which proves nothing" in error.message
     assert agent.calls(SENDS[streaming]) == []
     assert now() <= 30
 
@@ -675,7 +675,7 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
     agent.inject(Stall(after_execution=True), on="SendMessage")
     client = connected(agent, journal=journal, env=VirtualWall())
 
-    with pytest.raises(OutcomeUnknownError, match="It was not looked for") as caught:
+    with pytest.raises(OutcomeUnknownError, match="No search was made") as caught:
         await client.send_message("hello", timeout=5)
 
     assert caught.value.looked_at == ()
@@ -695,7 +695,7 @@ async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_pa
         await client.send_message("hello", timeout=5)
     (pending,) = await client.pending()
 
-    with pytest.raises(OutcomeUnknownError, match=r"could not be looked for in .*refused") as told:
+    with pytest.raises(OutcomeUnknownError, match=r"could not be searched: .*refused") as told:
         await pending.resume(timeout=7)
 
     late = told.value.search_error
@@ -757,7 +757,9 @@ async def test_who_resumes_a_call_has_it_looked_for_once_at_least(tmp_path, arri
     if arrives:
         assert (await pending.resume()).text == "42"
     else:
-        with pytest.raises(OutcomeUnknownError, match="not found, which proves nothing") as caught:
+        with pytest.raises(
+            OutcomeUnknownError, match="found nothing, which proves nothing"
+        ) as caught:
             await pending.resume()
         assert caught.value.search_error is None
     assert len(agent.calls("ListTasks")) == 1
@@ -789,7 +791,7 @@ async def test_a_finished_search_ends_the_call(tmp_path):
     agent.inject(Reset(), on="SendMessage")
     client = connected(agent, journal=journal, env=VirtualWall())
 
-    with pytest.raises(OutcomeUnknownError, match="not found, which proves nothing") as caught:
+    with pytest.raises(OutcomeUnknownError, match="found nothing, which proves nothing") as caught:
         await client.send_message("hello")
 
     assert caught.value.search_error is None
@@ -862,7 +864,7 @@ async def test_what_cannot_be_looked_for_was_not_looked_for(version):
     agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
-    with pytest.raises(OutcomeUnknownError, match="It could not be looked for in") as caught:
+    with pytest.raises(OutcomeUnknownError, match="The agent could not be searched: ") as caught:
         await connected(agent).send_message("How far?")
 
     assert "not found" not in caught.value.message.partition("could not be")[2]

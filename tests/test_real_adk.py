@@ -252,7 +252,7 @@ async def test_called_it_does_not_send_again_what_it_does_not_find(ask, fault):
 
     [error] = called.outcome["errors"]
     assert error.startswith("A2A request failed: ")
-    assert "nobody knows whether the agent ran message" in error
+    assert "is unknown: the message was sent, but its reply was lost" in error
     assert called.asked.count(SEND) == 1
     assert called.executions == 0
 

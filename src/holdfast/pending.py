@@ -117,15 +117,15 @@ class PendingCall:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody works on it, or did and died less than a lease ago.
+        """Whether a process holds the lease of the call, or crashed less than a lease ago.
 
-        That may be this client, too. It is as the journal told it when it was asked.
+        The process may be this client's. The value is what the journal held when it was read.
         """
         return self._record.lease_until > self._calls.env.wall()
 
     @property
     def held_until(self) -> datetime | None:
-        """When it is free unless whoever holds it goes on, in UTC; None where nobody does."""
+        """When the lease ends unless its holder renews it, in UTC; None where none is held."""
         return utc(self._record.lease_until) if self.is_held else None
 
     @property
@@ -146,8 +146,8 @@ class PendingCall:
     ) -> Answer:
         """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
 
-        A call that somebody holds is waited for until it is clear whether that is somebody alive:
-        one that died renews its lease no more.
+        If another process holds the call, this method waits until that lease is renewed or ends: a
+        process that crashed does not renew its lease.
 
         Args:
             poll_interval: Seconds between two looks where the task has to be polled.
@@ -386,8 +386,8 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) 
         context_id=record.context_id,
     )
     lost = OutcomeUnknownError(
-        f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
-        "was about to, left without knowing",
+        f"the outcome of message {record.message_id} is unknown: the process that recorded it "
+        "ended before a reply was recorded",
         message_id=record.message_id,
         context_id=record.context_id,
     )

@@ -156,8 +156,8 @@ class SentBefore:
         """What answered a call that is over."""
         if outcome == "unknown":
             raise OutcomeUnknownError(
-                f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
-                "run has reported. This run has not sent it",
+                f"the outcome of message {record.message_id} is unknown, as an earlier run "
+                "reported. This run has not sent it",
                 message_id=record.message_id,
                 context_id=record.context_id,
             )

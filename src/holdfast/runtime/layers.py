@@ -144,7 +144,7 @@ class InterceptorLayer(PassThrough):
 
 
 class OutcomeLayer(PassThrough):
-    """Turns a lost reply to a message into what it means: nobody knows whether it was executed."""
+    """Turn the error of a lost reply to a message into an `OutcomeUnknownError`."""
 
     def through(
         self, call: Call[P, R], onward: Onward[P, R, T], /
@@ -303,7 +303,7 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
 
 
 def _closed(call: AnyCall) -> A2AConnectionError:
-    message = f"the client was closed while {call.operation.name} was under way"
+    message = f"the client was closed while {call.operation.name} was in flight"
     return A2AConnectionError(message, failure="closed", **_ended(call))
 
 
@@ -329,8 +329,8 @@ def _is_no_answer(error: A2AError) -> bool:
 def _may_have_run(call: AnyCall) -> str:
     params: SendMessageRequest = call.params
     return (
-        f"message {params.message.message_id} was sent, and may have been executed: look for it "
-        "among the agent's tasks before sending it again"
+        f"message {params.message.message_id} was sent, and may have been executed: search the "
+        "agent's tasks for it before sending it again"
     )
 
 
@@ -342,7 +342,7 @@ def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     facts["transient"] = False
     facts["gave_up"] = None  # the message says it
     return OutcomeUnknownError(
-        f"nobody knows whether the agent ran message {message.message_id}: it was sent, but its "
+        f"the outcome of message {message.message_id} is unknown: the message was sent, but its "
         f"reply was lost: {error.message}",
         message_id=message.message_id,
         context_id=message.context_id,

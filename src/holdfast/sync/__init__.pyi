@@ -1359,14 +1359,14 @@ class PendingCall:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody works on it, or did and died less than a lease ago.
+        """Whether a process holds the lease of the call, or crashed less than a lease ago.
 
-        That may be this client, too. It is as the journal told it when it was asked.
+        The process may be this client's. The value is what the journal held when it was read.
         """
 
     @property
     def held_until(self) -> datetime | None:
-        """When it is free unless whoever holds it goes on, in UTC; None where nobody does."""
+        """When the lease ends unless its holder renews it, in UTC; None where none is held."""
 
     @property
     def message(self) -> Message | None:
@@ -1379,8 +1379,8 @@ class PendingCall:
     def resume(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> Answer:
         """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
 
-        A call that somebody holds is waited for until it is clear whether that is somebody alive:
-        one that died renews its lease no more.
+        If another process holds the call, this method waits until that lease is renewed or ends: a
+        process that crashed does not renew its lease.
 
         Args:
             poll_interval: Seconds between two looks where the task has to be polled.

@@ -206,17 +206,18 @@ class Reconciliation:
         return errors[-1] if errors else None
 
     def told(self, seconds: float) -> str:
-        """What a search for so many seconds came to that found nothing, in a sentence."""
+        """Say in a sentence how a search ended that found nothing after so many seconds."""
         named = "; ".join(self.looked_at)
         why = self.step.why if isinstance(self.step, Unseen) else None
         if any(place.looks for place in self._places):
-            looked = f"It was looked for in {named}, for {seconds:.3g} s, and"
             if why is None:
-                return f"{looked} not found, which proves nothing"
-            return f"{looked} that was not finished: {why.message}"
+                how = f"took {seconds:.3g} s and found nothing, which proves nothing"
+            else:
+                how = f"was not finished after {seconds:.3g} s: {why.message}"
+            return f"The search of {named} {how}"
         if named:
-            return f"It could not be looked for in {named}"
-        return "It was not looked for" if why is None else f"It was not looked for: {why.message}"
+            return f"The agent could not be searched: {named}"
+        return "No search was made" if why is None else f"No search was made: {why.message}"
 
     def got(self, task: Task) -> None:
         """The task that the message was for."""
