@@ -42,18 +42,24 @@ REMARKS = {
     "not where it came with credentials, or over plain http from another machine",
     "CONFIG_002": "a found file may only name the agent, say how output looks, and make a command "
     "stricter: stricter than §8.3, see settings.md",
+    "VER_001": "the card decides, 0.3 included, with a warning, and --a2a-version 1.0 refuses "
+    "0.3. The text contradicts itself: this commit took the floor of 1.0 out of §13.2, and left "
+    "it in §6.5 and in this row of the registry. §13.2 is followed: the registry says that the "
+    "section which a row cites governs it, and §6 that §7 to §14 carry the operative rules",
+    "DEFAULT_001": "the version follows §13.2, as in A2ACLI_VER_001",
+    "DEMO_SERVER_001": "server and demo-server run an echo demo. §7.1 names 'echo-demo, proxying "
+    "or command execution', the registry 'demo-server / mock agent mode': read as a choice, of "
+    "which the first is built; §3 leaves the behaviour of servers open",
     "AUTH_008": "a server that --credential-origin names gets a token that it asks for",
 }
 """What is to be known of requirements that are met."""
 
-PARTIAL = {
-    "VER_001": "where the card declares nothing newer, 0.3 is spoken with a warning: §13.2 asks "
-    "for no opt-in since this commit, while §6.5 and the registry still say never below 1.0; "
-    "--a2a-version 1.0 refuses it",
-    "DEMO_SERVER_001": "server and demo-server run the demo agent; proxying and running a command "
-    "(§7.1) are not built",
-}
+PARTIAL: dict[str, str] = {}
 """What is missing of requirements that are met in part."""
+
+
+OF_THE_TOOL = frozenset({"CLI_001", "CLI_002", "SKILL_001", "SKILL_002"})
+"""Requirements on the tool alone: no agent has a part in them."""
 
 
 class Requirement(NamedTuple):
@@ -286,8 +292,14 @@ def _is_satisfied(number):
 
 
 def _claimed():
-    satisfied = [number for number in TIERS if _is_satisfied(number)]
-    return str(max(satisfied)) if satisfied else "none"
+    shown = [number for number in TIERS if _is_satisfied(number) and not _not_live(number)]
+    return str(max(shown)) if shown else "none"
+
+
+def _not_live(number):
+    """The requirements of a tier, and of those below it, that no live agent has shown."""
+    below = [requirement for tier in range(1, number + 1) for requirement in _tier(tier)]
+    return [one.identifier for one in below if not one.live and one.name not in OF_THE_TOOL]
 
 
 # ── The page ─────────────────────────────────────────────────────────────────────────────────
@@ -332,9 +344,21 @@ is [cli-compliance.yaml](cli-compliance.yaml).
 | Those agents are TCK-conformant? | unknown |
 | Transports | {", ".join(BINDINGS)} |
 
-A tier is claimed when each of its requirements, and of those below it, is met or does not apply.
-*Live* counts the runs that passed at the live agent, on the official SDK, over sockets; all others
-ran against the fake agent. The words of the specification decide, not these lines."""
+A tier is satisfied when each of its requirements, and of those below it, is met or does not apply.
+It is claimed when each of them was also shown at a live agent, as the specification asks, but for
+those that are about the tool alone: {", ".join(sorted(OF_THE_TOOL))}.
+{_missing()}*Live* counts the runs that passed at the live agent, on the official SDK, over
+sockets; all others ran against the fake agent. The words of the specification decide, not these
+lines."""
+
+
+def _missing():
+    """What stands in the way of the next claim."""
+    satisfied = [number for number in TIERS if _is_satisfied(number)]
+    missing = _not_live(max(satisfied)) if satisfied else []
+    if not missing:
+        return ""
+    return f"Without a live run are: {', '.join(missing)}.\n"
 
 
 def _glance():

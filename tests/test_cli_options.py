@@ -546,6 +546,52 @@ def test_a_card_that_asks_for_a_bearer_token_gets_it_only_from_those_who_name_it
         assert (hint in done.err) is (len(shown) == 1)
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--auth", "--bearer or --api-key does that."),
+        ("--bearer-token", "--bearer does that."),
+        ("--token", "--bearer does that."),
+        ("--header", "--svc-param does that."),
+        ("-H", "--svc-param does that."),
+    ],
+)
+def test_an_option_of_other_tools_leads_to_the_one_that_does_it(option, meant):
+    assert refused("send", "hello", option, "x") == f"No such option '{option}'. {meant}"
+
+
+def test_json_in_place_of_a_file_and_a_file_in_place_of_json_are_explained(tmp_path):
+    for given in ('{"k": 1}', "[1]"):
+        told = refused("send", "--data", given)
+        assert "--data takes a file, and was given what looks like JSON itself" in told
+        assert given not in told
+    path = tmp_path / "d.json"
+    path.write_text("{}")
+    for flag in ("--metadata", "--message-metadata"):
+        told = refused("send", "x", flag, f"@{path}")
+        assert f'it takes JSON itself, not a file: "$(cat {path})"' in told
+    assert "cat" not in refused("send", "x", "--metadata", "{oops")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"password=s3cret", "has 15 bytes of text"),
+        (b"-----BEGIN PRIVATE KEY-----\ns3cret", "is a key or a certificate (PEM)"),
+        (b"<!DOCTYPE html>s3cret", "is an HTML page"),
+        (b"s3cret\xff\xfe", "has 8 bytes of binary data"),
+        (b" ", "is empty"),
+    ],
+)
+@pytest.mark.parametrize("words", [["send", "hello"], ["card", "get"], ["doctor"]])
+def test_a_file_that_is_not_a_card_is_not_shown(tmp_path, content, kind, words):
+    (tmp_path / "x").write_bytes(content)
+    done = holdfast(*words, card=str(tmp_path / "x"))
+    assert done.exit == 1
+    assert "s3cret" not in done.out + done.err
+    assert f"the file {kind}" in " ".join((done.out + done.err).split())
+
+
 @pytest.mark.parametrize("words", [["task", "get", "t"], ["card", "get"]])
 def test_an_option_that_is_not_much_like_another_is_not_taken_for_it(words):
     assert refused(*words, "--follow") == "No such option '--follow'."
@@ -1262,6 +1308,8 @@ def test_durations_are_shown_as_people_write_them(seconds, text):
     [
         ("agent.example.com", "https://agent.example.com"),
         ("agent.example.com:8443", "https://agent.example.com:8443"),
+        ("b\u00fccher.example", "https://b\u00fccher.example"),
+        ("b\u00fccher.example:8443/x", "https://b\u00fccher.example:8443/x"),
         ("agent.example.com/agents/x", "https://agent.example.com/agents/x"),
         ("agent.example.com/card.json", "https://agent.example.com/card.json"),
         ("10.0.0.7:8000", "https://10.0.0.7:8000"),
@@ -1312,14 +1360,24 @@ def test_references_are_shown_without_what_may_be_secret(reference, shown):
     assert masked_reference(reference) == shown
 
 
+@pytest.mark.parametrize("scheme", ["", "https://"])
+def test_a_host_of_other_letters_is_called_by_its_ascii_form_or_refused(scheme):
+    network = FakeNetwork(FakeAgent(url="https://xn--bcher-kva.example"))
+    given = {"engine": lambda **_: network}
+    assert holdfast("send", "hello", card=f"{scheme}b\u00fccher.example", **given).exit == 0
+    done = holdfast("send", "hello", card=f"{scheme}\u0440\u0430ypal.example", **given)
+    assert (done.exit, "mixes Cyrillic and Latin letters" in done.err) == (2, True)
+
+
 def test_a_file_of_the_working_directory_does_not_stand_in_for_a_host(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cards").mkdir()
-    for name in ("agent", "agent.example", "localhost", "agent.example:443", "cards/agent"):
+    hosts = ("agent", "agent.example", "localhost", "agent.example:443", "b\u00fccher.example")
+    for name in (*hosts, "cards/agent"):
         (tmp_path / name).write_text("{}")
     assert str(read_reference("cards/agent")) == "cards/agent"
     assert str(read_reference("./agent.example")) == "agent.example"
     assert read_reference("other") == "https://other"
-    for name in ("agent", "agent.example", "localhost", "agent.example:443"):
+    for name in hosts:
         with pytest.raises(ValueError, match=f"write https?://{name} or ./{name}"):
             read_reference(name)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import urllib.request
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +20,7 @@ import pytest
 from tests import cli_compliance
 from tests.cli_harness import AGENT, PLAIN, Outcome, Typist, holdfast
 from tests.test_cli_conformance import kit_at
+from tests.test_cli_process import BOUND, start
 from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
@@ -376,6 +378,34 @@ def test_send_006_parts_keep_their_order_and_may_be_repeated(fake, tmp_path):
     ]
 
 
+@pytest.mark.sdk
+def test_send_006_a_real_agent_gets_the_parts_in_their_order(sdk_url, tmp_path):
+    sent = _parts_at(Sdk(sdk_url), tmp_path)
+    assert [next(iter(part.keys() & {"text", "raw", "data"})) for part in sent] == [
+        "text", "data", "raw", "text",
+    ]  # fmt: skip
+
+
+@pytest.mark.sdk
+def test_send_005_a_real_agent_gets_the_media_type_of_each_part(sdk_url, tmp_path):
+    sent = _parts_at(Sdk(sdk_url), tmp_path)
+    assert [part.get("mediaType", "") for part in sent if "data" not in part] == [
+        "", "application/pdf", "text/markdown",
+    ]  # fmt: skip
+
+
+def _parts_at(agent, directory):
+    """The parts of a message as the agent's store has them."""
+    (directory / "a.bin").write_bytes(b"%PDF")
+    task_id = agent.run(
+        "send", "--text", "echo x", "--data", "-", "--file", str(directory / "a.bin"),
+        "--media-type", "application/pdf", "--text", "two", "--media-type", "text/markdown",
+        *SOON, stdin=b'{"n": 1}',
+    ).field("Task ID")  # fmt: skip
+    task = agent.run("task", "get", task_id, "--history", "9", "-o", "json").json
+    return next(one["parts"] for one in task["history"] if one["role"] == "ROLE_USER")
+
+
 # ── TASK_GET, TASK_CANCEL ────────────────────────────────────────────────────────────────────
 
 
@@ -491,6 +521,18 @@ def test_interact_003_each_message_has_an_id_of_its_own(fake):
     assert sent_message(fake, 0)["messageId"] != sent_message(fake, 1)["messageId"]
 
 
+@pytest.mark.sdk
+def test_interact_003_a_real_agent_names_the_task_and_the_context(sdk_url):
+    agent = Sdk(sdk_url)
+    first, second = (agent.run("send", "echo x", *SOON, "-v", "--debug") for _ in range(2))
+    assert first.field("Task ID") != second.field("Task ID")
+    assert first.field("Context ID") != second.field("Context ID")
+    sent = "".join(line for line in first.err.splitlines() if line.startswith("Debug: > "))
+    assert '"messageId"' in sent
+    assert first.field("Context ID") not in sent.partition("GetTask")[0]
+    assert '"taskId"' not in sent
+
+
 def test_interact_003_a_context_is_no_chat_session():
     told = holdfast("send", "--help", card=None).out
     assert not re.search(r"session|chat|conversation", told, re.IGNORECASE)
@@ -524,11 +566,11 @@ def test_interact_004_the_command_that_waits_can_be_run_as_it_is_printed(agent):
     assert done.field("State") == "TASK_STATE_COMPLETED"
 
 
-def test_interact_005_nothing_is_remembered(fake, tmp_path):
+def test_interact_005_nothing_is_remembered(agent, tmp_path):
     places = {"home": tmp_path, "directory": tmp_path}
-    first = fake.run("send", "ask Which city?", **places)
+    first = agent.run("send", "ask Which city?", *SOON, **places)
     assert list(tmp_path.iterdir()) == []
-    second = fake.run("send", "hello", **places)
+    second = agent.run("send", "hello", *SOON, **places)
     assert second.field("Task ID") != first.field("Task ID")
     assert second.field("Context ID") != first.field("Context ID")
 
@@ -1062,6 +1104,31 @@ def test_auth_004_no_diagnostic_shows_a_credential(flags, louder):
         assert ("Debug: > " in done.err) is bool(louder)
 
 
+@pytest.mark.sdk
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_auth_002_a_credential_goes_to_a_real_agent(tmp_path, by):
+    given = {"flag": {}, "environment": {"env": {"A2ACLI_BEARER": SECRET}}}[by]
+    words = ("--bearer", SECRET) if by == "flag" else ()
+    with sdk_process(tmp_path / "stderr", "--token", SECRET) as url:
+        done = Sdk(url).run("send", "echo hello", *SOON, *words, **given)
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.sdk
+def test_auth_003_a_real_agent_without_verification_is_warned_of(sdk_url):
+    done = Sdk(sdk_url).run("send", "echo x", *SOON, "--insecure", "--bearer", SECRET)
+    assert done.exit == 0
+    assert "Warning: SECURITY: a credential" in done.err
+
+
+@pytest.mark.sdk
+def test_auth_004_no_diagnostic_at_a_real_agent_shows_a_credential(sdk_url):
+    words = ("--svc-param", f"x-my-own:{SECRET}", "--debug", "--verbose")
+    done = Sdk(sdk_url).run("send", "echo x", *SOON, *words)
+    assert (done.exit, "Debug: > " in done.err) == (0, True)
+    assert SECRET not in done.out + done.err
+
+
 # ── TX, VER ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -1110,7 +1177,10 @@ def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
 
 
 def test_tx_002_a_transport_that_is_not_installed_is_skipped(monkeypatch):
-    monkeypatch.setattr("holdfast.net.grpc_extra.find_spec", lambda _: None)
+    def missing():
+        raise ModuleNotFoundError
+
+    monkeypatch.setattr("holdfast.net.grpc_extra._find_extra", missing)  # which is cached
     fake = Fake(FakeAgent(bindings=("JSONRPC", "HTTP+JSON")))
     done = fake.run("send", "hello", "--transport", "grpc")
     assert (done.exit, fake.paths()[1]) == (0, "/rpc")
@@ -1127,6 +1197,27 @@ def test_tx_002_a_real_agent_is_called_as_the_caller_prefers(sdk_url, binding, p
     agent = Sdk(sdk_url)
     assert agent.run("send", "echo hello", *SOON, "--transport", binding).exit == 0
     assert path in agent.paths()
+
+
+@pytest.mark.sdk
+def test_tx_001_the_order_of_a_real_card_counts(sdk_url):
+    agent = Sdk(sdk_url)
+    card = agent.run("card", "get", "-o", "json").json
+    spoken = [one for one in card["supportedInterfaces"] if one["protocolBinding"] != "GRPC"]
+    assert agent.run("send", "echo hello", *SOON).exit == 0
+    assert any(spoken[0]["url"].endswith(path.split("/message")[0]) for path in agent.paths()[1:])
+
+
+@pytest.mark.sdk
+def test_tx_003_a_real_agent_gets_the_tenant_of_its_card(sdk_url, tmp_path):
+    card = Sdk(sdk_url).run("card", "get", "-o", "json").json
+    for interface in card["supportedInterfaces"]:
+        interface["tenant"] = "acme"
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(card))
+    done = Sdk(sdk_url).run("send", "echo x", *SOON, "--debug", card=str(path))
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+    assert re.search(r'^Debug: > .*"tenant":"acme"', done.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("tenant", ["acme", None])
@@ -1356,6 +1447,14 @@ def test_default_001_transport_server_preference_order():
     ]
 
 
+@pytest.mark.sdk
+def test_default_001_a_real_agent_is_waited_for_and_shown_as_text(sdk_url):
+    agent = Sdk(sdk_url)
+    done = agent.run("send", "slow 0.2 x", "--poll-interval", "50ms")
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+    assert agent.run("send", "slow 0.2 x", "--async", "-o", "json").json["task"]["id"]
+
+
 def test_default_001_task_completion_wait_by_default(fake):
     assert fake.run("send", "slow 9 x").field("State") == "TASK_STATE_COMPLETED"
     assert fake.run("send", "slow 9 x", "--async").field("State") != "TASK_STATE_COMPLETED"
@@ -1454,10 +1553,10 @@ def test_config_001_config_show_tells_and_changes_nothing(home):
     assert holdfast("config", "show", **in_home(home)).field("bearer") == "(none) [default]"
 
 
-def test_config_001_no_interaction_is_ever_recorded(fake, home):
+def test_config_001_no_interaction_is_ever_recorded(agent, home):
     root, before = home.parents[2], home.read_text()
-    fake.run("send", "ask Which?", **in_home(home))
-    fake.run("task", "get", "task-1", **in_home(home))
+    asked = agent.run("send", "ask Which?", *SOON, **in_home(home))
+    assert agent.run("task", "get", asked.json["task"]["id"], **in_home(home)).exit == 0
     assert [path for path in root.rglob("*") if path.is_file()] == [home]
     assert home.read_text() == before
 
@@ -1546,19 +1645,19 @@ def test_ver_003_the_card_is_asked_before_a_stream():
     assert fake.agent.calls("SubscribeToTask") == []
 
 
-def test_ver_003_the_card_is_asked_before_push_configurations(tmp_path):
-    fake = Fake()
-    task_id = begun(fake, "echo x")
-    card = fake.run("card", "get", "-o", "json").json
+def test_ver_003_the_card_is_asked_before_push_configurations(agent, tmp_path):
+    task_id = begun(agent, "echo x")
+    card = agent.run("card", "get", "-o", "json").json
     card["capabilities"]["pushNotifications"] = False
     path = tmp_path / "card.json"
     path.write_text(json.dumps(card))
     for words in (("create", task_id, "https://me.test"), ("list", task_id)):
-        done = fake.run("task", "push-config", *words, "-o", "json", card=str(path))
+        done = agent.run("task", "push-config", *words, "-o", "json", card=str(path))
         assert (done.exit, done.error["code"]) == (1, "PushNotificationNotSupportedError")
-    assert not [path for path in fake.paths() if "pushNotificationConfigs" in path]
-    assert fake.agent.calls("CreateTaskPushNotificationConfig") == []
-    assert fake.agent.calls("ListTaskPushNotificationConfigs") == []
+    assert not [path for path in agent.paths() if "pushNotificationConfigs" in path]
+    if isinstance(agent, Fake):
+        assert agent.agent.calls("CreateTaskPushNotificationConfig") == []
+        assert agent.agent.calls("ListTaskPushNotificationConfigs") == []
 
 
 PUSH_URL = "https://me.test/push"
@@ -1779,6 +1878,19 @@ def test_cli_002_a_completion_script_for_each_shell(shell, registers):
     done = holdfast("completion", shell, card=None)
     assert (done.exit, done.err) == (0, "")
     assert registers in done.out
+
+
+def test_demo_server_001_a_server_to_practise_with_is_an_agent_over_sockets():
+    """§7.1: it runs an echo demo; the two other things that it names stand behind an "or"."""
+    with start("server", "--port", "0") as server:
+        url = re.search(r"http://[0-9.:]+", server.stdout.readline())[0]
+        agent = {"card": url, "on_sockets": True}
+        assert holdfast("send", "hello", **agent).field("Artifact") == "artifact-1"
+        assert holdfast("send", "--stream", "stream one two", **agent).exit == 0
+        asked = holdfast("send", "ask who?", **agent)
+        assert asked.field("State") == "TASK_STATE_INPUT_REQUIRED"
+        server.send_signal(signal.SIGINT)
+        assert server.wait(BOUND) == 0
 
 
 def test_demo_server_001_an_agent_to_practise_with():

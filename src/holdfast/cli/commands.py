@@ -34,7 +34,7 @@ from holdfast.cli.sources import loaded_configuration
 from holdfast.cli.task_commands import task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.cli.world import World
 
@@ -83,9 +83,35 @@ def run(arguments: Sequence[str], world: World) -> int:
 def _message(error: click.UsageError) -> str:
     """What is wrong, without a guess at another option that is not much like what was written."""
     if isinstance(error, click.NoSuchOption):
+        options = {name for one in _options(error.ctx) for name in one.opts}
+        meant = [name for name in _MEANT.get(error.option_name, ()) if name in options]
+        if meant:
+            return f"No such option '{error.option_name}'. {' or '.join(meant)} does that."
         near = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     return error.format_message()
+
+
+def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:
+    return () if ctx is None else ctx.command.params
+
+
+_CREDENTIALS = ("--bearer", "--api-key")
+_MEANT: Mapping[str, tuple[str, ...]] = {
+    "--auth": _CREDENTIALS,
+    "--auth-token": ("--bearer",),
+    "--bearer-token": ("--bearer",),
+    "--token": ("--bearer",),
+    "--key": ("--api-key",),
+    "--header": ("--svc-param",),
+    "--headers": ("--svc-param",),
+    "-H": ("--svc-param",),
+    "--url": ("--agent-card", "--endpoint"),
+    "--agent": ("--agent-card",),
+    "--format": ("--output",),
+    "--json": ("--output",),
+}
+"""Options that other tools have for what an option here does."""
 
 
 def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:

@@ -242,6 +242,12 @@ def _data(draft: _Draft) -> Part:
     try:
         content = _standard_input() if draft.value == "-" else regular_bytes(_path(draft.value))
     except (OSError, ValueError) as error:
+        if _looks_like_json(draft.value):
+            message = (
+                "--data takes a file, and was given what looks like JSON itself: put it into a "
+                "file, or send it by standard input with --data -"
+            )
+            raise ValueError(message) from None
         raise _unreadable("--data", where, error) from None
     try:
         value = codec.parse(content)
@@ -250,6 +256,10 @@ def _data(draft: _Draft) -> Part:
         message = f"The data of {where} cannot be sent: {error}"
         raise ValueError(message) from None
     return data_part(value, media_type=draft.media_type)
+
+
+def _looks_like_json(text: str) -> bool:
+    return text.lstrip().startswith(("{", "[", '"'))
 
 
 def _standard_input() -> bytes:

@@ -12,8 +12,10 @@ from holdfast.model.hosts import is_loopback
 
 __all__ = ["is_file", "read_reference"]
 
+_LETTER = r"A-Za-z0-9_\u00a1-\U0010ffff"
+"""Letters of hosts; `holdfast.model.hosts` refuses the non-ASCII ones that no host has."""
 _HOST = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?)"
+    rf"(?P<host>\[[0-9A-Fa-f:.]+\]|[{_LETTER}](?:[{_LETTER}.-]*[{_LETTER}.])?)"
     r"(?P<port>:[0-9]+)?(?P<rest>[/?].*)?"
 )
 
@@ -24,8 +26,9 @@ def read_reference(text: str) -> str | Path:
     With a scheme it is a URL. Without one it is a file if it looks like a path: it begins with
     ``/``, ``.`` or ``~``, or its one word ends in ``.json``; or if there is such a file in a
     directory of that name, as ``cards/agent``. Else it is a host, with or without a port and a
-    path, and called over https; over http if it is this machine. A file in the working directory
-    never stands in for a host: where there is a file of a host's name, neither is taken.
+    path, and called over https; over http if it is this machine. Its letters may be those of any
+    alphabet, as in an address with a scheme. A file in the working directory never stands in for
+    a host: where there is a file of a host's name, neither is taken.
 
     Raises:
         ValueError: It is none of these, or could be a host and a file.

@@ -77,7 +77,12 @@ class Speaks:
         before, self._is_within_line = "\n" if self._is_within_line else "", False
         if self._progress:
             before, self._progress = _ERASE_LINE, ""
-        write(f"{before}{label}: {text.clean_line(self._hidden(message))}\n", err=True)
+        line = self._broken(f"{label}: {text.clean_line(self._hidden(message))}")
+        write(f"{before}{line}\n", err=True)
+
+    def _broken(self, line: str) -> str:
+        """Break a line for its reader; a line stays whole where it may be copied or parsed."""
+        return line
 
     def _hidden(self, message: str) -> str:
         told = A2AError(message)

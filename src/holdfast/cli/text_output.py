@@ -163,6 +163,10 @@ class ChatOutput(TextOutput):
             pass
         self._is_within_line = False
 
+    def _broken(self, line: str) -> str:
+        is_copied = line.startswith("Hint: ")  # it has a command in it
+        return line if is_copied else Wrapping(_columns).feed(line)
+
     def note(self, text: str) -> None:
         """Show a text of the chat itself, such as its help."""
         write(Wrapping(_columns).feed(text))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -229,7 +231,10 @@ def read_metadata(text: str) -> dict[str, Any]:
         value = codec.parse(text.encode())
         codec.encode(value)
     except (ValueError, OverflowError) as error:
-        message = f"cannot be sent: {error}"
+        path, hint = text.strip().removeprefix("@"), ""
+        if path.endswith(".json") or os.path.isfile(path):  # noqa: PTH113  any text may stand there
+            hint = f'; it takes JSON itself, not a file: "$(cat {shlex.quote(path)})"'
+        message = f"cannot be sent: {error}{hint}"
         raise ValueError(message) from None
     if not isinstance(value, dict):
         message = f"must be a JSON object, not {type(value).__name__}"
