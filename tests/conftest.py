@@ -22,23 +22,28 @@ pytest_plugins = ["holdfast.testing.pytest_plugin"]
 
 
 LONGEST = (
+    "test_a2a_sdk_contract",
+    "test_a2a_sdk_messages",
+    "test_broken_streams",
     "test_cancellation",
     "test_cli_process",
-    "test_hostile_cards",
-    "test_broken_streams",
-    "test_secrets",
-    "test_v03",
+    "test_cli_run",
     "test_cli_specification",
+    "test_hostile_cards",
+    "test_httpx_transport",
+    "test_killed",
+    "test_real_adk",
     "test_real_replicas",
     "test_real_streams",
-    "test_killed",
+    "test_replicas",
+    "test_side_by_side",
+    "test_streams",
     "test_streams_on_sockets",
     "test_sync_programs",
-    "test_side_by_side",
-    "test_scenarios",
-    "test_replicas",
+    "test_v03",
+    "test_worst_days",
 )
-"""Files that take tens of seconds each; begun last, one would be waited for by all."""
+"""Files that take ten seconds and more each; begun last, one would be waited for by all."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
