@@ -900,7 +900,24 @@ async def test_a_server_without_tls_is_a_tls_failure(ending):
         error = await failing(engine.request(post(url, progress=progress)), A2AConnectionError)
 
         assert (error.failure, error.executed) == ("tls", False)
+        assert (error.transient, "begins with http://" in error.message) == (
+            ending != "answer",
+            True,
+        )
         assert not progress.sent
+
+
+@on_a_loop
+async def test_a_server_that_is_silent_to_tls_may_be_one_of_plain_http():
+    async def silent(connection):
+        await connection.until_gone()
+
+    async with serve(silent) as server, made() as engine:
+        url = server.url.replace("http:", "https:")
+        request = post(url, timeouts=Timeouts(connect=0.05))
+        error = await failing(engine.request(request), A2ATimeoutError)
+
+    assert (error.phase, "begins with http://" in error.message) == ("connect", True)
 
 
 def test_what_is_no_certificate_is_refused_at_once(tmp_path):

@@ -205,6 +205,7 @@ async def test_a_port_can_be_named():
     ("data", "status"),
     [
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00", 400),  # which may have no line end
         (b"GET /\r\n\r\n", 400),
         (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", 400),
         (b"GET / SSH/2.0\r\n\r\n", 400),

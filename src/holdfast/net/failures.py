@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import socket
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.http_exceptions import BadStatusLine, LineTooLong
@@ -65,7 +66,10 @@ class Failing(NamedTuple):
     def of(self, error: aiohttp.ClientError | OSError) -> A2AError:
         """What an error of aiohttp, or of the system under it, means."""
         if isinstance(error, TimeoutError):
-            return timeout_error(self.request, self.phase, sent=self.sent)
+            late = timeout_error(self.request, self.phase, sent=self.sent)
+            if self.phase == "connect" and _may_be_plain(self.request.url):
+                late.message = f"{late.message}; {_PLAIN}"
+            return late
         forbidden = self.forbidden or _forbidden(error)
         if forbidden is not None:
             return reach_error(self.request.url, forbidden.address, self.request.reach)
@@ -80,7 +84,12 @@ class Failing(NamedTuple):
             reason = f"HTTP {error.status}"
         elif failure == "refused":
             reason = None  # which says no more
-        return self.connection(failure, reason, transient=transient)
+        told = self.connection(failure, reason, transient=transient)
+        if isinstance(error, aiohttp.ClientSSLError) and _is_no_tls(error):
+            told.message = f"{told.message}: the server answered, but not with TLS; {_PLAIN}"
+        elif failure == "tls" and transient and _may_be_plain(self.request.url):
+            told.message = f"{told.message}; {_PLAIN}"
+        return told
 
     def connection(
         self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True
@@ -137,8 +146,7 @@ def _failure_of(
         if isinstance(error, kind):
             return failure, transient
     if isinstance(error, aiohttp.ClientSSLError):
-        # A peer that does not speak TLS will not learn it.
-        return "tls", "WRONG_VERSION_NUMBER" not in str(error)
+        return "tls", not _is_no_tls(error)  # a peer that does not speak TLS will not learn it
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return "proxy", error.status >= 500
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -149,6 +157,30 @@ def _failure_of(
         lost = secure and isinstance(error.os_error, ConnectionError)
         return "tls" if lost else "unreachable", True
     return "disconnected", True
+
+
+_PLAIN = "if it speaks plain http, which encrypts nothing, its address begins with http://"
+
+_NO_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "PACKET_LENGTH_TOO_LONG",
+    "HTTP_REQUEST",
+    "UNKNOWN_PROTOCOL",
+)
+"""How versions of OpenSSL name an answer that is not TLS."""
+
+
+def _is_no_tls(error: aiohttp.ClientSSLError) -> bool:
+    """Whether the server answered a TLS handshake with something else."""
+    said = str(error).upper().replace(" ", "_")
+    return any(name in said for name in _NO_TLS)
+
+
+def _may_be_plain(url: str) -> bool:
+    """Whether a server that answers no TLS handshake may be one of plain http."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" and parts.port not in (None, 443)
 
 
 def _is_about_proxy(error: Exception) -> bool:

@@ -51,7 +51,10 @@ async def read_request(reader: asyncio.StreamReader, base: str) -> HttpRequest |
         BadRequestError: What came is no request.
     """
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        first = await reader.readexactly(1)
+        if not first.isalpha():  # a TLS handshake, which may have no line end to wait for
+            raise BadRequestError(HTTPStatus.BAD_REQUEST)
+        head = first + await reader.readuntil(b"\r\n\r\n")
         method, target, headers = _read_head(head)
         body = await reader.readexactly(_length(headers))
     except asyncio.IncompleteReadError:
