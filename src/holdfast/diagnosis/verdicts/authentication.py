@@ -69,7 +69,7 @@ def _declared(card: AgentCard, observed: Observed) -> Finding:
             "authentication.declared",
             "info",
             f"the card declares {names}, and requires none of them",
-            "callers send no credentials unless they are told to",
+            "callers send credentials only if they are configured to",
             "name what is required in securityRequirements (A2A 4.5), if it is",
         )
     return Finding("authentication.declared", "ok", _NOTHING)
@@ -90,7 +90,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "authentication.asked",
             "warning",
             f"{saw}, without WWW-Authenticate",
-            "callers are not told what to send; HTTP requires it (RFC 9110, 11.6.1)",
+            "callers cannot learn what to send; HTTP requires that header (RFC 9110, 11.6.1)",
             "send WWW-Authenticate with each 401",
             about,
         )
@@ -100,8 +100,8 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "authentication.asked",
             "warning",
             saw,
-            "callers take it for a lack of permission, and do not look for credentials",
-            "answer 401 with WWW-Authenticate to who sends none (A2A 7.4)",
+            "callers read it as missing permission, and do not obtain credentials",
+            "answer requests without credentials with 401 and WWW-Authenticate (A2A 7.4)",
             about,
         )
         yield from _missing(about, card, observed)
@@ -120,12 +120,12 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "warning",
             saw,
             "callers cannot tell that credentials are missing from any other failure",
-            "answer 401 with WWW-Authenticate to who sends none (A2A 7.4)",
+            "answer requests without credentials with 401 and WWW-Authenticate (A2A 7.4)",
             about,
         )
     else:
-        told = "callers without credentials are answered, as the card says"
-        yield Finding("authentication.asked", "ok", told, about=about)
+        text = "callers without credentials are answered, as the card says"
+        yield Finding("authentication.asked", "ok", text, about=about)
 
 
 def _missing(about: str, card: AgentCard, observed: Observed) -> Iterator[Finding]:
@@ -194,6 +194,6 @@ def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
             "authentication.accepted",
             "info",
             "the agent answers the same with and without credentials",
-            "whether it looks at them cannot be told",
+            "this does not show whether the agent checks them",
             about=about,
         )

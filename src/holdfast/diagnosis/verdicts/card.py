@@ -63,7 +63,7 @@ def _missing(error: A2AError) -> Finding:
             "card.reached",
             "problem",
             saw,
-            "nobody can call the agent from here",
+            "the agent cannot be called from here",
             "check the address, the network between, and that the agent is running",
         )
     if isinstance(error, AuthenticationError | PermissionDeniedError):
@@ -199,7 +199,7 @@ def _members(card: CardFacts) -> Iterator[Finding]:
             "card.members",
             "info",
             "it names no skill",
-            "nobody can tell from the card what the agent is for",
+            "the card does not say what the agent is for",
             "describe what the agent does in skills",
         )
     else:
@@ -269,7 +269,7 @@ def _signatures(card: CardFacts) -> Iterator[Finding]:
             "card.signatures",
             "problem",
             found.reason,
-            "the card was altered, or signed by somebody else: clients that verify it refuse it",
+            "the card was altered or signed with another key: clients that verify it refuse it",
             "sign the card anew, as it is served (A2A 8.4.2)",
         )
     elif found is not None and found.outcome == "unverifiable":

@@ -45,7 +45,7 @@ def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]
             "address.interface",
             "problem",
             f"{url}: {interface.doubt}",
-            "callers elsewhere reach nobody there, or somebody else",
+            "callers on other machines reach no agent there, or another one",
             "put the address into the card under which callers reach the agent",
             about,
         )
@@ -94,7 +94,7 @@ def _tls(observed: Observed, now: float) -> Iterator[Finding]:
             "tls.version",
             "problem",
             f"no TLS connection to {tls.host}: {tls.failure}",
-            "nobody can call the agent",
+            "no caller can connect to the agent",
             "check that the port speaks TLS, and which versions",
         )
         return
@@ -103,7 +103,7 @@ def _tls(observed: Observed, now: float) -> Iterator[Finding]:
             "tls.version",
             "warning",
             f"{tls.version}",
-            "it is given up (RFC 8996), and callers of today refuse it",
+            "it is deprecated (RFC 8996), and current clients refuse it",
             "offer TLS 1.2 and 1.3",
         )
     elif tls.version:
@@ -117,7 +117,7 @@ def _certificate(tls: TlsFacts, now: float) -> Finding:
             "tls.certificate",
             "problem",
             f"the certificate of {tls.host} is not trusted: {tls.fault}",
-            "callers refuse the connection, unless they are told to look away",
+            "callers refuse the connection unless they turn verification off",
             "serve a certificate for this host, with its chain, that is valid and that callers "
             "trust",
         )

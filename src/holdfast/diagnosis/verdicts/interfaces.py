@@ -31,7 +31,7 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
         yield Finding(
             "bindings.many",
             "info",
-            f"the card names {count} interfaces; the first {len(observed.interfaces)} are told of",
+            f"the card names {count} interfaces; the first {len(observed.interfaces)} are shown",
             "callers take the first that they speak",
             "name those that callers are to use",
         )
@@ -75,12 +75,12 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
             "bindings.answers",
             "problem",
             answered.in_words,
-            "callers that choose this interface reach nobody",
+            "callers that choose this interface cannot connect",
             "check the address in the card, or take the interface out of it",
             about,
         )
     if answered.is_refusal:
-        saw = f"somebody answers there, who refuses: {answered.in_words}"
+        saw = f"the interface answers with a refusal: {answered.in_words}"
         return Finding("bindings.answers", "ok", saw, about=about)
     if answered.is_of_agent:
         return Finding("bindings.answers", "ok", "an agent answers there", about=about)

@@ -17,7 +17,7 @@ __all__ = ["judge_recording"]
 
 _CHECKS = ("sending.answer", "recording.task", "recording.list", "recording.time")
 _UNHAPPY = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
-_LOST = "when a reply is lost, nobody can tell whether the message was executed"
+_LOST = "when a reply is lost, the caller cannot find out whether the message was executed"
 _KEEP = "keep the messages of callers in the history, with their ids"
 
 
@@ -73,8 +73,8 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
             check,
             "warning",
             f"message {sending.message_id} was sent, and {why}",
-            "whether the agent ran it is not known",
-            "look for it among the agent's tasks before you send it again",
+            "the outcome is unknown: the agent may have executed it",
+            "search the agent's tasks for it before you send it again",
         )
     if sending.task_id:
         goes_on = {
@@ -100,8 +100,8 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
             check,
             "warning",
             f"message {sending.message_id} was taken, and no event and no task came back",
-            "whether the agent ran it is not known",
-            "look for it among the agent's tasks before you send it again",
+            "the outcome is unknown: the agent may have executed it",
+            "search the agent's tasks for it before you send it again",
         )
     return Finding(
         check,

@@ -141,7 +141,7 @@ def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
             "streaming.begins",
             "warning",
             f"{saw}, as {opened.media_type or 'nothing that is said'}",
-            f"callers that look for {EVENT_STREAM} take it for no stream",
+            f"callers that expect {EVENT_STREAM} do not read it as a stream",
             f"send streams as {EVENT_STREAM} (A2A 9.4.2)",
         )
     else:
@@ -170,7 +170,7 @@ def _flushed(stream: StreamFacts, observed: Observed) -> Finding:
             check,
             "problem",
             f"{count} events came at once, and happened within {happened:.1f} s",
-            "something between holds them back until the end: nobody can follow a task, and a "
+            "a proxy or the server buffers them to the end: callers cannot follow a task, and a "
             "long one is cut",
             "turn buffering off in the proxy (nginx: proxy_buffering off, or the header "
             "X-Accel-Buffering: no), and flush each event",
@@ -272,7 +272,7 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
         yield Finding("subscribe.overlap", "not measured", "there was no subscription")
         return
     if subscription.begins_with_task is None:
-        why = observed.stopped or "the subscription told nothing before the end"
+        why = observed.stopped or "the subscription delivered no event before its end"
         yield Finding("subscribe.snapshot", "not measured", why)
     elif subscription.begins_with_task:
         yield Finding(
