@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import importlib.util
+import os
 import random
 import socket
 
@@ -1036,7 +1037,6 @@ async def test_without_the_extra_it_is_not_spoken_and_an_error_says_how(monkeypa
     monkeypatch.setattr(
         grpc_extra, "find_spec", lambda name: None if name == "grpc" else real(name)
     )
-    monkeypatch.setattr(grpc_extra, "_find_extra", grpc_extra._find_extra.__wrapped__)
     for name in ("bindings", "supported_protocol_bindings"):
         with pytest.raises(ImportError, match=r"pip install \"holdfast\[grpc\]\""):
             connect("http://agent.test", **{name: ["GRPC"]})
@@ -1044,6 +1044,28 @@ async def test_without_the_extra_it_is_not_spoken_and_an_error_says_how(monkeypa
         connect("http://agent.test", url="grpc://agent.test:1")
     with pytest.raises(ValueError, match=r"offers only GRPC.*pip install \"holdfast\[grpc\]\""):
         connect(card_of("a:1"))
+
+
+def test_a_missing_extra_is_looked_for_again_only_once_something_was_installed(
+    monkeypatch, tmp_path
+):
+    looks, installed = [], False
+
+    def found(name):
+        looks.append(name)
+        return importlib.util.find_spec("json") if installed else None
+
+    monkeypatch.setattr(grpc_extra, "find_spec", found)
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(3):
+        assert grpc_extra.use_of_grpc(None, None) == "missing"
+    assert looks == ["grpc"]
+
+    installed = True
+    os.utime(tmp_path, (1, 1))
+    for _ in range(3):
+        assert grpc_extra.use_of_grpc(None, None) == "spoken"
+    assert looks == ["grpc", "grpc", "google.protobuf", "google.rpc"]
 
 
 async def test_an_engine_of_ones_own_is_not_gone_past_unless_one_says_so():

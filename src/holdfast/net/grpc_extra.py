@@ -5,13 +5,15 @@ Nothing here imports grpcio, which is slow and not for everybody.
 
 from __future__ import annotations
 
+import os
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
 
     import aiohttp
     from grpc import aio
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
 
 __all__ = ["GrpcUse", "grpc_transport", "use_of_grpc"]
+
+Finder: TypeAlias = "Callable[[str], ModuleSpec | None]"
 
 GrpcUse = Literal["spoken", "left out", "missing"]
 """Whether gRPC may be chosen: by itself; only where somebody names it, since what carries
@@ -41,9 +45,7 @@ def use_of_grpc(
             that the client sends is to go through it.
         factory: What makes channels, if the caller says so.
     """
-    try:
-        _find_extra()
-    except ModuleNotFoundError:
+    if not _is_installed():
         return "missing"
     if engine is None or factory is not None:
         return "spoken"
@@ -55,11 +57,36 @@ def use_of_grpc(
     return "spoken" if isinstance(engine, kinds) else "left out"
 
 
-@cache  # an exception is not kept: the extra may be installed while a program runs
-def _find_extra() -> None:
-    for module in ("grpc", "google.protobuf", "google.rpc"):
-        if find_spec(module) is None:  # it raises the same where the package around it is missing
-            raise ModuleNotFoundError(name=module)
+def _is_installed() -> bool:
+    """Whether the extra is there; it may be installed while a program runs."""
+    try:
+        return _find_extra(find_spec)
+    except ModuleNotFoundError:
+        return False
+
+
+@cache  # which keeps no exception
+def _find_extra(find: Finder) -> bool:
+    if not _is_found(find, tuple(_changed(place) for place in sys.path)):
+        raise ModuleNotFoundError
+    return True
+
+
+@lru_cache(maxsize=1)
+def _is_found(find: Finder, _path: tuple[tuple[str, int], ...]) -> bool:
+    """Whether all modules are found, as long as nothing is installed on the path."""
+    try:
+        return all(find(module) for module in ("grpc", "google.protobuf", "google.rpc"))
+    except ModuleNotFoundError:  # where the package around one is missing
+        return False
+
+
+def _changed(place: str) -> tuple[str, int]:
+    """An entry of `sys.path`, and when what is in it changed last."""
+    try:
+        return place, os.stat(place or ".").st_mtime_ns  # noqa: PTH116  a path for each is slow
+    except OSError:
+        return place, 0
 
 
 def grpc_transport(
