@@ -312,7 +312,7 @@ def test_an_agent_that_cannot_be_called_is_told_and_the_others_are_gone_on_with(
 
     assert done.exit == 1
     first, second, _ = documents(done)
-    assert "calls to ftp://agent.test cannot be gone on with: " in first["error"]["message"]
+    assert "calls to ftp://agent.test cannot be resumed: " in first["error"]["message"]
     assert second["messageId"] == "m2"
 
 

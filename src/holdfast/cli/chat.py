@@ -53,7 +53,7 @@ _NO_TEXT = "what was typed is not UTF-8, and was not sent"
 _UNANSWERED: Mapping[bool | None, str] = {
     False: "the agent did not execute what you said; it can be said again",
     True: "the agent executed what you said, and its answer is lost",
-    None: "nobody knows whether the agent executed what you said; it was not sent again",
+    None: "it is unknown whether the agent executed what you said; it was not sent again",
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands that write down what they send: ``run`` and ``resume``."""
+"""Commands with a journal: ``run`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     --results is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
     "error" in place of the task. Results come as they come; each line has one.
 
-    However it ended, killed or interrupted, the same command goes on: what is in the results is
-    over, what was sent is waited for, the rest is sent, and so is a line whose error has
-    "executed": false. --timeout is the time of each answer.
+    After any end, a crash or an interruption, the same command resumes the run: lines with a
+    result are done, messages that were sent are waited for, the rest is sent, and so is a line
+    whose error has "executed": false. --timeout is the time of each answer.
 
     A line is known by its id, or else by what it says, wherever it stands: the same line twice is
     two messages, a changed one is another, and an id whose message has changed is an error. What
     the results hold of other inputs stays there, and a line that says the same is over, too.
 
-    Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
-    to the next run. While the agent cannot be reached, at the start too, no more is sent; after 5
-    minutes the run ends as by a second Ctrl-C. A name that nobody has, a card that is not there
-    and credentials that the agent does not take end it at once.
+    Ctrl-C stops sending and waits for the messages in flight; a second one leaves them to the
+    agent and to the next run. While the agent cannot be reached, also at the start, nothing is
+    sent; after 5 minutes the run ends as by a second Ctrl-C. A host name that does not exist, a
+    missing card and credentials that the agent refuses end the run at once.
 
     Exit codes: 0 if each line has an answer, however its task ended, or was left out; 1 if one has
-    an error in its place, or is no message; 3 or 4 if the agent cannot be reached or lets nobody
-    in.
+    an error in its place, or is not a message; 3 or 4 if the agent cannot be reached or refuses
+    the credentials.
     """
     from holdfast.cli.journaled import journal_at  # heavy; help is not
     from holdfast.cli.outage import WatchedSession
@@ -127,15 +127,15 @@ def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
 @with_options(RESUMING, EVERYWHERE)
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> int:
-    """Go on with the calls of a journal that have no outcome, and show what comes of each.
+    """Resume the calls of a journal that have no outcome, and show the outcome of each.
 
-    They are those that a crash, a timeout or an interruption left. Nothing is sent again: a task
-    that is known is waited for, and one that is not is looked for. Without --agent-card the calls
-    to all agents are gone on with, agent by agent, each at the address that the journal has.
+    They are those that a crash, a timeout or an interruption left. Nothing is sent again: a known
+    task is waited for, an unknown one is searched for. Without --agent-card the calls to all
+    agents are resumed, agent by agent, each at the address in the journal.
 
-    A call that somebody works on is named, and left to that one; after a crash it may take some
-    seconds until that is clear. With -o json each call is one line: the task or message that came
-    of it, or the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
+    A call that another process works on is named and left to that process; after a crash this
+    may take some seconds. With -o json each call is one line: its task or message, or the
+    error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
     one has none.
     """
     from holdfast.cli import resume as resuming  # heavy; help and usage errors are not
@@ -191,7 +191,7 @@ def _resume_each(
     worst = 0
     for agent, records in calls.items():
         if not (settings.agent_card or is_address(agent)):
-            told = f"calls to {agent} cannot be gone on with: {_NO_QUERY}"
+            told = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
             output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
             worst = max(worst, 1)
             continue
@@ -220,7 +220,7 @@ def _resume(
         journal = journal_at(ctx.params["journal"])
         session = JournaledSession(world, settings, reference, output, journal)
     except (ValueError, click.UsageError, CommandError) as error:
-        told = f"calls to {masked_reference(settings.agent_card)} cannot be gone on with: {error}"
+        told = f"calls to {masked_reference(settings.agent_card)} cannot be resumed: {error}"
         output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
         return 1
 

@@ -1,4 +1,4 @@
-"""Options of commands that write down what they send."""
+"""Options of commands with a journal."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ RUNNING = (
         required=True,
         type=Reads("path", read_id),
         shell_complete=complete_path,
-        help="The journal, a file of SQLite or its sqlite:/// address: each message is written "
-        "down there before it is sent, and what came of it. Made if it is not there, readable to "
+        help="The journal, a file of SQLite or its sqlite:/// address: each message is recorded "
+        "there before it is sent, and so is its outcome. Made if it is not there, readable to "
         "you alone; it grows until you remove it.",
     ),
     click.option(
@@ -48,9 +48,9 @@ RUNNING = (
         metavar="NAME",
         type=Reads("name", read_id),
         show_default="made from the path of the input",
-        help="Name of the run in the journal: under the same one, it goes on. Another one knows "
-        "nothing of what the first has under way. Where none is given, a line that another run "
-        "has under way ends the command before anything is sent: the input may have been moved.",
+        help="Name of the run in the journal: the same name resumes it. A run of another name "
+        "does not see the calls that the first has in flight. Without a name, a line that another "
+        "run has in flight ends the command before anything is sent: the input may have moved.",
     ),
     click.option(
         "--concurrency",
@@ -58,7 +58,7 @@ RUNNING = (
         type=click.IntRange(min=1),
         default=DEFAULT_CONCURRENCY,
         show_default=True,
-        help="How many are under way at once.",
+        help="How many messages are in flight at once.",
     ),
     click.option(
         "--rate",
@@ -72,8 +72,8 @@ RUNNING = (
         type=click.Choice(get_args(OnUnknown)),
         default="reconcile",
         show_default=True,
-        help="What to do about a message whose reply is lost: look for the task that it made; "
-        "report it as unknown at once; look, and send it again if there is none, which takes an "
+        help="What to do about a message whose reply is lost: search for the task that it made; "
+        "report it as unknown at once; search, and send it again if there is none, which takes an "
         "agent whose list shows each task soon, with its messages; or send it again at once. The "
         "last two are for messages that may well be executed twice.",
     ),
@@ -98,7 +98,7 @@ RUNNING = (
         type=Reads("duration", read_grace),
         default="30s",
         show_default=True,
-        help="How long to wait after Ctrl-C for what is under way.",
+        help="How long to wait after Ctrl-C for the messages in flight.",
     ),
 )
 
@@ -121,6 +121,6 @@ RESUMING = (
         "--forget",
         metavar="MESSAGE_ID",
         type=Reads("id", read_id),
-        help="Note that nobody wants to know what becomes of this call; nothing is sent.",
+        help="Record that the outcome of this call is not needed; nothing is sent.",
     ),
 )

@@ -75,15 +75,15 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     """Talk to an agent at a terminal, line by line.
 
     Each line is a message in the context of those before, TEXT the first; where the agent asks
-    for something, the next line replies. Answers show as they come, and go on where a connection
-    is cut. --timeout is the time of each answer.
+    for something, the next line replies. Answers show as they come, and resume after a cut
+    connection. --timeout is the time of each answer.
 
     A line that ends in a backslash is continued on the next one; what is pasted is one message,
     where the terminal tells that it is pasted. An empty line follows a task that was left.
     /help shows the commands of the chat; a line with a slash and one word is never sent, but
     //WORD sends /WORD.
 
-    Ctrl-C leaves an answer, which the agent goes on with, and the next line is a new message; at
+    Ctrl-C stops following an answer, and the agent works on; the next line is a new message; at
     an empty line it ends the chat, as Ctrl-D does. Nothing is remembered: the last line on stderr
     is the command to come back with.
 

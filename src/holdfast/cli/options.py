@@ -316,7 +316,7 @@ WAITING = (
         "--watch",
         is_flag=True,
         shown=_as_flag,
-        help="Wait until the task is over or needs somebody to act. Default of send and cancel.",
+        help="Wait until the task ends or waits for a person. Default of send and cancel.",
     ),
 )
 POLLING = (

@@ -39,7 +39,7 @@ def task(**_options: object) -> None:
 @with_options(HISTORY, WAITING, AUTHORIZING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
-    """Show a task as it stands, or with --wait as soon as it is over or needs somebody to act."""
+    """Show a task as it stands, or with --wait as soon as it ends or waits for a person."""
     return execute(
         ctx,
         lambda session, output: actions.get_task(
@@ -81,7 +81,7 @@ def task_list(ctx: click.Context, /, **options: Any) -> int:
 @with_options(AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
 @click.pass_context
 def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> int:
-    """Subscribe to a task until it is over or needs somebody to act.
+    """Subscribe to a task until it ends or waits for a person.
 
     With --stream each event is shown as it comes, first the task as it stands; without, the task
     at the end. A connection that is cut is picked up again.
