@@ -1745,6 +1745,14 @@ def test_push_001_a_configuration_that_is_not_known_is_an_error(agent):
     assert "of the configuration" in done.error["hint"]
 
 
+def test_the_hint_of_a_delete_that_finds_nothing_names_both_ids(fake):
+    done = fake.run(
+        "task", "push-config", "delete", begun(fake, "ask what?"), "nope", "-o", "json"
+    )
+    assert (done.exit, done.error["code"]) == (1, "TaskNotFoundError")
+    assert "of the configuration" in done.error["hint"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

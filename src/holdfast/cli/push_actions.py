@@ -74,6 +74,7 @@ async def delete_push_config(
     session: Session, output: Output, *, task_id: str, config_id: str
 ) -> None:
     """Deletes one configuration; one that is not there is as it was to be."""
+    session.asks_for_config = True
     await session.prepare()
     await session.client.delete_task_push_notification_config(
         task_id, config_id, timeout=session.left(), headers=session.svc_params
