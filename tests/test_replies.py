@@ -482,7 +482,7 @@ def test_what_comes_before_decides_where_the_status_does_not(asked, events, is_s
     [
         (question(), 3600.0),
         (SILENT, 60.0),
-        (msgspec.structs.replace(SILENT, timestamp="2026-01-01T12:00:00.123Z"), 3600.0),
+        (msgspec.structs.replace(SILENT, timestamp="2026-01-01T12:00:00.000Z"), 3600.0),
         (question(message_id=""), 60.0),
         (question(at=None), 60.0),
     ],

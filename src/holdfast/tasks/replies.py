@@ -163,7 +163,8 @@ def _may_hide_a_change(status: TaskStatus, question: TaskStatus) -> bool:
         return True
     said, asked = status.message, question.message
     is_same = said is not None and asked is not None and said.message_id == asked.message_id != ""
-    return status.time == question.time and not status.time.microsecond and not is_same
+    is_whole_second = "." not in (status.timestamp or "")
+    return status.time == question.time and is_whole_second and not is_same
 
 
 class _Waiting(msgspec.Struct, frozen=True):
