@@ -1177,10 +1177,7 @@ def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
 
 
 def test_tx_002_a_transport_that_is_not_installed_is_skipped(monkeypatch):
-    def missing():
-        raise ModuleNotFoundError
-
-    monkeypatch.setattr("holdfast.net.grpc_extra._find_extra", missing)  # which is cached
+    monkeypatch.setattr("holdfast.net.grpc_extra.find_spec", lambda _module: None)
     fake = Fake(FakeAgent(bindings=("JSONRPC", "HTTP+JSON")))
     done = fake.run("send", "hello", "--transport", "grpc")
     assert (done.exit, fake.paths()[1]) == (0, "/rpc")

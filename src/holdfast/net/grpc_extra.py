@@ -5,11 +5,10 @@ Nothing here imports grpcio, which is slow and not for everybody.
 
 from __future__ import annotations
 
-import os
 import sys
-from functools import cache, lru_cache
+from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
 
 __all__ = ["GrpcUse", "grpc_transport", "use_of_grpc"]
-
-Finder: TypeAlias = "Callable[[str], ModuleSpec | None]"
 
 GrpcUse = Literal["spoken", "left out", "missing"]
 """Whether gRPC may be chosen: by itself; only where somebody names it, since what carries
@@ -65,28 +62,12 @@ def _is_installed() -> bool:
         return False
 
 
-@cache  # which keeps no exception
-def _find_extra(find: Finder) -> bool:
-    if not _is_found(find, tuple(_changed(place) for place in sys.path)):
-        raise ModuleNotFoundError
+@cache  # of what is found: an exception is not kept
+def _find_extra(find: Callable[[str], ModuleSpec | None]) -> bool:
+    for module in ("grpc", "google.protobuf", "google.rpc"):
+        if find(module) is None:
+            raise ModuleNotFoundError(module)
     return True
-
-
-@lru_cache(maxsize=1)
-def _is_found(find: Finder, _path: tuple[tuple[str, int], ...]) -> bool:
-    """Whether all modules are found, as long as nothing is installed on the path."""
-    try:
-        return all(find(module) for module in ("grpc", "google.protobuf", "google.rpc"))
-    except ModuleNotFoundError:  # where the package around one is missing
-        return False
-
-
-def _changed(place: str) -> tuple[str, int]:
-    """An entry of `sys.path`, and when what is in it changed last."""
-    try:
-        return place, os.stat(place or ".").st_mtime_ns  # noqa: PTH116  a path for each is slow
-    except OSError:
-        return place, 0
 
 
 def grpc_transport(
