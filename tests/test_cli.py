@@ -249,7 +249,7 @@ def test_a_cancel_without_a_timeout_tells_its_own():
     agent.inject(Stall(), on="CancelTask", times=9)
     done = holdfast("task", "cancel", "task-1", engine=lambda **_: network)
     assert done.exit == 5
-    assert "the timeout of 1m is over" in done.err
+    assert "the timeout of 1m expired" in done.err
 
 
 # ── When it does not work ────────────────────────────────────────────────────────────────────
@@ -261,7 +261,7 @@ def test_the_timeout_ends_the_wait_and_names_the_task():
     assert done.exit == 5
     assert done.out == ("Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_WORKING\n")
     assert done.err == (
-        "Error: the timeout of 1m30s is over; task task-1 was last seen TASK_STATE_WORKING\n"
+        "Error: the timeout of 1m30s expired; task task-1 was last seen TASK_STATE_WORKING\n"
         "Code: A2ACLI_ERR_TIMEOUT\n"
         f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n"
     )
@@ -379,7 +379,7 @@ def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
     done = holdfast("send", "hello", "--timeout", "3s", "-o", "json", agent=agent, card=card)
     assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
     assert done.error["message"] == (
-        f"the timeout of 3s is over; the agent's card was still awaited from {card}"
+        f"the timeout of 3s expired; the agent's card was still awaited from {card}"
     )
     assert done.error["hint"] == hint
 
@@ -463,7 +463,7 @@ def test_a_wait_that_saw_only_failures_tells_the_last_one(words, fault, why):
     assert done.exit == 5
     assert done.out == "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_WORKING\n"
     assert done.last_word == (
-        "Error: the timeout of 1m is over; task task-1 was last seen TASK_STATE_WORKING; since "
+        "Error: the timeout of 1m expired; task task-1 was last seen TASK_STATE_WORKING; since "
         f"then: {why} (agent {AGENT}/rpc)\n"
         "Code: A2ACLI_ERR_TIMEOUT\n"
         f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n"
@@ -521,8 +521,8 @@ def test_a_lost_reply_is_never_followed_by_a_second_message():
     assert done.error["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
     message_id = sent(agent)["message"]["messageId"]
     assert done.error["message"] == (
-        f"message {message_id} was sent, and nobody knows whether the agent ran it: the "
-        f"connection was closed before the reply (agent {AGENT}/rpc); it was not sent again"
+        f"the outcome of message {message_id} is unknown: the connection was closed before the "
+        f"reply (agent {AGENT}/rpc); it was not sent again"
     )
     assert message_id in done.error["hint"]
     assert "twice" in done.error["hint"]

@@ -84,7 +84,7 @@ def test_the_value_that_is_shown_is_the_one_that_counts(run, local, shared):
     write(local, "A2ACLI_POLL_INTERVAL=3s\n")
     done = run("send", "hello", agent=FakeAgent(lambda _: works_forever()))
     assert done.exit == 5
-    assert "the timeout of 11s is over" in done.err
+    assert "the timeout of 11s expired" in done.err
 
 
 def test_the_local_file_is_the_nearest_one_upwards(run, local):

@@ -327,7 +327,7 @@ def test_ctrl_c_shows_what_was_found_so_far(form):
         out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert "Hint: holdfast task" in err or "was on its way" in err
+    assert "Hint: holdfast task" in err or "was in flight" in err
     if form == "json":
         found = json.loads(out)["diagnosis"]
         assert found["messageIds"] == list(agent.executions)

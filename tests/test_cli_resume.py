@@ -95,8 +95,8 @@ def test_a_call_of_which_nobody_knows_is_told_with_what_was_looked_at(left):
     done = left.resume(agent=agent)
 
     assert done.exit == 1
-    assert "Message ID: m1\nError: message m1 was sent, and nobody knows" in done.out
-    assert "it was looked for in " in done.out
+    assert "Message ID: m1\nError: the outcome of message m1 is unknown: " in done.out
+    assert "; searched: " in done.out
     assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.out
     assert "Error: 1 of 1 calls to http://agent.test have no answer\n" in done.err
     assert agent.executions == {}
@@ -286,7 +286,7 @@ def test_a_call_of_a_program_that_died_is_gone_on_with_when_that_is_clear(left):
     done = held(left, agent, is_alive=False)
 
     assert done.exit == 1
-    assert "program that died: that is clear at 20" in done.err
+    assert "waiting for their leases to end, at 20" in done.err
     assert agent.calls("SubscribeToTask") or agent.calls("GetTask")
 
 

@@ -230,7 +230,7 @@ def test_an_id_is_for_one_line(runs):
     done = runs("--on-bad-line", "skip", lines=[line, line])
 
     assert "line 2 of" in done.err
-    assert "has the id 'x' of another line before it; it is skipped" in done.err
+    assert "has the id 'x' of another line before it; skipped" in done.err
     assert runs.sent == 1
 
 
@@ -388,11 +388,11 @@ def test_an_id_whose_line_has_changed_is_an_error_of_that_line(runs, known_by):
     assert done.exit == 1
     assert "Summary: 2 completed, 1 not sent\n" in done.err
     assert "Error: 1 of 3 lines has no answer\n" in done.err
-    assert "Warning: 1 line has an id that another message had before: line 2\n" in done.err
+    assert "Warning: 1 line has the id of another message: line 2\n" in done.err
     command = f"holdfast run --input {runs.input} "
-    hint = "give what has changed an id of its own, else it is not sent; then, to go on"
+    hint = "give each changed message an id of its own, otherwise it is not sent; then, to resume"
     assert f"Hint: {hint}: {command}" in done.err
-    assert "to try once more" not in done.err
+    assert "to retry" not in done.err
     (error,) = [one for one in runs.results if "error" in one]
     assert (error["id"], error["line"], error["executed"]) == ("x", 2, False)
     assert error["error"]["code"] == "HOLDFAST_ERR_INPUT"
@@ -431,7 +431,7 @@ def test_an_agent_that_takes_nothing_for_long_ends_the_sending(tmp_path):
     assert down.exit == 3
     assert "Warning: the agent cannot be reached: the connection was refused (" in down.err
     assert "Error: the agent has not been reached for 5m: the connection was refused (" in down.err
-    assert "to go on: holdfast run --input" in down.err
+    assert "to resume: holdfast run --input" in down.err
     unsent = len(runs.results)
     assert 4 <= unsent < 20
     assert f"Summary: 0 completed, {unsent} not sent, {100 - unsent} left\n" in down.err
@@ -463,7 +463,7 @@ def test_an_agent_that_lets_nobody_in_ends_the_sending_without_waiting(tmp_path)
 
     assert done.exit == 4
     assert "cannot be reached" not in done.err
-    assert "Error: no more is sent: HTTP 401 Unauthorized" in done.err
+    assert "Error: sending has stopped: HTTP 401 Unauthorized" in done.err
     assert "Summary: 0 completed, 4 not sent, 96 left\n" in done.err
 
 
@@ -492,7 +492,7 @@ def test_an_agent_that_dies_is_told_at_once_and_left_after_minutes(tmp_path):
     assert "; waiting up to 5m until it answers\n" in down.err
     assert "Summary: 0 completed, 100 left\n" in down.err
     assert "Error: the agent has not been reached for 5m: " in down.err
-    assert "; then, to go on: holdfast run --input" in down.err
+    assert "; then, to resume: holdfast run --input" in down.err
     assert (runs.sent, len(runs.agent.calls("SendStreamingMessage"))) == (4, 4)
     assert runs.results == []
 
@@ -538,7 +538,7 @@ def test_an_agent_that_is_away_at_the_start_for_long_ends_the_run(tmp_path):
     assert done.exit == 3
     assert "Summary: 0 completed, 2 left\n" in done.err
     assert "Error: the agent has not been reached for 5m: the connection was refused (" in done.err
-    assert "; then, to go on: holdfast run --input" in done.err
+    assert "; then, to resume: holdfast run --input" in done.err
 
 
 def test_somebody_who_does_not_wait_for_an_agent_that_is_away_is_told_how_to_go_on(tmp_path):
@@ -547,7 +547,7 @@ def test_somebody_who_does_not_wait_for_an_agent_that_is_away_is_told_how_to_go_
     done = runs(lines=["a", "b"], stops=[20])
 
     assert done.exit == 130
-    assert "Summary: 0 completed, 2 left\nHint: to go on: holdfast run --input" in done.err
+    assert "Summary: 0 completed, 2 left\nHint: to resume: holdfast run --input" in done.err
 
 
 @pytest.mark.parametrize(
@@ -582,7 +582,7 @@ def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     changed = [line.replace("first", "second") for line in many]
     done = runs("--concurrency", "1", lines=changed)
 
-    told = "30 lines have an id that another message had before: lines 1, 3, 5, 7, 9 and others"
+    told = "30 lines have the id of another message: lines 1, 3, 5, 7, 9 and others"
     assert f"Warning: {told}\n" in done.err
 
     assert "Summary: 30 completed, 30 not sent\n" in done.err
@@ -622,7 +622,7 @@ def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
     (error,) = [one["error"] for one in runs.results if "error" in one]
     assert error["code"] == "HOLDFAST_ERR_JOURNAL"
     assert "message m1 is in the journal" in error["message"]
-    assert "to try once more" not in done.err
+    assert "to retry" not in done.err
     assert runs.sent == 2
 
 
@@ -639,7 +639,7 @@ def test_a_journal_that_is_gone_ends_the_sending_and_no_line_is_lost(tmp_path):
     assert done.exit == 1
     assert f"Error: the journal {runs.journal} is gone since it was opened" in done.err
     assert "Hint: put the journal back where it was: " in done.err
-    assert "; then, to go on: holdfast " in done.err
+    assert "; then, to resume: holdfast " in done.err
     assert [one for one in runs.results if "error" in one] == []
     assert runs.sent < 10
 
@@ -657,7 +657,7 @@ def test_errors_of_earlier_runs_are_still_errors(runs):
 def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     first = runs("--run-id", "r", lines=["a"])
-    assert "Hint: to send them once more, although the agent may have run them: " in first.err
+    assert "Hint: to send them again, although the agent may have executed them: " in first.err
     assert f"--journal {runs.journal} --run-id r-again --retry-errors --agent-card" in first.err
 
     assert runs("--run-id", "r", "--retry-errors").exit == 1
@@ -668,7 +668,7 @@ def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
 def test_what_is_still_under_way_is_waited_for_once_more(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     first = runs("--timeout", "5s", lines=["a"])
-    assert "Hint: to try these once more: " in first.err
+    assert "Hint: to retry these: " in first.err
     assert f"--journal {runs.journal} --timeout 5s --retry-errors --agent-card" in first.err
 
     assert runs("--retry-errors").exit == 0
@@ -711,7 +711,7 @@ def test_what_an_input_that_was_moved_has_under_way_is_not_sent_once_more(tmp_pa
     done = runs()
 
     assert done.exit == 1
-    assert f"Error: line 1 of {runs.input} is under way in the run " in done.err
+    assert f"Error: line 1 of {runs.input} is in flight in the run " in done.err
     assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
     assert runs.sent == 1
 
@@ -727,7 +727,7 @@ def test_a_name_that_was_left_out_is_told(tmp_path):
     runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
     done = runs()
 
-    assert " is under way in the run a:b%3A, as " in done.err
+    assert " is in flight in the run a:b%3A, according to " in done.err
     assert "--run-id a:b%3A " in done.err
     assert runs.sent == 1
 
@@ -761,10 +761,10 @@ def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
     done = runs("--concurrency", "4", "--rate", "50/s", lines=many, stops=[5])
 
     assert done.exit == 130
-    assert "Warning: no more is sent; waiting up to 30s for 4 under way" in done.err
+    assert "Warning: sending has stopped; waiting up to 30s for 4 in flight" in done.err
     assert "Summary: 4 completed, 6 left\n" in done.err
     assert (
-        f"Hint: to go on: holdfast run --input {runs.input} --results {runs.output} --journal "
+        f"Hint: to resume: holdfast run --input {runs.input} --results {runs.output} --journal "
         f"{runs.journal} --rate 50/s --concurrency 4 --agent-card {AGENT}\n"
     ) in done.err
     assert runs.sent == 4
@@ -901,8 +901,8 @@ def test_an_output_that_is_gone_ends_the_sending_and_no_answer_is_lost(tmp_path,
 
     assert done.exit == 1
     assert "Summary: 0 completed, " not in done.err
-    assert f"Error: {runs.output} is gone since it was opened; the journal has what" in done.err
-    assert "Hint: to write all results anew, and go on: holdfast run --input" in done.err
+    assert f"Error: {runs.output} was moved or deleted; the journal has the results" in done.err
+    assert "Hint: to write all results again, and resume: holdfast run --input" in done.err
 
     runs.agent = echo()
     assert runs().exit == 0
@@ -1080,7 +1080,7 @@ def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
     os.close(reader)
     os.close(writer)
     assert process.returncode == 130
-    assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to go on: ")
+    assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to resume: ")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
@@ -1095,7 +1095,7 @@ def test_one_interruption_ends_a_run_whose_input_no_process_writes(tmp_path):
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=BOUND)
     assert process.returncode == 130
-    assert told.startswith("Summary: 0 completed, an unknown number left\nHint: to go on: ")
+    assert told.startswith("Summary: 0 completed, an unknown number left\nHint: to resume: ")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
@@ -1125,7 +1125,7 @@ def test_two_interruptions_end_a_run_whose_results_are_not_read(tmp_path):
         _, told = process.communicate(timeout=BOUND)
     os.close(reader)
     assert process.returncode == 130
-    assert told.startswith("Summary: 0 completed, 1 left\nHint: to go on: ")
+    assert told.startswith("Summary: 0 completed, 1 left\nHint: to resume: ")
     assert "Traceback" not in told
 
 

@@ -39,10 +39,10 @@ def test_the_time_of_a_search_is_not_the_one_that_the_user_gave(tmp_path):
     (sent,) = runs.agent.executions
     assert done.exit == 1
     assert error["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
-    assert f"message {sent} was sent, and nobody knows" in error["message"]
-    assert "the search for it was not finished within 30s" in error["message"]
-    assert (
-        error["hint"] == "the journal keeps the call open: holdfast resume looks for it once more"
+    assert f"the outcome of message {sent} is unknown: " in error["message"]
+    assert "the search for its task did not finish within 30s" in error["message"]
+    assert error["hint"] == (
+        "the call is pending in the journal: holdfast resume searches for its task again"
     )
     assert "--timeout" not in error["hint"]
 
@@ -59,7 +59,7 @@ def test_a_task_that_was_seen_and_could_not_be_had_in_time_is_named(tmp_path):
     (result,) = runs.results
     assert done.exit == 1
     assert result["executed"] is True
-    assert "nobody knows" not in result["error"]["message"]
+    assert "is unknown" not in result["error"]["message"]
     assert "was last seen TASK_STATE_COMPLETED" in result["error"]["message"]
 
 

@@ -1,9 +1,9 @@
 """``holdfast chat``: a conversation at a terminal, turn by turn (a2a-cli 8.1).
 
-Rules: what is typed is sent once, in the context of what was said before, and to the task while
-that waits for it; what is typed after an answer was left is a message of its own; an answer shows
-as it comes, and whatever ends it early, the chat goes on; of what was typed and has no answer it
-is said what is known of it. Ctrl-C stops following an answer, and never cancels the agent's task.
+Rules: each message is sent once, in the context of the earlier ones, and to the task while that
+waits for input; a message after Ctrl-C is a new message of the context; an answer is shown as it
+arrives, and the chat continues if it ends early; for a message without an answer, the chat says
+what is known of it. Ctrl-C stops following an answer, and never cancels the agent's task.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _HELP = """\
 /help    shows this
 /exit    (or /quit) ends the chat, as Ctrl-D and Ctrl-C at an empty line do
 //WORD   sends /WORD to the agent
-Enter    at an empty line: follows the task that was left
+Enter    at an empty line: follows the task again that Ctrl-C left
 \\        at the end of a line: the message continues on the next line
-Ctrl-C   stops following an answer; the agent works on
+Ctrl-C   stops following an answer; the agent continues its work
 All other lines are messages to the agent.
 """
-_UNFINISHED = "the message was not finished, and was not sent"
-_NO_TEXT = "what was typed is not UTF-8, and was not sent"
+_UNFINISHED = "the message is incomplete, and was not sent"
+_NO_TEXT = "the line is not UTF-8, and was not sent"
 _UNANSWERED: Mapping[bool | None, str] = {
-    False: "the agent did not execute what you said; it can be said again",
-    True: "the agent executed what you said, and its answer is lost",
-    None: "it is unknown whether the agent executed what you said; it was not sent again",
+    False: "the agent did not execute your message; you can send it again",
+    True: "the agent executed your message, but its answer is lost",
+    None: "it is unknown whether the agent executed your message; it was not sent again",
 }
 
 
@@ -62,9 +62,9 @@ class Chat:
 
     Args:
         session: The agent.
-        output: Where things are said.
-        terminal: Where lines are typed.
-        metadata: What goes along in the request of each message.
+        output: Where answers and warnings go.
+        terminal: Where lines are read.
+        metadata: The metadata of the request of each message.
         message_metadata: The metadata of each message itself.
     """
 
@@ -89,15 +89,15 @@ class Chat:
         self._is_named = False  # the task, by the caller, who has said nothing to it yet
 
     async def run(self, said: Part | None, *, task_id: str | None, context_id: str | None) -> None:
-        """Talks until whoever types has had enough.
+        """Hold the conversation until the user ends it.
 
         Args:
-            said: What to begin with; asked for if it is None.
-            task_id: The task to go on with.
-            context_id: The context to go on in.
+            said: The first message; read from the terminal if it is None.
+            task_id: The task to continue.
+            context_id: The context to continue.
 
         Raises:
-            A2AError: The agent cannot be talked to at all, or that task not be gone on with.
+            A2AError: The agent cannot be called, or the task cannot be continued.
         """
         try:
             task = await self._begin(task_id, context_id)
@@ -143,7 +143,7 @@ class Chat:
         return task
 
     async def _open(self, task_id: str) -> Task:
-        """The task that the caller names, and shows how it stands."""
+        """Return the task that the caller names, and show its state."""
         session = self._session
         session.continues = True
         task = await session.client.get_task(
@@ -169,7 +169,7 @@ class Chat:
     # ── What is typed ────────────────────────────────────────────────────────────────────────
 
     async def _read(self) -> str | None:
-        """What is said next; None at the end. A backslash at the end of a line goes on."""
+        """Read the next message; None at the end. A backslash at its end continues a line."""
         task, lines = self._conversation.task, list[str]()
         waits = task is not None and task.state is TaskState.INPUT_REQUIRED
         while True:
@@ -194,7 +194,7 @@ class Chat:
                     return "\n".join(lines)
 
     def _leave(self) -> None:
-        """Says how to come back."""
+        """Say how to continue the conversation later."""
         context_id, task = self._conversation.context_id, self._open_task
         words = ["--context-id", context_id] if context_id else []
         words += [] if task is None else ["--task-id", task.id]
@@ -206,7 +206,7 @@ class Chat:
         return self._conversation.task if self._conversation.is_open else None
 
     def _task_to_reply_to(self) -> Task | None:
-        """The task that what is typed now is for: one that waits, or that the caller named."""
+        """Return the task that the next message is for: a waiting one, or the one named."""
         task, is_named, self._is_named = self._open_task, self._is_named, False
         if task is None or task.state.is_interrupted or is_named:
             return task
@@ -232,7 +232,7 @@ class Chat:
         await self._let(self._show(events))
 
     async def _follow(self) -> None:
-        """Goes on with an answer that was left, if there is one."""
+        """Follow an answer again that was left, if there is one."""
         session, task = self._session, self._open_task
         if task is None:
             return
@@ -249,12 +249,12 @@ class Chat:
             self._go_on(events.task, None)
 
     def _stop(self) -> None:
-        """Leaves the answer that is coming, if one is."""
+        """Leave the answer that is arriving, if there is one."""
         if self._answer is not None:
             self._is_stopped = self._answer.cancel()
 
     async def _let(self, answer: Coroutine[Any, Any, None]) -> None:
-        """Lets an answer come to its end, or until somebody has had enough of it."""
+        """Wait for the end of an answer, or for Ctrl-C."""
         self._answer, self._is_stopped = asyncio.create_task(answer), False
         try:
             await self._answer
@@ -271,7 +271,7 @@ class Chat:
             self._session.message_id = None
 
     async def _show(self, events: EventStream) -> None:
-        """Shows an answer while it comes."""
+        """Show an answer as it arrives."""
         async with events:
             self._session.message_id = None
             async for event in events:
@@ -286,7 +286,7 @@ class Chat:
                     break
                 if status.state is TaskState.AUTH_REQUIRED:
                     self._output.warn(
-                        f"task {task.id} {OUTCOMES[status.state]}, and so do we; Ctrl-C stops that"
+                        f"task {task.id} {OUTCOMES[status.state]}; waiting for it until Ctrl-C"
                     )
         self._output.over()
         task = events.task
@@ -299,18 +299,18 @@ class Chat:
         failure, task = describe(error, self._session), self._open_task
         is_answering = self._session.message_id is None
         if is_answering and task is not None and failure.hint == self._session.go_on(task.id):
-            failure = dataclasses.replace(failure, hint=None)  # as what follows says it as well
+            failure = dataclasses.replace(failure, hint=None)  # the hint that follows repeats it
         self._output.failure(failure)
         if is_answering:
             self._left()
-        elif not isinstance(error, OutcomeUnknownError):  # which says so itself
+        elif not isinstance(error, OutcomeUnknownError):  # its text says it
             self._output.warn(_UNANSWERED[self._session.is_under_way and error.executed])
 
     def _left(self) -> None:
-        """Says what becomes of an answer that is not followed to its end."""
+        """Say what is known of an answer that was not followed to its end."""
         session, task = self._session, self._open_task
         if session.message_id is not None:
-            may_have = "was on its way; the agent may have got it"
+            may_have = "was in flight; the agent may have received it"
             became = may_have if session.is_under_way else "was not sent"
             self._output.warn(f"message {session.message_id} {became}")
         elif task is not None:
@@ -321,5 +321,5 @@ class Chat:
 
 
 def _status(event: Event) -> TaskStatus | None:
-    """How a task stands, where an event says so."""
+    """Return the status of the task that an event shows, if it shows one."""
     return None if isinstance(event, Message | TaskArtifactUpdateEvent) else event.status

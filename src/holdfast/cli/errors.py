@@ -149,10 +149,10 @@ def unwritable(error: OSError, situation: Situation | None = None) -> Failure:
 
 
 def out_of_time(seconds: float) -> Failure:
-    """The time of a command that is over while no call is under way."""
+    """The failure of a command whose timeout expires while no call is in flight."""
     return Failure(
         code="A2ACLI_ERR_TIMEOUT",
-        message=f"the timeout of {shown_duration(seconds)} is over",
+        message=f"the timeout of {shown_duration(seconds)} expired",
         hint="allow more time with --timeout",
         exit=TIMEOUT,
     )

@@ -218,7 +218,7 @@ def _interrupted(session: Session, output: Output) -> None:
         _give_up(session.task, output)
         output.hint(session.go_on(session.task.id))
     elif session.message_id is not None:
-        output.warn(f"message {session.message_id} was on its way; the agent may have got it")
+        output.warn(f"message {session.message_id} was in flight; the agent may have received it")
 
 
 def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:

@@ -1,7 +1,7 @@
-"""What the commands that have a journal share: its file, and sessions whose calls it knows.
+"""What the commands with a journal share: opening its file, and sessions that record their calls.
 
-Many calls may be under way at once, so none of them is *the* task of the command: each tells of
-itself, and so does each failure.
+Many calls may be in flight at once, so none of them is *the* task of the command: each call and
+each failure is reported with its own task.
 """
 
 from __future__ import annotations
@@ -58,28 +58,28 @@ __all__ = [
 
 _HINTS: Mapping[JournalFailure, str] = {
     "full": "make room on the disk of the journal",
-    "locked": "wait for whoever writes the journal, or end that program",
+    "locked": "wait until the program that writes to the journal is done, or end it",
     "read_only": "make the journal and its directory writable",
-    "damaged": "put an earlier copy of the journal in its place, or have the sqlite3 program "
-    "recover it: another file knows nothing of what was sent",
+    "damaged": "restore an earlier copy of the journal, or have the sqlite3 program recover it: "
+    "another file has no record of what was sent",
     "untrusted": "the journal and the files beside it must be your own, and closed to others",
-    "gone": "put the journal back where it was: another file knows nothing of what was sent",
+    "gone": "put the journal back where it was: another file has no record of what was sent",
 }
-_ANY_HINT = "check --journal: the file is one that holdfast made, and has a writable directory"
-"""What can be done about a journal that cannot be used, by why it cannot, and else."""
+_ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
+"""The hint for a journal that cannot be used, by reason; and the hint for all other reasons."""
 
 _LEASE = 5.0
-"""Seconds after which the next run goes on with what a run had under way that was killed."""
+"""Seconds after which the next run resumes the calls that a killed run had in flight."""
 
 
 class JournaledSession(Session):
-    """An agent, and a journal of all that is sent there.
+    """An agent, and a journal of all calls to it.
 
     Args:
         world: What the command runs in.
-        settings: What it was told.
+        settings: The settings of the command.
         reference: Where the card is.
-        output: Where it says things.
+        output: Where results and errors go.
         journal: The journal; closed with the session.
     """
 
@@ -108,7 +108,7 @@ class JournaledSession(Session):
             await self.journal.close()
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
-        """Keeps no task in mind: there are many."""
+        """Remember no task: there are many."""
 
     def _observed(self, observation: Observation) -> None:
         if self.settings.verbose:
@@ -119,13 +119,13 @@ def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) ->
     """The journal of a command.
 
     Args:
-        name: The file, or its address, as written.
-        is_there: Whether it has to be there.
+        name: The file, or its sqlite:/// address, as the caller wrote it.
+        is_there: Whether the file must exist.
         read_only: Whether nothing is written.
 
     Raises:
-        CommandError: It is not.
-        UsageError: An address that names none.
+        CommandError: The file does not exist.
+        UsageError: The address names no file.
     """
     try:
         path = Path(journal_file("--journal", name)).expanduser()
@@ -140,7 +140,7 @@ def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) ->
 
 
 async def check_journal(journal: SqliteJournal) -> None:
-    """Sees whether a journal can be used.
+    """Check that a journal can be used.
 
     Raises:
         CommandError: It cannot.
@@ -152,26 +152,26 @@ async def check_journal(journal: SqliteJournal) -> None:
 
 
 def unusable_journal(error: JournalError, *, again: str | None = None) -> Failure:
-    """What is said where a journal cannot be used.
+    """Return the failure of a command whose journal cannot be used.
 
     Args:
-        error: Why.
-        again: The command that goes on once that is mended; None where the user knows it.
+        error: Why the journal cannot be used.
+        again: The command that resumes the work once the journal can be used; None for no hint.
     """
     hint = _HINTS.get(error.reason, _ANY_HINT)
     if again is not None:
-        hint = f"{hint}; then, to go on: {again}"
+        hint = f"{hint}; then, to resume: {again}"
     return replace(journal_failure(error), hint=hint)
 
 
 def journal_failure(error: JournalError) -> Failure:
-    """What is said where a journal refuses something."""
+    """Return the failure for an error of the journal."""
     hint = _HINTS.get(error.reason)
     return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message, hint=hint)
 
 
 def answer_of(outcome: Answer | Exception) -> Task | Message | None:
-    """What the agent answered: a task that failed or waits, too; None for any other error."""
+    """Return the answer of an outcome, including a failed or waiting task; None for others."""
     if isinstance(outcome, Answer):
         return outcome.task or outcome.message
     return outcome.task if isinstance(outcome, TaskTerminalError | TaskInterruptedError) else None
@@ -183,7 +183,7 @@ def was_not_sent(outcome: Answer | Exception) -> bool:
 
 
 def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
-    """The members of a document for what a call came to: task, message or error."""
+    """Return the members of a document for an outcome: task, message or error."""
     answer = answer_of(outcome)
     if answer is None:
         return {"error": output.envelope(failure_of(outcome, session))}
@@ -191,7 +191,7 @@ def members_of(outcome: Answer | Exception, session: Session, output: Output) ->
 
 
 def failure_of(outcome: object, session: Session) -> Failure:
-    """What is said of a call without an answer."""
+    """Return the failure of a call that has no answer."""
     if isinstance(outcome, JournalError):
         return journal_failure(outcome)
     if isinstance(outcome, RunItemChangedError):
@@ -210,27 +210,27 @@ def failure_of(outcome: object, session: Session) -> Failure:
 
 
 def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
-    """What is said besides of a message that nobody knows about."""
+    """Add what is known of a message whose outcome is unknown to its failure."""
     why = error.search_error
     if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
         there = masked_reference(why.agent)
-        hint = f"name the agent as then, with --agent-card {there}, or another run with --run-id"
+        hint = f"name that agent with --agent-card {there}, or another run with --run-id"
         message = (
             f"message {error.message_id} was sent to {there}, and this agent has no task of it"
         )
         return replace(failure, message=f"{message}; it was not sent again", hint=hint)
     if error.looked_at:
-        looked_at = f"it was looked for in {'; '.join(error.looked_at)}"
+        looked_at = f"searched: {'; '.join(error.looked_at)}"
         failure = replace(failure, message=f"{failure.message}; {looked_at}")
     if isinstance(why, DeadlineExceededError) and why.deadline == "reconcile":
-        late = f"the search for it was not finished within {shown_duration(why.timeout)}"
-        hint = "the journal keeps the call open: holdfast resume looks for it once more"
+        late = f"the search for its task did not finish within {shown_duration(why.timeout)}"
+        hint = "the call is pending in the journal: holdfast resume searches for its task again"
         failure = replace(failure, message=f"{failure.message}; {late}", hint=hint)
     return failure
 
 
 class _Call:
-    """How far one call had come, among many."""
+    """The state of one call among many."""
 
     continues = False
     asks_for_config = False

@@ -74,8 +74,8 @@ def _under_way(line: Line, name: str, plan: Plan, session: JournaledSession) -> 
     go_on = session.command(*plan.words(run_id=name))
     return Failure(
         code="HOLDFAST_ERR_INPUT",
-        message=f"line {line.number} of {plan.input} is under way in the run {name}, as "
-        f"{plan.journal} says; nothing was sent",
-        hint=f"if that is this input, which was moved, to go on: {go_on}; else give this run a "
-        "name of its own with --run-id",
+        message=f"line {line.number} of {plan.input} is in flight in the run {name}, according "
+        f"to {plan.journal}; nothing was sent",
+        hint=f"if that run had this input before it was moved, resume it: {go_on}; otherwise "
+        "give this run a name of its own with --run-id",
     )

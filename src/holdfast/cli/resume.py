@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
 
 _AT_ONCE = 32
-"""Calls that are gone on with at once."""
+"""Calls that are resumed at the same time."""
 
 _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
-    "held": ("held", "another program works on it"),
-    "taken_over": ("held", "another program works on it"),
-    "over": ("ended", "another program has brought it to its end"),
+    "held": ("held", "another program is working on it"),
+    "taken_over": ("held", "another program is working on it"),
+    "over": ("ended", "another program has finished it"),
 }
 """What is said of a call that is left to somebody else, by why the journal did not give it: in a
 document, and in a line."""
@@ -161,8 +161,8 @@ async def resume(
     held = [until for one in known if (until := calls[one.message_id].held_until) is not None]
     if held:
         output.warn(
-            f"{len(held)} of {len(known)} calls are held, by somebody who works on them or by a "
-            f"program that died: that is clear at {shown(max(held).timestamp())}"
+            f"{len(held)} of {len(known)} calls are held by another program, which may have "
+            f"crashed: waiting for their leases to end, at {shown(max(held).timestamp())}"
         )
     went_on = [asyncio.create_task(one(record)) for record in known]
     try:

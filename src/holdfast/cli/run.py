@@ -1,10 +1,11 @@
 """``holdfast run``: many messages to one agent, a few at a time, each sent once.
 
-Rules: what is in the results is over; what is not, the journal may know, and is gone on with; the
-rest is sent, and so is what is in the results as certainly not executed. So the same command goes
-on wherever the one before ended. A line that is no message, an agent that lets nobody in and a
-journal that takes nothing end the sending; what is under way comes to its end first, and is
-written. Where the agent is away for long, or results cannot be written, nothing is waited for.
+Rules: a line with a result is done, unless the result says that it was certainly not executed; a
+line without a result that the journal knows is resumed; the rest is sent. So the same command
+continues wherever the one before ended. A line that is not a message, an agent that refuses access
+and a journal that cannot be written stop the sending; the messages in flight end first, and their
+results are written. If the agent is unreachable for long, or results cannot be written, the run
+ends without waiting for them.
 """
 
 from __future__ import annotations
@@ -54,29 +55,29 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
-"""Errors after which an answer may still be waited for."""
+"""Errors after which an answer may still come."""
 
 _NAMED = 5
-"""Lines that are named where something is said of many."""
+"""Line numbers to show in a warning about many lines."""
 
 _LOOK = 0.5
-"""Seconds between two looks at whether the agent is away."""
+"""Seconds between two checks whether the agent is unreachable."""
 
 _TOLD = 3.0
-"""Seconds for which it is, before that is told."""
+"""Seconds for which the agent must be unreachable before a warning says so."""
 
 _LAST = 30.0
-"""Seconds in which a message that cannot be sent is given up at the latest, but for slow ones."""
+"""Seconds to wait for messages that are just being sent, before the run ends."""
 
 
 class Run:
-    """Many messages on their way.
+    """A run of many messages.
 
     Args:
         session: The agent and the journal.
-        output: Where things are said.
+        output: Where warnings and the summary go.
         plan: What to do.
-        interrupts: Calls at each Ctrl-C, as long as the context is open.
+        interrupts: Calls a function at each Ctrl-C, while the context is open.
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class Run:
         self._under_way: Callable[[], int] = lambda: 0
 
     async def run(self) -> None:
-        """Sends what is to be sent, and writes what comes.
+        """Send the messages, and write their results.
 
         Raises:
             CommandError: A file cannot be used, was moved, or lines have no answer.
-            KeyboardInterrupt: Ctrl-C ended it.
-            A2AError: The agent cannot be talked to at all.
+            KeyboardInterrupt: Ctrl-C ended the run.
+            A2AError: The agent cannot be called.
         """
         plan, session = self._plan, self._session
         plan.check_apart(session.journal.path)
@@ -128,10 +129,10 @@ class Run:
     # ── The agent ────────────────────────────────────────────────────────────────────────────
 
     async def _is_there(self) -> bool:
-        """Makes ready for calls, as soon as the agent is there; False where that was ended.
+        """Prepare for calls once the agent can be reached; False if the run was ended before.
 
         Raises:
-            A2AError: The agent cannot be talked to at all.
+            A2AError: The agent cannot be called.
         """
         asking = asyncio.create_task(self._prepare())
         watching = asyncio.create_task(self._watch(asking))
@@ -153,7 +154,7 @@ class Run:
 
     @property
     def _is_ended(self) -> bool:
-        """Whether it was ended before its time."""
+        """Whether the run was ended early."""
         return self._interruptions > 0 or self._fault is not None
 
     async def _prepare(self) -> None:
@@ -209,8 +210,8 @@ class Run:
             asyncio.get_running_loop().call_later(plan.grace, writing.cancel)
             if run.under_way:
                 self._output.warn(
-                    f"no more is sent; waiting up to {shown_duration(plan.grace)} for "
-                    f"{run.under_way} under way; Ctrl-C again stops at once"
+                    f"sending has stopped; waiting up to {shown_duration(plan.grace)} for "
+                    f"{run.under_way} in flight; press Ctrl-C again to stop at once"
                 )
 
         try:
@@ -229,7 +230,7 @@ class Run:
             progress.end()
 
     async def _items(self, lines: Lines, results: Results) -> AsyncGenerator[RunItem]:
-        """What is to be sent."""
+        """Yield the messages to send."""
         async for line in self._read(lines):
             if isinstance(line, BadLine):
                 if not self._skips(line):
@@ -242,7 +243,7 @@ class Run:
                 self._write(line, _changed(line, self._plan.output), results)
             elif known.is_error:
                 self._counts.errors += 1
-                self._has_open = True  # for all that is known of it here
+                self._has_open = True  # as far as is known here
             else:
                 self._counts.earlier += 1
 
@@ -251,20 +252,20 @@ class Run:
             async for line in lines:
                 yield line
         except OSError as error:
-            told = f"{self._plan.input} cannot be read on: {error.strerror or error}"
+            told = f"{self._plan.input} cannot be read further: {error.strerror or error}"
             self._fault = CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told))
 
     def _skips(self, line: BadLine) -> bool:
         told = f"line {line.number} of {self._plan.input} {line.reason}"
         if self._plan.skips_bad_lines:
             self._counts.skipped += 1
-            self._output.warn(f"{told}; it is skipped")
+            self._output.warn(f"{told}; skipped")
             return True
         self._fault = CommandError(
             Failure(
                 code="HOLDFAST_ERR_INPUT",
-                message=f"{told}; nothing behind it was sent",
-                hint="mend it and start again, or leave such lines out with --on-bad-line skip",
+                message=f"{told}; no line after it was sent",
+                hint="correct it and start again, or skip such lines with --on-bad-line skip",
             )
         )
         return False
@@ -306,19 +307,20 @@ class Run:
             self._unsendable += 1
 
     def _look_at(self, outcome: Answer | Exception) -> None:
-        """Sends no more if nothing can be sent."""
+        """Stop sending if nothing can be sent."""
         self._outage.saw(outcome)
         self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
         if self._outage.has_ended_with(outcome):
-            self._give_up(self._to_go_on(failure_of(outcome, self._session), "no more is sent"))
+            failure = failure_of(outcome, self._session)
+            self._give_up(self._to_go_on(failure, "sending has stopped"))
 
     def _to_go_on(self, failure: Failure, what: str) -> Failure:
-        then = f"to go on: {self._session.command(*self._plan.words())}"
+        then = f"to resume: {self._session.command(*self._plan.words())}"
         hint = f"{failure.hint}; then, {then}" if failure.hint else then
         return replace(failure, message=f"{what}: {failure.message}", hint=hint)
 
     async def _wait(self) -> None:
-        """Waits before the next message while the agent is away, or takes none."""
+        """Wait before the next message while the agent is unreachable or refuses calls."""
         outage, clock = self._outage, asyncio.get_running_loop().time
         if not outage.is_on:
             return
@@ -331,7 +333,7 @@ class Run:
         await _looking(is_over)
 
     async def _watch(self, work: asyncio.Task[None]) -> None:
-        """Tells of the agent's absence, and ends the work where it is for long."""
+        """Report an outage of the agent, and end the work if it lasts too long."""
         outage = self._outage
         while True:
             await asyncio.sleep(_LOOK)
@@ -342,7 +344,7 @@ class Run:
                 work.cancel()
 
     def _look(self) -> None:
-        """Says when the agent is away, and when it is back."""
+        """Report when the agent becomes unreachable, and when it answers again."""
         error = self._outage.error
         if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
             self._is_away = True
@@ -353,13 +355,13 @@ class Run:
             self._output.warn("the agent answers again")
 
     async def _until_sent(self) -> None:
-        """Waits for what is being sent: of what is cancelled meanwhile, nobody knows."""
+        """Wait for messages that are being sent: if cancelled, their outcome is unknown."""
         clock = asyncio.get_running_loop().time
         until = clock() + _LAST
         await _looking(lambda: not self._outage.sending or clock() >= until)
 
     def _left_alone(self, error: A2AError) -> Failure:
-        """What is said of an agent that is waited for no more."""
+        """Return the failure for an agent that was unreachable for too long."""
         failure = replace(failure_of(error, self._session), message=away(error))
         most = shown_duration(LONGEST_OUTAGE)
         return self._to_go_on(failure, f"the agent has not been reached for {most}")
@@ -369,26 +371,26 @@ class Run:
             Failure(
                 code="HOLDFAST_ERR_FILE",
                 message=f"{self._plan.output} cannot be written: {error.strerror or error}",
-                hint=f"to go on: {self._session.command(*self._plan.words())}",
+                hint=f"to resume: {self._session.command(*self._plan.words())}",
             )
         )
 
     def _gone(self) -> CommandError:
-        told = f"{self._plan.output} is gone since it was opened; the journal has what was in it"
+        told = f"{self._plan.output} was moved or deleted; the journal has the results in it"
         hint = (
-            f"to write all results anew, and go on: {self._session.command(*self._plan.words())}"
+            f"to write all results again, and resume: {self._session.command(*self._plan.words())}"
         )
         return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told, hint=hint))
 
     def _give_up(self, failure: Failure) -> None:
-        """Sends no more; what is under way comes to its end."""
+        """Stop sending; messages in flight end first."""
         self._fault = self._fault or CommandError(failure)
         self._stop()
 
     # ── What is said at the end ──────────────────────────────────────────────────────────────
 
     def _left(self, lines: Lines, results: Results) -> int | None:
-        """How many lines have no result yet; None where nobody knows."""
+        """Return the number of lines without a result; None if it is unknown."""
         if not self._is_ended:
             return 0
         if not lines.is_file:
@@ -403,11 +405,11 @@ class Run:
             return None
 
     def _tell(self, left: int | None) -> None:
-        """Says how it went.
+        """Report the outcome of the run.
 
         Raises:
-            CommandError: Not as it should.
-            KeyboardInterrupt: Ctrl-C ended it.
+            CommandError: The run failed, or lines have no answer.
+            KeyboardInterrupt: Ctrl-C ended the run.
         """
         counts, session, fault = self._counts, self._session, self._fault
         summary = counts.told(left)
@@ -425,24 +427,24 @@ class Run:
         if fault is not None:
             raise fault
         if self._interruptions:
-            self._output.hint(f"to go on: {session.command(*self._plan.words())}")
+            self._output.hint(f"to resume: {session.command(*self._plan.words())}")
             raise KeyboardInterrupt
 
     def _way_out(self) -> str:
-        """What can be done about lines without an answer."""
+        """Return the hint about lines without an answer."""
         plan, command = self._plan, self._session.command
         if self._has_open:
             again = command(*plan.words(), "--retry-errors")
-            return f"to try these once more: {again}"
+            return f"to retry these: {again}"
         if self._counts.not_sent > self._unsendable:
-            return f"to try once more what was not sent: {command(*plan.words())}"
+            return f"to retry what was not sent: {command(*plan.words())}"
         if self._changed:
-            give = "give what has changed an id of its own, else it is not sent"
-            return f"{give}; then, to go on: {command(*plan.words())}"
+            give = "give each changed message an id of its own, otherwise it is not sent"
+            return f"{give}; then, to resume: {command(*plan.words())}"
         if self._counts.not_sent:
             return "the results say why"
         again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
-        return f"to send them once more, although the agent may have run them: {again}"
+        return f"to send them again, although the agent may have executed them: {again}"
 
 
 async def _looking(is_over: Callable[[], bool]) -> None:
@@ -451,7 +453,7 @@ async def _looking(is_over: Callable[[], bool]) -> None:
 
 
 def _stays_unsent(outcome: Answer | Exception) -> bool:
-    """Whether the same command would not send it, either."""
+    """Whether the same command would not send the message, either."""
     if isinstance(outcome, JournalError):
         return outcome.reason == "exists" and was_not_sent(outcome)
     return isinstance(outcome, RunItemChangedError)
@@ -461,15 +463,15 @@ def _told_of_changed(numbers: list[int]) -> str:
     many = len(numbers) > 1
     first = ", ".join(map(str, numbers[:_NAMED]))
     others = " and others" if len(numbers) > _NAMED else ""
-    what = f"{len(numbers)} {'lines have' if many else 'line has'} an id that another message had"
-    return f"{what} before: line{'s' if many else ''} {first}{others}"
+    what = f"{len(numbers)} {'lines have' if many else 'line has'} the id of another message"
+    return f"{what}: line{'s' if many else ''} {first}{others}"
 
 
 def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
-    """An error in the words of the command line."""
+    """Return the error of a changed message, in the terms of the command line."""
     return RunItemChangedError(
-        f"another message had the id {line.id!r} before, as {known_by} says; this one was not "
-        "sent: give it an id of its own",
+        f"the id {line.id!r} belongs to another message in {known_by}; this message was not sent: "
+        "give it an id of its own",
         key=line.key,
         message_id=message_id,
         executed=False,

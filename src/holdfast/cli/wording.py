@@ -1,4 +1,4 @@
-"""What is said of an error, in one line: what happened, without advice for programs."""
+"""The texts of errors and progress, one line each: what happened, without advice for programs."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ __all__ = [
 ]
 
 SEARCH = "reconcile"
-"""The deadline that is not the caller's: the time that a message is looked for."""
+"""The name of the deadline of the search for a lost reply, which the caller did not set."""
 
 
 def retrying(retry: RetryScheduled, tries: int | None) -> str:
-    """What is said while there is nothing to do but wait for another try, in one line.
+    """Say that an attempt failed and another one follows, in one line.
 
     Args:
-        retry: The try that follows.
-        tries: How many there are at most; None where others follow them.
+        retry: The attempt that follows.
+        tries: How many attempts there are at most; None if more may follow.
     """
     told = copy.copy(retry.error)
     told.excerpt = None
@@ -65,15 +65,15 @@ def retrying(retry: RetryScheduled, tries: int | None) -> str:
 
 
 def reconnected(observation: Reconnected) -> str:
-    """What is said where a stream that was cut was picked up again, in one line."""
+    """Say that a stream that was cut was resumed, in one line."""
     what = "the stream was cut"
     if observation.error is not None:
         told = copy.copy(observation.error)
         told.excerpt = None
         what = f"{what}: {bare(told)}"
     return (
-        f"{what}; reconnected to task {observation.task_id}; status messages from in between "
-        "may be missing"
+        f"{what}; reconnected to task {observation.task_id}; status messages sent in between may "
+        "be missing"
     )
 
 
@@ -124,14 +124,14 @@ def found(reconciled: Reconciled) -> str:
 
 
 def away(error: A2AError) -> str:
-    """Why the agent is not reached, in one line without how often it was tried."""
+    """Say why the agent cannot be reached, in one line, without the attempts."""
     told = copy.copy(error)
     told.excerpt = told.gave_up = None
     return bare(told)
 
 
 def as_told(error: A2AError, _situation: Situation) -> str:
-    """An error in one line, without what the reason for giving up says as well, or the hint."""
+    """Return an error in one line, without the hint, and without facts that its reason repeats."""
     told, reason = copy.copy(error), error.gave_up or ""
     told.other_version = None
     if f"{len(error.attempts) - 1} retries" in reason:
@@ -142,25 +142,24 @@ def as_told(error: A2AError, _situation: Situation) -> str:
 
 
 def bare(error: A2AError) -> str:
-    """An error in one line, without the tries, about which there is something else to say."""
+    """Return an error in one line, without its attempts, which the caller of this describes."""
     told = copy.copy(error)
     told.attempts, told.retry_after, told.gave_up = (), None, None
     return str(told)
 
 
 def timed_out(error: A2AError, situation: Situation) -> str:
-    """Which time is over, and what was known then."""
+    """Say which timeout expired, and what was known then."""
     seconds = situation.settings.timeout
     if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
-        seconds = error.timeout  # a cancel has a shorter one of its own
-    limit = f"the timeout of {shown_duration(seconds)} is over"
+        seconds = error.timeout  # a cancel has a shorter one
+    limit = f"the timeout of {shown_duration(seconds)} expired"
     if isinstance(error, errors.DeadlineExceededError) and error.deadline == SEARCH:
         within = shown_duration(error.timeout)
         limit = f"the reply was lost, and the search for the task did not finish within {within}"
     if isinstance(error, errors.OutcomeUnknownError):
         return (
-            f"{limit}; message {error.message_id} was sent, and nobody knows whether the agent "
-            "ran it; it was not sent again"
+            f"{limit}; the outcome of message {error.message_id} is unknown; it was not sent again"
         )
     if situation.task is not None:
         seen = f"task {situation.task.id} was last seen {situation.task.state}"
@@ -172,39 +171,36 @@ def timed_out(error: A2AError, situation: Situation) -> str:
 
 
 def not_canceled(error: A2AError, _situation: Situation) -> str:
-    """A cancel of which nobody confirmed anything."""
+    """Say that a cancellation was not confirmed."""
     return f"{error.message}{_since_then(error)}"
 
 
 def with_state(error: A2AError, situation: Situation) -> str:
-    """An error, and how the task stands."""
+    """Return an error in one line, with the state of the task."""
     state = "" if situation.task is None else f"; the task is {situation.task.state}"
     return f"{as_told(error, situation)}{state}"
 
 
 def _since_then(error: A2AError) -> str:
-    """The failure that went on until the time was over, if one did."""
+    """Return the failure that lasted until the timeout expired; empty if there was none."""
     failure = error.__cause__
     while isinstance(failure, errors.DeadlineExceededError):
         failure = failure.__cause__
     if not isinstance(failure, errors.A2AError) or isinstance(failure, errors.OutcomeUnknownError):
-        return ""  # a reply that was lost is what came before
+        return ""  # the reply was lost before the timeout, not because of it
     return f"; since then: {bare(failure)}"
 
 
 def reply_lost(error: A2AError, _situation: Situation) -> str:
-    """A message of which nobody knows whether it was executed."""
+    """Say that the outcome of a message is unknown."""
     message_id = cast("errors.OutcomeUnknownError", error).message_id
     cause = error.__cause__
     why = bare(cause) if isinstance(cause, errors.A2AError) else "its reply was lost"
-    return (
-        f"message {message_id} was sent, and nobody knows whether the agent ran it: {why}; it "
-        "was not sent again"
-    )
+    return f"the outcome of message {message_id} is unknown: {why}; it was not sent again"
 
 
 def withheld(error: A2AError, _situation: Situation) -> str:
-    """An interface that no credentials go to."""
+    """Say that an interface gets no credentials."""
     where = cast("errors.CredentialOriginError", error).origin
     return (
         f"the agent's interface is at {where}, which is not where the card came from; nothing "
@@ -213,7 +209,7 @@ def withheld(error: A2AError, _situation: Situation) -> str:
 
 
 def inside(error: A2AError, _situation: Situation) -> str:
-    """An address that is too far inside this network."""
+    """Say that an address is in a network that is too private."""
     address = cast("errors.NetworkPolicyError", error).address
     return (
         f"{error.agent} resolves to {address}, which a card, a catalog or a redirect must not "
@@ -222,21 +218,21 @@ def inside(error: A2AError, _situation: Situation) -> str:
 
 
 def required(error: A2AError, situation: Situation) -> str:
-    """Extensions that the agent requires."""
+    """Say which extensions the agent requires."""
     uris = cast("errors.ExtensionSupportRequiredError", error).extensions
-    if not uris:  # it is the agent who says so
+    if not uris:  # the agent itself reported it
         return as_told(error, situation)
     return f"the agent requires the extension {', '.join(uris)}; nothing was sent"
 
 
 def undeclared(error: A2AError, _situation: Situation) -> str:
-    """Extensions that the agent does not declare."""
+    """Say which extensions the agent does not declare."""
     uris = cast("errors.ExtensionNotSupportedError", error).extensions
     return f"the agent's card does not declare the extension {', '.join(uris)}; nothing was sent"
 
 
 def over_limit(error: A2AError, _situation: Situation) -> str:
-    """A limit, without how a program raises it."""
+    """Say which limit was exceeded, without how a program raises it."""
     told = copy.copy(error)
     which = cast("errors.LimitExceededError", error).which
     advice = f"; if that is right, raise the limit with Limits({which}=…)"  # for programs
@@ -245,18 +241,18 @@ def over_limit(error: A2AError, _situation: Situation) -> str:
 
 
 def unauthorized(error: A2AError, _situation: Situation) -> str:
-    """What the agent asks for, without how a program gives it."""
+    """Say which credentials the agent needs, without how a program passes them."""
     told = copy.copy(error)
     told.message = error.message.partition(ADVICE)[0]  # what follows is for programs
     return str(told)
 
 
 def without_advice(error: A2AError, situation: Situation) -> str:
-    """A card's fault without what a program would do about it."""
+    """Say what is wrong with a card, without what a program would do about it."""
     told = as_told(error, situation)
     return told.partition(". ")[0] if is_about_address(error, situation) else told
 
 
 def is_about_address(error: A2AError, situation: Situation) -> bool:
-    """Whether a card that can be read names an address that cannot be meant."""
+    """Whether a readable card names an address that cannot be called."""
     return situation.card is not None and (getattr(error, "field", None) or "").endswith(".url")
