@@ -14,7 +14,7 @@ For each client and fault it tells:
 - text lost, text repeated: successes whose text lacks a chunk, or has one more than once.
 - failed, yet executed: calls that ended in an error although the agent has done the work.
 - the median and the longest of the seconds that calls took, the requests that one took on average,
-  and what those that failed were told.
+  and the errors of those that failed.
 
 It fails if a fault did not come to pass, or a client fails where there is none. `--page FILE` puts
 the report into a page, between two lines that say so.
@@ -326,7 +326,7 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
         rows = [
             [client, *rows_of(outcomes), _told(outcomes)] for client, outcomes in by_client.items()
         ]
-        heading = ["client", *COLUMNS, "what those that failed were told"]
+        heading = ["client", *COLUMNS, "errors of failed calls"]
         lines += ["", f"### {fault[0].upper()}{fault[1:]}", "", *table(heading, rows)]
     return lines
 

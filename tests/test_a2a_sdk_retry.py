@@ -519,7 +519,7 @@ async def test_the_error_of_a_deadline_has_the_last_failure_as_its_cause():
 
     assert type(error) is A2AClientTimeoutError
     assert error.__cause__ is first
-    assert retry_facts(error) == RetryFacts(attempts=2, reason="the time of the call is over")
+    assert retry_facts(error) == RetryFacts(attempts=2, reason="the timeout of the call expired")
 
 
 async def test_a_wait_beyond_the_deadline_is_not_begun():
@@ -625,7 +625,7 @@ async def test_the_error_is_the_sdks_own_and_says_what_was_tried():
     assert error is errors[3]
     assert error.__cause__ is cause
     assert error.__context__ is None
-    assert error.__notes__ == ["Holdfast gave up after 4 tries: 3 retries were made"]
+    assert error.__notes__ == ["Holdfast stopped retrying after 4 tries: 3 retries were made"]
     assert retry_facts(error) == RetryFacts(attempts=4, reason="3 retries were made")
 
 
@@ -633,7 +633,7 @@ async def test_the_error_is_the_sdks_own_and_says_what_was_tried():
 async def test_it_says_that_a_message_may_have_been_executed(name):
     error = await failing(around(Scripted(timed_out())), name)
 
-    assert error.__notes__ == ["Holdfast gave up after 1 try: the agent may have run it"]
+    assert error.__notes__ == ["Holdfast stopped retrying after 1 try: the agent may have run it"]
 
 
 async def test_the_same_error_is_noted_once():

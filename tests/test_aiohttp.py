@@ -1120,7 +1120,7 @@ async def test_what_a_request_waits_for_is_told_as_long_as_it_waits():
         second = asyncio.create_task(engine.request(post(server.url, progress=progress)))
         while progress.awaits is None:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0)
-        assert progress.awaits == "place for calls (max_connections=1)"
+        assert progress.awaits == "slot for calls (max_connections=1)"
 
         first.cancel()
         assert (await second).status == 200

@@ -506,7 +506,7 @@ async def test_a_hook_cannot_talk_in_its_own_conversation(binding):
 
     chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(on_input=talk)
 
-    with pytest.raises(TaskInputRequiredError, match="a turn of the conversation is under way"):
+    with pytest.raises(TaskInputRequiredError, match="a turn of the conversation is in flight"):
         await chat.ask("A pizza")
 
 
@@ -924,9 +924,9 @@ async def test_one_turn_at_a_time(binding):
     chat = connected(FakeAgent(scripted(streams("a", every=1))), binding).conversation()
 
     async with chat.stream_message("one"):
-        with pytest.raises(RuntimeError, match="a turn of the conversation is under way"):
+        with pytest.raises(RuntimeError, match="a turn of the conversation is in flight"):
             await chat.ask("two")
-        with pytest.raises(RuntimeError, match="a turn of the conversation is under way"):
+        with pytest.raises(RuntimeError, match="a turn of the conversation is in flight"):
             await chat.wait()
 
 

@@ -350,7 +350,7 @@ async def test_who_waits_for_a_place_all_the_time_was_sent_nothing():
         results = await coordinator.fan_out("hello", within=5, min_results=0)
 
     assert results[1].error.executed is False
-    assert "no place" in str(results[1].error)
+    assert "no concurrency slot" in str(results[1].error)
     assert agents[1].received == []
     assert now() == pytest.approx(5)
 
@@ -363,9 +363,9 @@ async def test_who_has_taken_the_places_is_told():
         results = await coordinator.fan_out("hello", within=2, min_results=0)
 
     assert str(results[4].error) == (
-        "no place among the calls under way was free within the fan-out timeout of 2 s: all "
-        "places (concurrency=4) are taken by calls that have no answer yet, to 'silent-0', "
-        "'silent-1', 'silent-2', 1 more; nothing was sent"
+        "no concurrency slot was free within the fan-out timeout of 2 s: all slots "
+        "(concurrency=4) are taken by calls in flight, to 'silent-0', 'silent-1', 'silent-2', 1 "
+        "more; nothing was sent"
     )
 
 
@@ -376,8 +376,8 @@ async def test_who_has_no_more_places_than_are_left_is_told():
         results = await coordinator.fan_out([("silent", "x")] * 2, within=2, min_results=0)
 
     assert str(results[1].error).endswith(
-        ": 1 of 2 places (concurrency=2) are taken by calls that have no answer yet, to 'silent', "
-        "and no agent has more than are left free; nothing was sent"
+        ": 1 of 2 slots (concurrency=2) are taken by calls in flight, to 'silent', and no agent "
+        "may take more than are left free; nothing was sent"
     )
 
 

@@ -736,7 +736,7 @@ async def test_who_waits_for_a_place_has_no_longer_than_its_deadline():
     first = asyncio.create_task(client.get_task("task-1"))
     await asyncio.sleep(1)
 
-    with pytest.raises(DeadlineExceededError, match="place among the calls") as caught:
+    with pytest.raises(DeadlineExceededError, match="concurrency slot") as caught:
         await client.get_task("task-1", timeout=5)
 
     assert caught.value.executed is False
@@ -746,8 +746,8 @@ async def test_who_waits_for_a_place_has_no_longer_than_its_deadline():
 @pytest.mark.parametrize(
     ("limit", "queue", "told"),
     [
-        (1, 1, "1 call is under way, and 1 waits; nothing"),
-        (2, 2, "2 calls are under way, and 2 wait; nothing"),
+        (1, 1, "1 call is in flight, and 1 waits; nothing"),
+        (2, 2, "2 calls are in flight, and 2 wait; nothing"),
     ],
 )
 async def test_when_too_many_wait_the_next_is_told_at_once(limit, queue, told):

@@ -1056,7 +1056,7 @@ async def test_nobody_waits_for_a_person_for_ever():
     scene = Scene(kind=DeviceCode, prompt=lambda _: None)
     scene.server.replies = [refused("authorization_pending") for _ in range(100)]
     began = asyncio.get_running_loop().time()
-    with pytest.raises(AuthenticationError, match="nobody allowed it in 300 s"):
+    with pytest.raises(AuthenticationError, match="the login was not approved within 300 s"):
         await scene.auth.token()
 
     assert asyncio.get_running_loop().time() - began <= 300

@@ -113,7 +113,7 @@ def test_the_page_has_what_the_script_makes(side_by_side):
         if name == "All faults together":
             assert heading == ["client", *columns[:-3]]
         else:
-            assert heading == ["client", *columns, "what those that failed were told"]
+            assert heading == ["client", *columns, "errors of failed calls"]
 
 
 def test_text_is_compared_only_where_there_was_no_error(side_by_side):

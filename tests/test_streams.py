@@ -913,8 +913,8 @@ async def test_as_many_reconnects_are_made_as_the_policy_allows(count, binding):
     agent.inject(Refuse(), on="SubscribeToTask", times=1000)
     agent.inject(Refuse(), on="GetTask", times=1000)
 
-    tries = "one try" if count == 1 else f"{count} tries"
-    with pytest.raises(ReconnectError, match=f"nothing new in {tries} to go on"):
+    tries = "one attempt" if count == 1 else f"{count} attempts"
+    with pytest.raises(ReconnectError, match=f"{tries} to resume the stream of .* nothing new"):
         await all_of(client.stream_message("hi"))
 
     tries = [each for each in seen if isinstance(each, AttemptStarted)]

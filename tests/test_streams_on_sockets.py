@@ -257,7 +257,7 @@ async def test_a_deadline_that_ends_the_wait_for_a_place_says_so(binding):
 
     assert caught.value.executed is False
     assert caught.value.message.endswith(
-        f"within the stream timeout of {BRIEF:g} s while waiting for a place for streams "
+        f"within the stream timeout of {BRIEF:g} s while waiting for a slot for streams "
         "(max_streams=1)"
     )
 
@@ -277,5 +277,5 @@ async def test_a_place_that_never_was_free_is_named():
 
     assert (caught.value.phase, caught.value.executed) == ("pool", False)
     assert caught.value.message.startswith(
-        f"no place for streams (max_streams=1) was free for {BRIEF:g} s"
+        f"no slot for streams (max_streams=1) was free for {BRIEF:g} s"
     )

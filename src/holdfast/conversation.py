@@ -293,7 +293,7 @@ class Conversation:
 
     def _check_idle(self) -> None:
         if self._turn is not None and not self._turn.is_over:
-            text = "a turn of the conversation is under way; close its stream first"
+            text = "a turn of the conversation is in flight; close its stream first"
             raise RuntimeError(text)
 
     def _enterable(self, calls: StreamCalls, begin: Callable[[], Awaitable[Turn]]) -> EventStream:

@@ -102,7 +102,7 @@ class Journaling:
             return record
 
         given_up = RecordUpdate(
-            outcome="not_sent", detail="it was given up while it was written down"
+            outcome="not_sent", detail="it was cancelled while it was recorded"
         )
         leases = self._leases.here()
         try:

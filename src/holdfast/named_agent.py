@@ -293,8 +293,8 @@ def _ago(at: float) -> float:
 
 
 def given_up(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult:
-    """The result of who was not waited for any longer."""
-    message = f"it was given up{' while it was under way' if sends else '; nothing was sent'}"
+    """Return the result of an agent whose call was cancelled."""
+    message = f"the call was cancelled{' in flight' if sends else '; nothing was sent'}"
     error = A2AConnectionError(message, failure="closed", executed=None if sends else False)
     return AgentResult(agent=name, error=error, duration=duration, attempts=sends)
 
@@ -306,21 +306,21 @@ def listed(shown: Sequence[str], most: int) -> str:
 
 
 def _taken(admission: Admission) -> str:
-    """Whose calls have the places."""
+    """Say which agents' calls have the slots."""
     taken, places = admission.taken, admission.places
     names = listed([repr(name) for name in admission.holders], _SHOWN)
-    how_many, why = "all places", ""
+    how_many, why = "all slots", ""
     if taken < places:
-        how_many, why = f"{taken} of {places} places", ", and no agent has more than are left free"
-    return (
-        f"{how_many} (concurrency={places}) are taken by calls that have no answer yet, to "
-        f"{names}{why}"
-    )
+        how_many, why = (
+            f"{taken} of {places} slots",
+            ", and no agent may take more than are left free",
+        )
+    return f"{how_many} (concurrency={places}) are taken by calls in flight, to {names}{why}"
 
 
 def _no_place(deadline: Deadline, taken: str) -> DeadlineExceededError:
     return DeadlineExceededError(
-        "no place among the calls under way was free within the "
+        "no concurrency slot was free within the "
         f"{deadline.name} timeout of {deadline.timeout:g} s: {taken}; nothing was sent",
         deadline=deadline.name,
         timeout=deadline.timeout,

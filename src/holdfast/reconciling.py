@@ -242,7 +242,7 @@ class _Searcher:
 
     def _closed(self) -> A2AConnectionError:
         return A2AConnectionError(
-            f"the client was closed while message {self._error.message_id} was looked for",
+            f"the client was closed during the search for message {self._error.message_id}",
             failure="closed",
             **self._facts(),
         )
@@ -291,8 +291,8 @@ def _duplicate(lost: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateT
     facts["executed"] = True
     names = ", ".join(task.id for task in tasks)
     return DuplicateTasksError(
-        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. Unless it was "
-        "sent again as on_unknown= allows, what lies between or the agent itself has doubled it",
+        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. If "
+        "on_unknown= did not have it sent again, a proxy or the agent duplicated it",
         message_id=lost.message_id,
         tasks=tasks,
         **facts,

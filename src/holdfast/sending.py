@@ -349,7 +349,7 @@ class Sending:
     def _too_late(self) -> DeadlineExceededError:
         deadline = self._deadline
         return DeadlineExceededError(
-            f"the call was not written down within the {deadline.name} timeout of "
+            f"the call was not recorded in the journal within the {deadline.name} timeout of "
             f"{deadline.timeout:g} s; nothing was sent",
             deadline=deadline.name,
             timeout=deadline.timeout,

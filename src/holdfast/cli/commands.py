@@ -140,7 +140,7 @@ def _asked(arguments: Sequence[str], flags: str) -> str | None:
     epilog="Each option of a command can also be set by the environment variable that its help "
     "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
     "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
-    "interrupted, 141 nobody reads the output. How a task ended is told by its state, not by the "
+    "interrupted, 141 output pipe closed. The state in the output says how a task ended, not the "
     "exit code.",
 )
 @with_options(EVERYWHERE)

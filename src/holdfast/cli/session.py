@@ -543,7 +543,7 @@ class Session:
         if self._auth is not None or given:
             self._output.warn(
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
-                "other end is not verified (--insecure); whoever sits between can read and use it"
+                "other end is not verified (--insecure): anyone on the network path can read it"
             )
 
 

@@ -395,7 +395,7 @@ class _Body(payload.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         exchange = self._exchange
         if exchange.given_up:  # a lent session may still be at it, in a task of its own
-            message = "the request was given up before it left"
+            message = "the request was cancelled before it was sent"
             raise aiohttp.ClientConnectionResetError(message)
         # A lent session may have another writer, which does not tell.
         if getattr(getattr(writer, "protocol", None), "should_close", False):

@@ -111,8 +111,8 @@ class Pools:
     def place(self, *, streaming: bool) -> str:
         """What a request waits for where no slot is free, and what makes more of them."""
         if streaming:
-            return f"place for streams (max_streams={self._settings.max_streams})"
-        return f"place for calls (max_connections={self._settings.max_connections})"
+            return f"slot for streams (max_streams={self._settings.max_streams})"
+        return f"slot for calls (max_connections={self._settings.max_connections})"
 
     async def close(self) -> None:
         """Closes the sessions; one that was lent stays open."""

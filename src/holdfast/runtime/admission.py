@@ -216,7 +216,7 @@ class AdmissionLayer(PassThrough):
             if admission.waiting >= self._policy.queue:
                 waiting = admission.waiting
                 raise self._full(call, f"{waiting} wait{'s' if waiting == 1 else ''}")
-            call.progress.awaits = "place among the calls under way"
+            call.progress.awaits = "concurrency slot"
             await self._enter(admission, call)
             call.progress.awaits = None
         errand.places += 1
@@ -239,7 +239,7 @@ class AdmissionLayer(PassThrough):
             return
 
         def too_late() -> QueueFullError:
-            return self._full(call, f"no place was free for {_PATIENCE:g} s")
+            return self._full(call, f"no slot was free for {_PATIENCE:g} s")
 
         at = asyncio.get_running_loop().time() + _PATIENCE
         await until(at, admission.enter(), too_late)
@@ -248,7 +248,7 @@ class AdmissionLayer(PassThrough):
         limit = self._policy.limit
         calls = "1 call is" if limit == 1 else f"{limit} calls are"
         return QueueFullError(
-            f"{calls} under way, and {why}; nothing was sent",
+            f"{calls} in flight, and {why}; nothing was sent",
             executed=False,
             transient=True,
             request_id=call.request_id,

@@ -54,7 +54,7 @@ class AttemptLayer(PassThrough):
             raise
         except asyncio.CancelledError:
             executed = None if progress.sent else False
-            what = "given up while it was under way"
+            what = "cancelled while in flight"
             _note(call, started, loop.time() - started, what, executed=executed)
             raise
         _note(call, started, loop.time() - started, executed=True)

@@ -148,7 +148,7 @@ class BelievedCard(NamedTuple):
 
 
 _ABSENT = CardVerification(outcome="absent", reason="the card is not signed")
-_NOBODY = CardVerification(outcome="unverifiable", reason="there is nobody to verify it")
+_NOBODY = CardVerification(outcome="unverifiable", reason="there is no card verifier")
 
 
 class CardTrust:

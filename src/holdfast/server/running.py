@@ -87,7 +87,9 @@ class Serving(AbstractAsyncContextManager["Running"]):
         if url is not None:
             check_url(url, "url")
         elif host in _NOWHERE:
-            raise ValueError(f"nobody can call {host!r}: say in url= where callers find the agent")
+            raise ValueError(
+                f"clients cannot connect to {host!r}: pass the agent's address as url="
+            )
         if (cert_file is None) != (key_file is None):
             raise ValueError("cert_file and key_file go together")
         need("server", "serving an agent", "uvicorn")

@@ -239,7 +239,7 @@ class _Checker:
         elif unavailable is not None:
             reason = f"signature {number}: {unavailable.message}"
         elif header.key_url is not None and not self._is_allowed(header.key_url):
-            reason = f"signature {number}: {named} is not known, and nobody allowed its jku"
+            reason = f"signature {number}: {named} is not known, and its jku is not allowed"
         else:
             reason = f"signature {number}: {named} is not known"
         is_for_now = unavailable is not None and not is_wrong

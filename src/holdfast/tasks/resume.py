@@ -436,9 +436,9 @@ class Resume:
             case 0:
                 what = f"the stream of {name} was cut, and reconnecting is switched off"
             case 1:
-                what = f"{name} brought nothing new in one try to go on with its stream"
+                what = f"one attempt to resume the stream of {name} brought nothing new"
             case tries:
-                what = f"{name} brought nothing new in {tries} tries to go on with its stream"
+                what = f"{tries} attempts to resume the stream of {name} brought nothing new"
         failure = "" if error is None else f"; what failed last: {error.message}"
         facts = Facts() if error is None else error.facts()
         return ReconnectError(f"{what}{failure}", task=self.told.whole(), **facts)

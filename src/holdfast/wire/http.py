@@ -103,7 +103,7 @@ class Progress(msgspec.Struct):
 
     Attributes:
         sent: Whether a byte of it may have left: set just before the first one is handed over.
-        awaits: What it waits for because none is free, as in "place for streams"; None as soon
+        awaits: What it waits for because none is free, as in "slot for streams"; None as soon
             as it has one.
     """
 

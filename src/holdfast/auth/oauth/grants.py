@@ -128,7 +128,7 @@ class DeviceCode(OAuthProvider):
         ends = begun + prompt.expires_in
         while True:
             if loop.time() + interval >= ends:
-                text = f"nobody allowed it in {prompt.expires_in:g} s; begin again"
+                text = f"the login was not approved within {prompt.expires_in:g} s; begin again"
                 raise AuthenticationError(text, data={"error": "expired_token"}, executed=False)
             await asyncio.sleep(interval)
             parameters = {"grant_type": _DEVICE_CODE, "device_code": code}
@@ -217,7 +217,7 @@ class AuthorizationCode(OAuthProvider):
                 async with LoopbackRedirect(state) as redirect:
                     return await self._through(asking, redirect.uri, redirect.received, state)
         except TimeoutError as error:
-            text = f"nobody allowed it in {self._seconds:g} s; begin again"
+            text = f"the login was not approved within {self._seconds:g} s; begin again"
             raise AuthenticationError(text, executed=False) from error
 
     async def _through(
@@ -321,19 +321,19 @@ def _code_in(answer: str, state: str, server: AuthorizationServer) -> str:
     """The code that the browser brought (RFC 6749, 4.1.2), if it is the answer to our question."""
     said = {name: values[0] for name, values in parse_qs(urlsplit(answer).query).items()}
     if not hmac.compare_digest(said.get("state", "").encode(), state.encode()):
-        text = "what came by way of the browser is no answer to what was asked (state)"
+        text = "OAuth state mismatch: the browser response does not belong to this login"
         raise AuthenticationError(text, executed=False)
     issuer, named = server.issuer, said.get("iss")
     is_missing = named is None and server.authorization_response_iss_parameter_supported
     if is_missing or (named is not None and issuer is not None and named != issuer):
-        text = "what came by way of the browser is from another authorization server (iss)"
+        text = "OAuth issuer mismatch: the browser response is from another server (iss)"
         raise AuthenticationError(text, executed=False)
     if "error" in said:
         code = one_line(said["error"], 200)
         words = one_line(said.get("error_description", ""), 200)
-        told = f"it was not allowed: {code}{f' ({words})' if words else ''}"
+        told = f"the authorization was denied: {code}{f' ({words})' if words else ''}"
         raise AuthenticationError(told, data={"error": code}, executed=False)
     if "code" not in said:
-        text = "what came by way of the browser has no code"
+        text = "the browser response has no authorization code"
         raise AuthenticationError(text, executed=False)
     return said["code"]

@@ -76,7 +76,7 @@ def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]
             "address.plain",
             "warning",
             f"{url} has no TLS",
-            "whoever sits between reads and changes what is sent, credentials as well",
+            "anyone on the network path can read and change what is sent, credentials included",
             "serve it over https",
             about,
         )

@@ -319,7 +319,7 @@ class _OneCall:
         text = f"{self._operation.name} took longer than its {self._trying.config.timeout:g} s"
         error = A2AClientTimeoutError(text)
         self._is_over = True
-        self._tell(error, "the time of the call is over", Failure())
+        self._tell(error, "the timeout of the call expired", Failure())
         return error
 
     def _tell(self, error: Exception, reason: str, failure: Failure) -> None:
@@ -332,7 +332,7 @@ class _OneCall:
         )
         setattr(error, _FACTS, facts)
         tries = "1 try" if self._attempts == 1 else f"{self._attempts} tries"
-        note = f"Holdfast gave up after {tries}: {reason}"
+        note = f"Holdfast stopped retrying after {tries}: {reason}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
