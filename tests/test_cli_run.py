@@ -129,7 +129,7 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
     assert states == [
         "TASK_STATE_FAILED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"
     ]  # fmt: skip
-    summary = "2 completed, 1 failed, 1 waiting for somebody to act, 1 without an answer"
+    summary = "2 completed, 1 failed, 1 waiting for input or authorization, 1 without an answer"
     assert f"Summary: {summary}\n" in done.err
     assert "Error: 1 of 5 lines has no answer\nCode: HOLDFAST_ERR_RUN\n" in done.err
     assert done.exit == 1
@@ -215,7 +215,7 @@ def test_a_bad_line_ends_the_sending_and_what_is_under_way_is_not_lost(tmp_path)
     done = runs(lines=["a", "b", "{", "c"])
 
     assert done.exit == 1
-    assert f"Error: line 3 of {runs.input} is no message: " in done.err
+    assert f"Error: line 3 of {runs.input} is not a message: " in done.err
     assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
     assert "Summary: 2 completed, 2 left\n" in done.err
     assert runs.texts == {1: "A", 2: "B"}
@@ -239,7 +239,7 @@ def test_lines_are_read_when_there_is_room_for_them(tmp_path):
     many = [str(number) for number in range(40)]
     done = runs("--concurrency", "2", lines=[*many, "{"], stops=[15])
 
-    assert "is no message" not in done.err
+    assert "is not a message" not in done.err
     assert len(runs.results) < 8
 
 
@@ -805,7 +805,7 @@ def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace,
         (["--results", "{}"], "{} cannot be written: Is a directory"),
         (["--results", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
         (["--results", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),
-        (["--results", "{}/notes"], "{}/notes holds something that is no result, on line 1"),
+        (["--results", "{}/notes"], "{}/notes holds something that is not a result, on line 1"),
         (["--results", "{}/in"], "{}/in is named by --input and by --results"),
         (["--journal", "{}/in"], "{}/in is named by --input and by --journal"),
         (["--journal", "{}"], "the journal {} cannot be used: {} is a directory"),
@@ -856,7 +856,7 @@ def test_a_result_in_the_middle_of_something_else_is_left_alone(runs):
     runs.output.write_text(content)
     done = runs(lines=["a"])
 
-    assert "holds something that is no result, on line 2" in done.err
+    assert "holds something that is not a result, on line 2" in done.err
     assert runs.output.read_text() == content
 
 

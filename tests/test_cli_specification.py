@@ -1502,7 +1502,7 @@ def test_default_001_transport_security_tls_on():
         "default: (the newest that the card declares)",
         "default: 15m",
         "default: 2s",
-        "Do not verify TLS certificates, as is done otherwise",
+        "Do not verify TLS certificates; they are verified by default",
         "not only the outcome",
     ],
 )

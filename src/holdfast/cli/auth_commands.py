@@ -58,7 +58,7 @@ _UNNAMED = (
 @click.group("auth", context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def auth(**_options: object) -> None:
-    """Log in at an agent, so that later commands carry a token by themselves."""
+    """Log in at an agent, so that later commands send its token."""
 
 
 @auth.command("login", context_settings=CONTEXT)
@@ -67,17 +67,17 @@ def auth(**_options: object) -> None:
 def login(ctx: click.Context, /, **options: Any) -> int:
     """Get a token for an agent by OAuth 2 or OpenID Connect, and keep it for later commands.
 
-    With the flow device-code, which is the default, a person opens an address on any device
-    and enters a code; with authorization-code in a browser on this machine; with
-    client-credentials nobody is asked.
+    With the flow device-code, the default, a person opens an address on any device and enters a
+    code; with authorization-code, a person logs in with a browser on this machine; with
+    client-credentials, the program logs in by itself.
 
     The authorization server is the one of --issuer, or the one that the agent's card names
     at an origin of --trust-server. The client's secret, if it has one, is read from the
     environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not kept.
 
     The token is for the agent's origin and goes nowhere else. It is kept below
-    ~/.config/holdfast/logins in files that only you can read, and renewed by itself. --bearer
-    and --api-key are used in its place where they are given.
+    ~/.config/holdfast/logins in files that only you can read, and renewed when it expires.
+    --bearer and --api-key take precedence over it.
     """
     asked = _Asked.of(options)
     return execute(ctx, lambda session, output: _log_in(session, output, asked))
@@ -87,7 +87,7 @@ def login(ctx: click.Context, /, **options: Any) -> int:
 @with_options(EVERYWHERE)
 @click.pass_context
 def logout(ctx: click.Context, /, **_options: object) -> int:
-    """Forget the token of an agent. It is not taken back at the authorization server."""
+    """Forget the token of an agent. It is not revoked at the authorization server."""
     return execute(ctx, _log_out)
 
 

@@ -37,8 +37,8 @@ from holdfast.cli.execution import CONTEXT, INTERRUPTED, announce, perform, refe
 __all__ = ["resume", "run_lines"]
 
 _NO_NAME = (
-    "--input -: standard input has no name by which a later run could go on with this one; give "
-    "it one with --run-id NAME"
+    "--input -: standard input has no name by which a later run could resume this one; name it "
+    "with --run-id NAME"
 )
 
 _WHOSE_CREDENTIALS = (
@@ -57,23 +57,23 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     Each line of --input is a message: text; a JSON string; a Message of the protocol; or an
     object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of
     --results is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
-    "error" in place of the task. Results come as they come; each line has one.
+    "error" in place of the task. Results come in the order in which they arrive.
 
     After any end, a crash or an interruption, the same command resumes the run: lines with a
     result are done, messages that were sent are waited for, the rest is sent, and so is a line
     whose error has "executed": false. --timeout is the time of each answer.
 
-    A line is known by its id, or else by what it says, wherever it stands: the same line twice is
-    two messages, a changed one is another, and an id whose message has changed is an error. What
-    the results hold of other inputs stays there, and a line that says the same is over, too.
+    A line is recognized by its id, or else by its content, at any position: the same line twice is
+    two messages, a changed line is another message, and an id whose message has changed is an
+    error. Results of other inputs stay in the file, and count for lines with the same content.
 
     Ctrl-C stops sending and waits for the messages in flight; a second one leaves them to the
     agent and to the next run. While the agent cannot be reached, also at the start, nothing is
     sent; after 5 minutes the run ends as by a second Ctrl-C. A host name that does not exist, a
     missing card and credentials that the agent refuses end the run at once.
 
-    Exit codes: 0 if each line has an answer, however its task ended, or was left out; 1 if one has
-    an error in its place, or is not a message; 3 or 4 if the agent cannot be reached or refuses
+    Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if one has
+    an error instead, or is not a message; 3 or 4 if the agent cannot be reached or refuses
     the credentials.
     """
     from holdfast.cli.journaled import journal_at  # heavy; help is not
@@ -109,7 +109,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
 
 def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
-    """The options of a run that are no default, as words of the command that goes on with it."""
+    """The options of a run that are not defaults, as words of the command that resumes it."""
     options = ctx.params
     if options["rate"] is not None:
         yield from ("--rate", shown_rate(options["rate"]))
@@ -129,14 +129,14 @@ def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
 def resume(ctx: click.Context, /, **options: Any) -> int:
     """Resume the calls of a journal that have no outcome, and show the outcome of each.
 
-    They are those that a crash, a timeout or an interruption left. Nothing is sent again: a known
+    A crash, a timeout or an interruption leaves such calls. Nothing is sent again: a known
     task is waited for, an unknown one is searched for. Without --agent-card the calls to all
     agents are resumed, agent by agent, each at the address in the journal.
 
-    A call that another process works on is named and left to that process; after a crash this
-    may take some seconds. With -o json each call is one line: its task or message, or the
-    error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
-    one has none.
+    A call that another process works on is reported and left to that process; after a crash,
+    finding out takes some seconds. With -o json each call is one line: its task or message, or
+    the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if one has
+    none.
     """
     from holdfast.cli import resume as resuming  # heavy; help and usage errors are not
 
@@ -175,7 +175,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
 
 
 def _goes_to_one(settings: Settings) -> bool:
-    """Whether something is sent along that is for one agent alone."""
+    """Whether a setting is for one agent alone."""
     return bool(settings.credentials or settings.svc_params)
 
 
@@ -185,7 +185,7 @@ def _resume_each(
     settings: Settings,
     calls: Mapping[str, Sequence[CallRecord]],
 ) -> int:
-    """Goes on with the calls to one agent after the other; gives the worst exit code."""
+    """Resume the calls of one agent after the other; return the worst exit code."""
     from holdfast.runtime.agent_name import is_address
 
     worst = 0
@@ -209,7 +209,7 @@ def _resume(
     settings: Settings,
     records: Sequence[CallRecord],
 ) -> int:
-    """Goes on with the calls to one agent, or forgets the one that is named."""
+    """Resume the calls to one agent, or forget the one that is named."""
     from holdfast.cli import resume as resuming
     from holdfast.cli.journaled import JournaledSession, journal_at
 

@@ -30,8 +30,7 @@ RUNNING = (
         required=True,
         type=Reads("path", read_id),
         shell_complete=complete_path,
-        help="Where results go, one on each line, behind those that are there; - for standard "
-        "output.",
+        help="File of results, one on each line; new results are appended. - for standard output.",
     ),
     click.option(
         "--journal",
@@ -39,9 +38,9 @@ RUNNING = (
         required=True,
         type=Reads("path", read_id),
         shell_complete=complete_path,
-        help="The journal, a file of SQLite or its sqlite:/// address: each message is recorded "
-        "there before it is sent, and so is its outcome. Made if it is not there, readable to "
-        "you alone; it grows until you remove it.",
+        help="The journal, a file of SQLite or its sqlite:/// address: it records each message "
+        "before it is sent, and its outcome. Created if it does not exist, readable only by "
+        "you; it grows until you remove it.",
     ),
     click.option(
         "--run-id",
@@ -64,8 +63,8 @@ RUNNING = (
         "--rate",
         metavar="RATE",
         type=Reads("rate", read_rate),
-        show_default="no bound",
-        help="How many are begun at most, as 50/s, 3/min or 100/h; 50 is 50/s.",
+        show_default="not limited",
+        help="How many messages to start at most, such as 50/s, 3/min or 100/h; 50 is 50/s.",
     ),
     click.option(
         "--on-unknown",
@@ -82,14 +81,14 @@ RUNNING = (
         type=click.Choice(["skip", "fail"]),
         default="fail",
         show_default=True,
-        help="What to do about a line that is no message: leave it out, or send nothing that is "
-        "behind it. Either way it is named on stderr.",
+        help="What to do about a line that is not a message: skip it, or send no line after it. "
+        "It is reported on stderr in both cases.",
     ),
     click.option(
         "--retry-errors",
         is_flag=True,
-        help="Take the results that are errors out of the output, and try their lines once more. "
-        "What may have been executed is waited for or looked up, and not sent again; it is where "
+        help="Remove the results that are errors, and process their lines again. A message that "
+        "may have been executed is waited for or searched for, and not sent again, unless "
         "--run-id names another run.",
     ),
     click.option(

@@ -106,7 +106,7 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         message = to_message(content, new_id="")
         message.to_json()
     except (ValueError, TypeError) as error:
-        return BadLine(number, f"is no message: {error}")
+        return BadLine(number, f"is not a message: {error}")
     return Line(number, line_id, message, digest_of(message))
 
 

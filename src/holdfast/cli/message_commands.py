@@ -46,10 +46,10 @@ _NO_TERMINAL = (
 )
 @click.pass_context
 def send(ctx: click.Context, /, **options: Any) -> int:
-    """Send a message, and wait for the outcome, or follow how it comes about with --stream.
+    """Send a message, and wait for the outcome, or follow its events with --stream.
 
-    The message is TEXT, or parts in the order of their flags, or both; TEXT - is what standard
-    input holds. It is never sent twice.
+    The message is TEXT, or parts in the order of their flags, or both; TEXT - reads standard
+    input. It is never sent twice.
     """
     parts = read_parts(ctx, options["words"])
     return execute(
@@ -74,20 +74,20 @@ def send(ctx: click.Context, /, **options: Any) -> int:
 def chat(ctx: click.Context, /, **options: Any) -> int:
     """Talk to an agent at a terminal, line by line.
 
-    Each line is a message in the context of those before, TEXT the first; where the agent asks
-    for something, the next line replies. Answers show as they come, and resume after a cut
-    connection. --timeout is the time of each answer.
+    Each line is a message in the context of the earlier ones, and TEXT is the first; if the agent
+    asks for input, the next line is the reply. Answers are shown as they arrive, and resumed after
+    a cut connection. --timeout is the time of each answer.
 
-    A line that ends in a backslash is continued on the next one; what is pasted is one message,
-    where the terminal tells that it is pasted. An empty line follows a task that was left.
+    A line that ends in a backslash continues on the next one; pasted text is one message, if the
+    terminal marks it as pasted. An empty line follows the task again that Ctrl-C left.
     /help shows the commands of the chat; a line with a slash and one word is never sent, but
     //WORD sends /WORD.
 
-    Ctrl-C stops following an answer, and the agent works on; the next line is a new message; at
-    an empty line it ends the chat, as Ctrl-D does. Nothing is remembered: the last line on stderr
-    is the command to come back with.
+    Ctrl-C stops following an answer, and the agent continues its work; the next line is a new
+    message. At an empty line, Ctrl-C ends the chat, as Ctrl-D does. Nothing is remembered: the
+    last line on stderr is the command that continues the conversation.
 
-    Without a terminal nothing is asked for, and TEXT is sent as by holdfast send.
+    Without a terminal, TEXT is sent as by holdfast send.
     """
     from holdfast.cli.chat import Chat  # heavy; help and usage errors are not
 

@@ -98,7 +98,7 @@ def _timeout(seconds: float) -> Callable[[F], F]:
         type=Reads("duration", read_timeout),
         default=shown_duration(seconds),
         shown=shown_duration,
-        help="How long to wait before giving up, as 30s or 1m30s.",
+        help="How long the command may take, such as 30s or 1m30s.",
     )
 
 
@@ -109,7 +109,7 @@ TRUST = (
         type=Reads("ref", read_id),
         shell_complete=complete_path,
         help="Keys that agent cards are signed with: a file with a JWK set, a JWK or a public key "
-        "as PEM, or the https address of a JWK set. A card whose signature is wrong is refused.",
+        "in PEM, or the https address of a JWK set. A card with a wrong signature is refused.",
     ),
     _option(
         "--card-key-host",
@@ -117,7 +117,7 @@ TRUST = (
         multiple=True,
         metavar="HOST",
         type=Reads("host", read_id, r"[,\s]+"),
-        help="Host, or origin, whose key sets count where the signature of a card names one "
+        help="Host or origin whose key sets are trusted if the signature of a card names one "
         "(jku); can be repeated.",
     ),
     _option(
@@ -133,8 +133,8 @@ CARD = (
     click.option(
         "--validate",
         is_flag=True,
-        help="Check the card against the protocol's schema; what is wrong with it ends the "
-        "command with an error.",
+        help="Check the card against the protocol's schema; a violation ends the command with "
+        "an error.",
     ),
     click.option(
         "--extended",
@@ -220,7 +220,7 @@ EVERYWHERE = (
         "--insecure",
         is_flag=True,
         shown=_as_flag,
-        help="Do not verify TLS certificates, as is done otherwise. For development only.",
+        help="Do not verify TLS certificates; they are verified by default. For development only.",
     ),
     _timeout(DEFAULT_TIMEOUT),
     _option(
@@ -243,8 +243,7 @@ EVERYWHERE = (
         "--debug",
         is_flag=True,
         shown=_as_flag,
-        help="Tell on stderr how it goes: what is sent and received, its times, retries. Never "
-        "credentials.",
+        help="Log requests, replies, durations and retries on stderr. Never shows credentials.",
     ),
     _option(
         "--client-cert",
@@ -299,7 +298,7 @@ EVERYWHERE = (
 """Options of every command; they can also stand before it."""
 
 EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[10:])
-"""The same where nobody waits for a task."""
+"""The same for commands that do not wait for a task."""
 
 WAITING = (
     _option(
@@ -326,8 +325,8 @@ POLLING = (
         type=Reads("duration", read_duration),
         default=shown_duration(DEFAULT_POLL_INTERVAL),
         shown=shown_duration,
-        help="How often to look at the task while waiting, where no stream tells of it; the first "
-        "looks are quicker.",
+        help="How often to poll the task while waiting, if no stream reports it; the first polls "
+        "come sooner.",
     ),
 )
 REPLY = (
@@ -348,8 +347,8 @@ AUTHORIZING = (
     click.option(
         "--through-auth",
         is_flag=True,
-        help="Do not stop where the task waits for an authorization (AUTH_REQUIRED): say what it "
-        "asks for, and go on waiting until somebody has given it.",
+        help="Do not stop when the task waits for an authorization (AUTH_REQUIRED): show what it "
+        "asks for, and wait until it is given.",
     ),
 )
 METADATA = (
@@ -358,7 +357,7 @@ METADATA = (
         metavar="JSON",
         type=Reads("json", read_metadata),
         shown=json.dumps,
-        help="""JSON object to send along in the request, as '{"key": "value"}'.""",
+        help="""JSON object for the metadata of the request, such as '{"key": "value"}'.""",
     ),
 )
 MESSAGE_METADATA = (
@@ -384,25 +383,25 @@ STREAMING = (
     click.option(
         "--stream",
         is_flag=True,
-        help="Show what comes as it comes; with -o json as JSON Lines, one event on each. A flag "
-        "only: no variable and no file sets it.",
+        help="Show events as they arrive; with -o json as JSON Lines, one event a line. Only a "
+        "flag: no variable and no file sets it.",
     ),
 )
 LINES = (
     click.option(
         "--stream",
         is_flag=True,
-        help="With -o json: write each object on one line. A flag only.",
+        help="With -o json: write each object on one line. Only a flag.",
     ),
 )
-"""The same flag where there is nothing to follow."""
+"""The same flag for commands without a stream."""
 PUSHING = (
     _option(
         "--push-token",
         metavar="TOKEN",
         type=Reads("token", read_secret),
         mask=hidden,
-        help="Token that the agent sends along as X-A2A-Notification-Token. A flag shows in the "
+        help="Token that the agent sends as X-A2A-Notification-Token. A flag shows in the "
         "process table and the shell's history; the environment variable does not.",
     ),
     _option(
@@ -410,8 +409,9 @@ PUSHING = (
         metavar="'SCHEME CREDENTIALS'",
         type=Reads("credentials", read_push_credentials),
         mask=hidden,
-        help="What the agent sends as Authorization, as in 'Bearer TOKEN'; Bearer alone leaves "
-        "the token to the agent. For a flag the same goes as above.",
+        help="What the agent sends as Authorization, such as 'Bearer TOKEN'; Bearer alone lets "
+        "the agent choose the token. A flag shows in the process table and the shell's "
+        "history; the environment variable does not.",
     ),
 )
 
@@ -427,8 +427,8 @@ OAUTH = (
         metavar="URL",
         type=Reads("url", read_id),
         show_default="what the card names",
-        help="The authorization server, whose metadata say where its endpoints are (RFC 8414, "
-        "OpenID Connect Discovery).",
+        help="The authorization server; its metadata name its endpoints (RFC 8414, OpenID Connect "
+        "Discovery).",
     ),
     _option(
         "--trust-server",
@@ -442,7 +442,7 @@ OAUTH = (
         "--client-id",
         metavar="ID",
         type=Reads("id", read_id),
-        help="Name by which the authorization server knows this client.",
+        help="The client's id at the authorization server.",
     ),
     _option(
         "--client-secret-file",
@@ -456,7 +456,7 @@ OAUTH = (
         "--client-auth",
         type=click.Choice(["client_secret_basic", "client_secret_post", "none"]),
         show_default="what the server takes",
-        help="How the client says there who it is.",
+        help="How the client authenticates at the authorization server.",
     ),
     _option(
         "--scope",
@@ -464,7 +464,7 @@ OAUTH = (
         metavar="SCOPE",
         type=Reads("scope", read_id, r"\s+"),
         show_default="what the card requires",
-        help="What the token is to be for; can be repeated.",
+        help="Scope that the token is requested for; can be repeated.",
     ),
     _option(
         "--resource",

@@ -92,7 +92,7 @@ class Counts:
         parts = [
             f"{self.completed} completed",
             *_some(self.failed, "failed"),
-            *_some(self.waiting, "waiting for somebody to act"),
+            *_some(self.waiting, "waiting for input or authorization"),
             *_some(self.errors, "without an answer"),
             *_some(self.not_sent, "not sent"),
             *_some(self.earlier, "done by an earlier run"),

@@ -1,4 +1,4 @@
-"""Commands about where news of a task go: ``task push-config``."""
+"""Commands about push notifications of a task: ``task push-config``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["push_config"]
 @click.group("push-config", context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def push_config(**_options: object) -> None:
-    """Say where an agent sends news of a task, and look at what it was told.
+    """Configure and show the push notifications of a task.
 
     Text shows no token and no credentials; -o json shows the configuration as the agent gave it.
     """
@@ -43,7 +43,7 @@ def push_config(**_options: object) -> None:
 @with_options(PUSHING, LINES, EVERYWHERE)
 @click.pass_context
 def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: Any) -> int:
-    """Let the agent send news of a task to URL."""
+    """Have the agent send push notifications of a task to URL."""
     config = TaskPushNotificationConfig(
         id=options["config_id"],
         task_id=wanted,
@@ -98,7 +98,7 @@ def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 def push_config_delete(
     ctx: click.Context, /, wanted: str, config_id: str, **_options: object
 ) -> int:
-    """Delete one configuration of a task: the agent sends no more news there."""
+    """Delete one push notification configuration of a task."""
     return execute(
         ctx,
         lambda session, output: actions.delete_push_config(
@@ -112,12 +112,12 @@ def push_config_delete(
 @with_options(RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
 @click.pass_context
 def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> int:
-    """Receive what the agent pushes of a task, until it is over or needs somebody to act.
+    """Receive push notifications of a task until it ends or waits for a person.
 
-    Listens at a local address, tells the agent of it, and takes only what comes with the secrets
-    that it told. With --stream each event is shown as it comes, with -o json on a line of its
-    own; without, the task at the end. Deliveries may get lost: at the end, and after a minute
-    without news, the agent is asked for the task. The configuration is deleted at the end.
+    Listens at a local address, registers it at the agent, and accepts only deliveries that carry
+    the secrets of the registration. With --stream, show each event as it arrives, with -o json
+    on a line of its own; without it, the task at the end. Deliveries may get lost: at the end, and
+    after a minute without one, the task is fetched. The configuration is deleted at the end.
     """
     host, port = options["listen"]
 

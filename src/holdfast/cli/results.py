@@ -172,7 +172,7 @@ class Results:
                 result = _result(line)
                 if result is None or not line.endswith(b"\n"):
                     raise unusable(
-                        path, f"holds something that is no result, on line {number}",
+                        path, f"holds something that is not a result, on line {number}",
                         "name a file that is not there yet with --results",
                     )  # fmt: skip
                 end += len(line)

@@ -1,7 +1,7 @@
-"""``holdfast resume``: goes on with the calls of a journal that have no outcome.
+"""``holdfast resume``: resumes the calls of a journal that have no outcome.
 
-Rules: nothing is sent again; a call that somebody works on is left to that one; each call is told
-as soon as something came of it, and none is in the way of another.
+Rules: nothing is sent again; a call that another program works on is left to that program; each
+call is reported as soon as it has an outcome, and none delays another.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
     "taken_over": ("held", "another program is working on it"),
     "over": ("ended", "another program has finished it"),
 }
-"""What is said of a call that is left to somebody else, by why the journal did not give it: in a
+"""The status of a call that is left to another program, by the reason of the journal: in a
 document, and in a line."""
 
 
@@ -180,7 +180,7 @@ async def resume(
 async def _one(
     session: JournaledSession, output: Output, record: CallRecord, call: PendingCall
 ) -> bool:
-    """Goes on with a call; gives False if that led nowhere."""
+    """Resume a call; return False if it has no answer."""
     settings = session.settings
     outcome: Answer | Exception
     try:
@@ -202,7 +202,7 @@ async def _one(
 
 
 async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
-    """Whether somebody else has brought a call to its end with an answer."""
+    """Whether another program has finished a call with an answer."""
     try:
         found = await session.journal.find(record.message_id)
     except JournalError:
@@ -242,7 +242,7 @@ def _lines(record: CallRecord) -> Iterator[str]:
 def _told(
     record: CallRecord, outcome: Answer | Exception, session: JournaledSession, output: Output
 ) -> Iterator[str]:
-    """What came of a call, as lines."""
+    """The outcome of a call, as lines."""
     yield text.field("Message ID", record.message_id)
     answer = answer_of(outcome)
     if answer is not None:

@@ -31,7 +31,7 @@ __all__ = ["task"]
 @click.group("task", context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def task(**_options: object) -> None:
-    """Look at tasks, follow them, save what they made, cancel them."""
+    """Show tasks, follow them, save their artifacts, cancel them."""
 
 
 @task.command("get", context_settings=CONTEXT)
@@ -83,8 +83,8 @@ def task_list(ctx: click.Context, /, **options: Any) -> int:
 def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> int:
     """Subscribe to a task until it ends or waits for a person.
 
-    With --stream each event is shown as it comes, first the task as it stands; without, the task
-    at the end. A connection that is cut is picked up again.
+    With --stream, show each event as it arrives, beginning with the task; without it, show the
+    task at the end. A stream that is cut is resumed.
     """
     return execute(
         ctx,
@@ -98,12 +98,12 @@ def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> in
 @with_options(SAVING, EVERYWHERE)
 @click.pass_context
 def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
-    """Save what is in the artifacts of a task: files, texts and data.
+    """Save the contents of a task's artifacts: files, texts and data.
 
-    The agent names its files; what is no plain name is made one. What an artifact only names the
-    address of is fetched without credentials, up to 100 MiB, and not from further inside this
-    network than the agent. What the disk has no room for is not begun. With -o json the document
-    is the task, and the metadata of each part says under holdfast/savedAs where it is.
+    The agent names its files; unsafe names are replaced. A file that an artifact gives by its URL
+    is fetched without credentials, up to 100 MiB, and not from a more private network than the
+    agent's. A download that the disk has no room for is not started. With -o json the document is
+    the task, and the metadata of each part names its file under holdfast/savedAs.
     """
     return execute(
         ctx,
@@ -124,7 +124,7 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 @with_options(METADATA, WAITING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
-    """Ask the agent to cancel a task, and wait until the task is over."""
+    """Ask the agent to cancel a task, and wait until the task has ended."""
     return execute(
         ctx,
         lambda session, output: actions.cancel_task(

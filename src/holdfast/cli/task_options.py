@@ -77,11 +77,9 @@ SAVING = (
         default=".",
         show_default="the working directory",
         shell_complete=complete_path,
-        help="Where to save; made if it is not there.",
+        help="Directory to save to; created if it does not exist.",
     ),
-    click.option(
-        "--overwrite", is_flag=True, help="Replace files that are there already by these names."
-    ),
+    click.option("--overwrite", is_flag=True, help="Replace existing files with these names."),
     click.option(
         "--max-files",
         metavar="N",
@@ -107,7 +105,7 @@ RECEIVING = (
         type=Reads("host:port", read_listen),
         default="127.0.0.1:0",
         show_default="a free port of this machine's loopback address",
-        help="Where to listen.",
+        help="Address to listen on.",
     ),
     click.option(
         "--url",
@@ -115,6 +113,6 @@ RECEIVING = (
         metavar="URL",
         type=Reads("url", read_push_url),
         show_default="the address itself",
-        help="Where the agent reaches that, for example through a proxy with TLS.",
+        help="Address at which the agent reaches this listener, for example through a TLS proxy.",
     ),
 )
