@@ -1,8 +1,8 @@
-"""Makes the compliance report of the command line: ``python -m tests.cli_compliance``.
+"""Make the compliance report of the command line: ``python -m tests.cli_compliance``.
 
-It runs the tests of the command line that carry the identifier of a requirement, as
-``test_send_001_…`` carries that of ``A2ACLI_SEND_001``, records their outcomes beside this file,
-and writes the report from those. A requirement passes if its tests passed, and passes partially
+It runs the tests of the command line whose names contain the identifier of a requirement, as
+``test_send_001_…`` contains that of ``A2ACLI_SEND_001``, records their outcomes beside this file,
+and writes the report from these. A requirement passes if its tests passed, and passes partially
 where `PARTIAL` says what is missing. The forms of the report are those of the a2a-cli
 specification (COMPLIANCE.md): a page to read, and one YAML file.
 """
@@ -28,10 +28,10 @@ FILE = ROOT / "docs" / "cli-compliance.yaml"
 SPECIFICATION = "0.2"
 REVISION = "2026-08-17"
 COMMIT = "0ea888225b77dede6f5daa3a448fb7e7c53679db"
-"""Of the specification's repository, whose text the requirements are measured against."""
+"""The commit of the specification's repository that the requirements are measured against."""
 MEASURED = "2026-11-23"
 OUTCOMES = ROOT / "tests" / "cli_compliance_outcomes.json"
-"""What the tests said when they were run last: passed, failed, and passed at a live agent."""
+"""The outcomes of the last run of the tests: passed, failed, and passed at a live agent."""
 
 NOT_BUILT = "not claimed: not built"
 MARKS = {"pass": "✅ Pass", "partial": "◐ Partial", "fail": "❌ Fail", "na": "— N/A"}
@@ -39,27 +39,27 @@ MARKS = {"pass": "✅ Pass", "partial": "◐ Partial", "fail": "❌ Fail", "na":
 
 REMARKS = {
     "CARD_GET_001": "the card is cached between commands as its headers allow, for a day at most; "
-    "not where it came with credentials, or over plain http from another machine",
-    "CONFIG_002": "a found file may only name the agent, say how output looks, and make a command "
-    "stricter: stricter than §8.3, see settings.md",
-    "VER_001": "the card decides, 0.3 included, with a warning, and --a2a-version 1.0 refuses "
-    "0.3. The text contradicts itself: this commit took the floor of 1.0 out of §13.2, and left "
-    "it in §6.5 and in this row of the registry. §13.2 is followed: the registry says that the "
-    "section which a row cites governs it, and §6 that §7 to §14 carry the operative rules",
+    "not if it was fetched with credentials or over plain http from another machine",
+    "CONFIG_002": "a found file may only name the agent, set the form of the output, and make a "
+    "command stricter. This is stricter than §8.3; see settings.md",
+    "VER_001": "the card decides the version, 0.3 included, with a warning; --a2a-version 1.0 "
+    "refuses 0.3. The text contradicts itself: this commit removed the minimum of 1.0 from §13.2, "
+    "but not from §6.5 and this row of the registry. holdfast follows §13.2: the registry says "
+    "that the section which a row cites governs the row, and §6 that §7 to §14 are operative",
     "DEFAULT_001": "the version follows §13.2, as in A2ACLI_VER_001",
     "DEMO_SERVER_001": "server and demo-server run an echo demo. §7.1 names 'echo-demo, proxying "
-    "or command execution', the registry 'demo-server / mock agent mode': read as a choice, of "
-    "which the first is built; §3 leaves the behaviour of servers open",
-    "AUTH_008": "a server that --credential-origin names gets a token that it asks for",
+    "or command execution', the registry 'demo-server / mock agent mode'. this is read as a "
+    "choice and has the first; §3 leaves the behaviour of servers open",
+    "AUTH_008": "a server that --credential-origin names gets a token if it requests one",
 }
-"""What is to be known of requirements that are met."""
+"""Notes on requirements that are met."""
 
 PARTIAL: dict[str, str] = {}
-"""What is missing of requirements that are met in part."""
+"""What is missing from requirements that are met in part."""
 
 
 OF_THE_TOOL = frozenset({"CLI_001", "CLI_002", "SKILL_001", "SKILL_002"})
-"""Requirements on the tool alone: no agent has a part in them."""
+"""Requirements on the tool alone, without an agent."""
 
 
 class Requirement(NamedTuple):
@@ -109,70 +109,70 @@ def three(name, spec, what):
 
 
 REQUIREMENTS = (
-    one("CARD_GET_001", "§10.1, §13", "card get from a host, URL or file; leads to a transport"),
+    one("CARD_GET_001", "§10.1, §13", "card get takes a host, URL or file; selects a transport"),
     one("SEND_001", "§10.2", "send starts an interaction"),
     one("SEND_002", "§10.2, §6.5", "send waits; --async gives the identifiers at once"),
-    one("SEND_003", "§10.2, §9.2", "--stream follows events, and a bare Message ends it cleanly"),
-    one("SEND_004", "§10.2", "artifacts are shown, and no part is lost"),
-    one("SEND_005", "§10.2", "--media-type belongs to the part before it; else it is guessed"),
-    one("SEND_006", "§10.2", "--text, --file, --data can be repeated and keep their order"),
+    one("SEND_003", "§10.2, §9.2", "--stream follows events; a bare Message ends it cleanly"),
+    one("SEND_004", "§10.2", "artifacts are shown with all their parts"),
+    one("SEND_005", "§10.2", "--media-type is for the part before it; otherwise it is guessed"),
+    one("SEND_006", "§10.2", "--text, --file and --data can be repeated and keep their order"),
     one("TASK_GET_001", "§10.3", "task get shows state, artifacts and history"),
     one("TASK_CANCEL_001", "§10.4", "task cancel is idempotent and reports the resulting state"),
-    one("INTERACT_001", "§8.1", "--context-id goes on in a context"),
-    one("INTERACT_002", "§8.1", "--task-id goes on with a task; a rejected one makes no new task"),
-    one("INTERACT_003", "§4.1, §4", "no identifier of the server is invented"),
-    one("INTERACT_004", "§8.2", "identifiers and state to copy, and the command that goes on"),
-    one("INTERACT_005", "§6.3, §4.1, §8.3", "nothing is remembered between two commands"),
-    one("TASK_POLL_001", "§9.3", "task get looks once, or with --wait until the task is settled"),
+    one("INTERACT_001", "§8.1", "--context-id continues a context"),
+    one("INTERACT_002", "§8.1", "--task-id continues a task; a refusal makes no new task"),
+    one("INTERACT_003", "§4.1, §4", "the tool invents no identifiers of the server"),
+    one("INTERACT_004", "§8.2", "identifiers and state to copy, and the next command"),
+    one("INTERACT_005", "§6.3, §4.1, §8.3", "no state is kept between two commands"),
+    one("TASK_POLL_001", "§9.3", "task get reads a task once, or with --wait until it settles"),
     one("TASK_POLL_002", "§9.3", "--poll-interval, --timeout, backoff, and Ctrl-C loses no task"),
-    one("TASK_POLL_003", "§9.1, §9.3", "a wait stops where somebody must act, not before"),
-    one("TASK_POLL_004", "§9.3", "a wait that streams falls back to polling"),
+    one("TASK_POLL_003", "§9.1, §9.3", "a wait ends when a person must act, not before"),
+    one("TASK_POLL_004", "§9.3", "a wait on a stream falls back to polling"),
     one("OUT_001", "§11.1, §11.5, §8.2", "context, task and state in each answer; stdout, stderr"),
-    one("OUT_002", "§11.3, App. B", "-o json is one document, the outcome"),
-    one("OUT_003", "§11.3, §11.4, App. B", "-o json --stream is one object a line"),
+    one("OUT_002", "§11.3, App. B", "-o json prints one document, the outcome"),
+    one("OUT_003", "§11.3, §11.4, App. B", "-o json --stream prints one object a line"),
     one("OUT_004", "§11.4, App. B, App. D", "errors in one envelope, the same on every transport"),
-    one("OUT_005", "§11.2, §6.1", "text is fields and blocks, and steers no terminal"),
-    one("OUT_006", "§11.5", "--async gives a result with its identifiers"),
-    one("EXIT_001", "§11.6, App. D", "exit statuses agree with the errors"),
-    one("EXIT_002", "§6.6, §11.6", "what the agent decides does not change the exit status"),
-    one("AUTH_001", "§12.1", "bearer token and API key, as the card declares; --svc-param apart"),
-    one("AUTH_002", "§12.1, §6.5", "a variable for each credential; help tells of the exposure"),
-    one("AUTH_003", "§12.1, §6.5", "--insecure warns, and more so with a credential"),
-    one("AUTH_004", "§12.1, §7.2", "no diagnostic shows a credential"),
-    one("TX_001", "§13.1", "the transport is chosen from the card, in its order"),
+    one("OUT_005", "§11.2, §6.1", "text has fields and blocks, and no control sequences"),
+    one("OUT_006", "§11.5", "--async prints a result with its identifiers"),
+    one("EXIT_001", "§11.6, App. D", "exit statuses match the errors"),
+    one("EXIT_002", "§6.6, §11.6", "the state of a task does not change the exit status"),
+    one("AUTH_001", "§12.1", "bearer token, API key as the card declares; --svc-param apart"),
+    one("AUTH_002", "§12.1, §6.5", "a variable for each credential; help warns of the exposure"),
+    one("AUTH_003", "§12.1, §6.5", "--insecure warns, with a stronger warning for credentials"),
+    one("AUTH_004", "§12.1, §7.2", "diagnostics show no credentials"),
+    one("TX_001", "§13.1", "the transport is chosen in the order of the card"),
     one("TX_002", "§13.1, §6.5", "--transport is repeatable and ordered"),
-    one("TX_003", "§13.1", "the interface's tenant is in every request"),
-    one("VER_001", "§13.2", "the version is on every request, and never lowered silently"),
-    one("DEFAULT_001", "§6.5", "the defaults, each with a flag against it"),
-    one("CONFIG_001", "§8.3", "configuration at its path, private, shown by config show"),
-    one("CLI_001", "§7.1, §7.2, §6.5", "help and version; help shows what is in effect"),
+    one("TX_003", "§13.1", "every request has the tenant of its interface"),
+    one("VER_001", "§13.2", "every request has the version, which is never lowered silently"),
+    one("DEFAULT_001", "§6.5", "the defaults, each with a flag that overrides it"),
+    one("CONFIG_001", "§8.3", "configuration at its path, private; config show shows it"),
+    one("CLI_001", "§7.1, §7.2, §6.5", "help and version; help shows the settings in effect"),
     one("SKILL_001", "§14.1, §14.2", "one Agent Skill"),
-    one("SKILL_002", "§14.3", "the skill is apart from rules"),
+    one("SKILL_002", "§14.3", "the skill is separate from rules"),
     two("CARD_GET_002", "§10.1", "card get --validate"),
     two("TASK_LIST_001", "§7.1, App. A", "task list"),
     two("TASK_SUBSCRIBE_001", "§7.1, §9.2", "task subscribe"),
-    two("TASK_SUBSCRIBE_002", "§9.4, §9.2", "a stream is taken up again"),
+    two("TASK_SUBSCRIBE_002", "§9.4, §9.2", "a stream that was cut is resumed"),
     two("AUTH_005", "§12.2", "auth login with a device code"),
     two("AUTH_006", "§12.2", "auth login with client credentials"),
-    two("AUTH_007", "§12.2", "tokens are kept safely and used by themselves"),
-    two("TX_004", "§13.1", "two transports"),
-    two("VER_003", "§13.3", "the card is asked before an operation that it must declare"),
-    two("CONFIG_002", "§8.3", "precedence of sources, and config show names them"),
+    two("AUTH_007", "§12.2", "tokens are stored safely and used automatically"),
+    two("TX_004", "§13.1", "two transports are supported"),
+    two("VER_003", "§13.3", "operations that need a declared capability check the card"),
+    two("CONFIG_002", "§8.3", "precedence of sources; config show names them"),
     two("DOWNLOAD_001", "§7.1", "task download"),
-    two("OUT_007", "§7.2", "--debug shows the messages of the wire"),
+    two("OUT_007", "§7.2", "--debug shows the messages on the wire"),
     two("CONFORM_001", "§7.1", "conformance"),
     two("CLI_002", "§7.1", "completion"),
     two("PUSH_001", "§7.1, App. A", "task push-config"),
     three("CARD_GET_003", "§10.1, §12.4", "the extended card"),
-    three("AUTH_008", "§12.4", "no credential for a card's server that declares none"),
+    three("AUTH_008", "§12.4", "no credential goes to a card's server that declares no scheme"),
     three("CARD_GET_004", "§10.1", "signatures of cards"),
     three("CARD_GET_005", "§10.1", "catalogs and registries"),
     three("PUSH_002", "§9.2", "a receiver of push notifications"),
-    three("CHAT_001", "§8.1, §7.1, §11.2", "chat carries context and task"),
+    three("CHAT_001", "§8.1, §7.1, §11.2", "chat keeps context and task"),
     three("TX_005", "§13.1", "gRPC"),
     three("AUTH_009", "§12.3", "mutual TLS"),
     three("AUTH_010", "§12.3", "OpenID Connect"),
-    three("AUTH_011", "§12.3", "an authorization in the middle of a task"),
+    three("AUTH_011", "§12.3", "an authorization during a task"),
     three("DEMO_SERVER_001", "§7.1, §3", "demo-server"),
     three("VER_002", "§13.3, A2A §4.6", "extensions that the server requires"),
 )  # fmt: skip
@@ -208,7 +208,7 @@ TIERS = {1: "Core", 2: "Standard", 3: "Advanced"}
 
 @functools.cache
 def tests_by_requirement():
-    """The tests, each as file and name, by the identifier that they carry."""
+    """The tests, each as file and name, by the identifier in their names."""
     found = {}
     for path in TESTS:
         for node in ast.parse(path.read_text()).body:
@@ -225,7 +225,7 @@ def outcomes():
 
 
 class _Recorder:
-    """A plugin that runs the tests which carry an identifier, and notes how they end."""
+    """A plugin that runs the tests with an identifier, and records their outcomes."""
 
     def __init__(self):
         self.found = {}
@@ -256,7 +256,7 @@ def record():
 
 
 def _identifier(name):
-    """The identifier that the name of a test carries, if it is one of the specification."""
+    """The identifier in the name of a test, if it is one of the specification."""
     words = name.removeprefix("test_").split("_")
     number = next((at for at, word in enumerate(words) if word.isdigit()), None)
     if number is None or len(words[number]) != 3:
@@ -297,7 +297,7 @@ def _claimed():
 
 
 def _not_live(number):
-    """The requirements of a tier, and of those below it, that no live agent has shown."""
+    """The requirements of a tier, and of those below it, without a test at a live agent."""
     below = [requirement for tier in range(1, number + 1) for requirement in _tier(tier)]
     return [one.identifier for one in below if not one.live and one.name not in OF_THE_TOOL]
 
@@ -328,7 +328,7 @@ def _page():
 def _head():
     return f"""# Compliance of the command line
 
-How far `holdfast` meets the [a2a-cli specification](https://github.com/a2aproject/a2a-cli)
+How `holdfast` meets the [a2a-cli specification](https://github.com/a2aproject/a2a-cli)
 {SPECIFICATION}, revision {REVISION}, in the text of commit `{COMMIT}`.
 Made from the outcomes of the tests by `python -m tests.cli_compliance`; the same in machine form
 is [cli-compliance.yaml](cli-compliance.yaml).
@@ -344,21 +344,21 @@ is [cli-compliance.yaml](cli-compliance.yaml).
 | Those agents are TCK-conformant? | unknown |
 | Transports | {", ".join(BINDINGS)} |
 
-A tier is satisfied when each of its requirements, and of those below it, is met or does not apply.
-It is claimed when each of them was also shown at a live agent, as the specification asks, but for
-those that are about the tool alone: {", ".join(sorted(OF_THE_TOOL))}.
-{_missing()}*Live* counts the runs that passed at the live agent, on the official SDK, over
-sockets; all others ran against the fake agent. The words of the specification decide, not these
-lines."""
+A tier is satisfied when each requirement of it and of the tiers below is met or does not apply.
+It is claimed when each of them was also tested at a live agent, as the specification requires,
+except those about the tool alone: {", ".join(sorted(OF_THE_TOOL))}.
+{_missing()}*Live* counts the test runs that passed at the live agent, on the official SDK, over
+sockets; all others ran against the fake agent. The text of the specification is authoritative, not
+the summaries in these tables."""
 
 
 def _missing():
-    """What stands in the way of the next claim."""
+    """The requirements that prevent the next claim."""
     satisfied = [number for number in TIERS if _is_satisfied(number)]
     missing = _not_live(max(satisfied)) if satisfied else []
     if not missing:
         return ""
-    return f"Without a live run are: {', '.join(missing)}.\n"
+    return f"Without a live run: {', '.join(missing)}.\n"
 
 
 def _glance():
@@ -383,8 +383,8 @@ def _codes():
     rows = [f"| `{code}` | yes |" for code in ERROR_CODES]
     head = ["| Code | Emitted |", "|---|---|"]
     more = (
-        "Conditions that neither the protocol nor the specification names have codes with the "
-        "prefix\n`HOLDFAST_ERR_`."
+        "Errors that neither the protocol nor the specification names have codes with the prefix"
+        "\n`HOLDFAST_ERR_`."
     )
     return "\n".join(["## Error codes", "", *head, *rows, "", more])
 
@@ -393,8 +393,8 @@ def _evidence():
     lines = (
         "## Evidence",
         "",
-        "Each test carries the identifier of its requirement in its name. `make test` runs them,",
-        "with an agent on the official SDK in a process of its own, on Linux with Python 3.11 to",
+        "The name of each test contains the identifier of its requirement. `make test` runs them,",
+        "with an agent on the official SDK in a separate process, on Linux with Python 3.11 to",
         "3.13. They are in these files:",
         "",
         *(f"- `{path}`" for path in _evidence_files()),

@@ -1,6 +1,6 @@
-"""Where the task of a message may be: what to ask for there, and how far that was looked at.
+"""The places where the task of a message may be: what to request there, and what was read.
 
-All of this is pure, and what `holdfast.tasks.reconcile` is made of.
+All of this is pure, and used by `holdfast.tasks.reconcile`.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ MAX_SIZE = 100
 """Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
 
 _MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError, A2AHTTPError)
-"""What a later look need not meet, whether or not a single call would be tried again for it: a
-bare HTTP status is the word of something on the way, which may say another one by then."""
+"""Errors that a later round may not meet, even if a single call would not be retried after them: a
+bare HTTP status comes from a gateway, which may answer differently by then."""
 
 _GATEWAY = frozenset({408, 425, 429, 502, 503, 504})
-"""HTTP statuses that say that the agent was not reached, or asks to come later."""
+"""HTTP statuses of a gateway that did not reach the agent, and of rate limiting."""
 
 _TRIES = 7
-"""Tries that a place refuses in the agent's own words, and none that succeeds, until nothing
-speaks for another answer to the next one."""
+"""Attempts that the agent refuses with errors of its own, without one that succeeds, after which a
+place is closed."""
 
 _TRIES_OF_REFUSED = 3
-"""The same where the agent has answered the message in the same way."""
+"""The same if the agent has answered the message with such an error, too."""
 
 _ANSWERS = 3
-"""Looks at a task that cannot take a message any more, where the agent answered the message."""
+"""Reads of a finished task after which its place is closed, if the agent answered the message."""
 
 _STAYS = (AuthenticationError, PermissionDeniedError)
-"""What it would meet all the same: its credentials are those of this one."""
+"""Errors that the next round would meet, too: its credentials are the same."""
 
 
 class GetTask(msgspec.Struct, frozen=True):
-    """Ask for the task that the message was for; say `Reconciliation.got` or `failed` then."""
+    """Get the task that the message was for, then call `Reconciliation.got` or `failed`."""
 
     task_id: str
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for a page of tasks with histories; say `Reconciliation.listed` or `failed` then.
+    """Get a page of tasks with histories, then call `Reconciliation.listed` or `failed`.
 
     Attributes:
         context_id: Only tasks of this context; None for all.
@@ -86,24 +86,22 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Since(msgspec.Struct, frozen=True):
-    """Look through the tasks that changed since the message was sent, page by page."""
+    """List the tasks that changed since the message was sent, page by page."""
 
 
 class Place(msgspec.Struct, kw_only=True):
-    """Somewhere to look.
+    """A place to search: a task or a list.
 
     Attributes:
-        name: As errors name it.
-        ask: What to ask for.
-        looks: How often it was looked at to the end.
-        trouble: Why it could not be looked at, the last time that it could not.
-        error: What kept from looking at it the last time; None where nothing did, and where there
-            is nothing to be looked at.
-        is_closed: Whether it is not to be looked at again: that would fail once more, or show the
-            same.
+        name: The place in the words of errors.
+        ask: What to request.
+        looks: How often it was read to its end.
+        trouble: Why it could not be read, the last time that it could not.
+        error: The error of the last round; None if there was none, or nothing to read.
+        is_closed: Whether it is not read again, because that would fail again or show the same.
         is_cut_short: Whether there were more pages than may be read.
-        refusals: Tries in a row that the agent refused in its own words.
-        answers: Looks that showed a task that takes no message.
+        refusals: Attempts in a row that the agent refused with errors of its own.
+        answers: Reads that showed a task that takes no message.
     """
 
     name: str
@@ -124,22 +122,22 @@ class Place(msgspec.Struct, kw_only=True):
         return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
 
     def read(self, *, is_cut_short: bool) -> None:
-        """Notes that it was looked at."""
+        """Note that it was read to its end."""
         self.looks += 1
         self.error, self.is_cut_short, self.refusals = None, is_cut_short, 0
 
     def answered(self) -> None:
-        """Notes that it shows a task that takes no message, and closes it after some of these."""
+        """Note that it shows a task that takes no message, and close it after some of these."""
         self.answers += 1
         self.is_closed = self.is_answered
 
     def failed(self, error: A2AError, *, may_pass: bool, is_refused: bool = False) -> None:
-        """Notes that it could not be looked at, and whether it is to be again.
+        """Note that it could not be read, and decide whether it is read again.
 
         Args:
-            error: Why.
-            may_pass: Whether that need not last, whatever the error says.
-            is_refused: Whether the agent has answered the message in its own words, too.
+            error: The failure.
+            may_pass: Whether the failure may be transient, whatever the error says.
+            is_refused: Whether the agent answered the message with an error of its own, too.
         """
         self.trouble, self.error = error.message or type(error).__name__, error
         by_kind = isinstance(error, _MAY_PASS) and not isinstance(error, _STAYS)
@@ -151,23 +149,23 @@ class Place(msgspec.Struct, kw_only=True):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it was closed because of what it shows."""
+        """Whether it was closed because it shows a finished task."""
         return self.answers >= _ANSWERS
 
     @property
     def is_list(self) -> bool:
-        """Whether a list of tasks is asked for there."""
+        """Whether it is a list of tasks."""
         return not isinstance(self.ask, GetTask)
 
     def close_list(self) -> None:
-        """Notes that there is nothing to look at, if it is a list."""
+        """Note that the agent has no list, if it is one."""
         if self.is_list:
             self.trouble, self.error = "the agent has no list of tasks", None
             self.is_closed = True
 
 
 def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
-    """Where the task of a message may be, in the order to look."""
+    """Yield the places where the task of a message may be, in the order of the search."""
     if message.task_id:
         yield Place(name=f"task {message.task_id}", ask=GetTask(message.task_id))
     if message.context_id:
@@ -178,19 +176,19 @@ def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
 
 
 def is_own_word(error: A2AError) -> bool:
-    """Whether it is the agent itself that fails, as far as can be seen, and not the way to it."""
+    """Whether the agent itself fails, as far as can be seen, and not a gateway."""
     if isinstance(error, A2AHTTPError):
         return error.http_status not in _GATEWAY and not is_unknown_there(error)
     return isinstance(error, InternalError | InvalidAgentResponseError)
 
 
 def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
-    """Whether an agent that was asked for a list says that it has none.
+    """Whether an error says that the agent has no list of tasks.
 
     Args:
-        error: What it says.
-        has_path: Whether a list has a path of its own. Where it has none, nobody is behind a path
-            that is unknown: what restarts is not reached for a while.
+        error: The error of the request for the list.
+        has_path: Whether the list has a path of its own. If it has none, an unknown path means
+            that no agent runs there, for example during a restart.
     """
     if isinstance(error, A2AHTTPError):
         return has_path and is_unknown_there(error)

@@ -1,25 +1,26 @@
-"""Finding the task that a message made, where the reply to it was lost: what to ask next.
+"""The search for the task of a message whose reply was lost: which request to make next.
 
-All of this is pure: `Reconciliation` is told what came back, and says what to do
-(`Reconciliation.step`). `holdfast.reconciling` is the shell that does it.
+All of this is pure: `Reconciliation` takes the replies, and decides the next step
+(`Reconciliation.step`). `holdfast.reconciling` is the shell that makes the requests.
 
 Rules (A2A 3.1.3, 3.1.4, 3.4):
-- A task is the message's if its history or its status holds the message, by its id. In a context
-  that was made for this one message, every task is. In the list of a context, none of another
-  context is: not every agent heeds what it is asked for.
-- A look asks for the task that the message was for; then for the list of its context's tasks; or,
-  where it names none that the agent knows, of those that changed since it was sent, by the agent's
-  clock. Every page is read: there may be two tasks.
-- A clock that is behind is reckoned with, and one that is ahead is not: who tells the time need
-  not be who dates the tasks. So some looks, ever fewer of them, go by no time at all.
-- Not found proves nothing. A history may leave messages out, a reply that is a message is in no
-  list, a request may still be under way, stores may differ. So a look that finds nothing is
-  repeated, until the time is over or the agent has said that there is nothing to be had. So it has
-  where it fails in its own words, try after try, and never answered; and where it answered the
-  message with an error, and shows that the task is over, or that there is none.
-- A task that was seen is found, though there was no time for the rest of the pages.
-- A search that was not finished proves even less, and says why it was not (`Unseen`). Of one that
-  was, it is known that each place was read to its end when it was last looked at (`Absent`).
+- A task belongs to the message if its history or its status contains the message's id. In a
+  context that was made for this one message, every task belongs to it. In the list of a context,
+  a task of another context does not: some agents ignore the filter.
+- One round of the search gets the task that the message was for; then it lists the tasks of its
+  context; or, if the message names no context that the agent knows, the tasks that changed since
+  the message was sent, by the agent's clock. Every page is read: there may be two tasks.
+- An agent's clock that is behind is corrected for; one that is ahead is not, because the server
+  that answers may not be the one that dates the tasks. So some rounds, ever fewer, list without a
+  time.
+- Not finding the task proves nothing: a history may omit messages, a reply that is a message is
+  in no list, the request may still be in flight, stores may differ. So a round that finds nothing
+  is repeated until the deadline, or until the agent has shown that more rounds are useless: it
+  refused several attempts with errors of its own and never answered one; or it answered the
+  message with an error, and shows that the task has ended or does not exist.
+- A task that was seen counts as found, even if there was no time for the remaining pages.
+- A search that was not finished proves even less, and reports why (`Unseen`). After a finished
+  one, each place was read to its end in the last round (`Absent`).
 """
 
 from __future__ import annotations
@@ -67,29 +68,29 @@ __all__ = [
 ]
 
 _NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
-"""How agents say that they cannot list by time."""
+"""Errors of agents that cannot list by time."""
 
 _MARGIN_KNOWN = 5.0
-"""Seconds before a message was sent from which on tasks may be its: dates have whole seconds."""
+"""Seconds before a message was sent from which tasks may be its: dates have whole seconds."""
 
 _MARGIN_UNKNOWN = 60.0
-"""The same, as long as nothing is known of the agent's clock."""
+"""The same, while the agent's clock is unknown."""
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Ask for the task that a list has shown; say `Reconciliation.fetched` or `not_fetched` then.
+    """Get the task that a list has shown, then call `Reconciliation.fetched` or `not_fetched`.
 
-    A list leaves artifacts out.
+    A list omits artifacts.
     """
 
     task_id: str
 
 
 class LookAgain(msgspec.Struct, frozen=True):
-    """Nothing yet: wait, and say `Reconciliation.waited`.
+    """Nothing was found yet: wait, then call `Reconciliation.waited`.
 
     Attributes:
-        looks: How many looks there were.
+        looks: The number of rounds so far.
     """
 
     looks: int
@@ -108,31 +109,31 @@ class FoundTwice(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Everywhere that it might be was read to the end, and it was not there by then."""
+    """Every place was read to its end, and the task was not there at that time."""
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """It was not found, and not everything was read.
+    """The task was not found, and not every place was read.
 
     Attributes:
-        why: What kept from that, and may not the next time. None where no more is to be had: the
-            agent has no list, or one with more pages than may be read.
+        why: The error that prevented it, and may not occur the next time. None if no place can be
+            read further: the agent has no list, or one with more pages than may be read.
     """
 
     why: A2AError | None = None
 
 
 SearchResult: TypeAlias = Found | Absent | Unseen
-"""What a search comes to that does not find two tasks."""
+"""The result of a search that does not find two tasks."""
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A search that is over.
+    """A search that has ended.
 
     Attributes:
-        result: What it came to.
-        looked_at: What was searched, in order, a line each.
-        told: A sentence about it, where nothing was found.
+        result: What was found.
+        looked_at: The places that were searched, in order, a line each.
+        told: A sentence about the search, if nothing was found.
     """
 
     result: SearchResult
@@ -141,23 +142,23 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciliation:
-    """Looks for what became of one message.
+    """Searches for the task of one message.
 
     Args:
         message: The message as it was sent.
-        sent_at: When it was first sent, by the own clock, in seconds since the epoch.
-        clock_skew: Seconds that the agent's clock is ahead of the own; None where not known.
-        is_own_context: Whether its context was made for it, and nobody else has used it.
+        sent_at: When it was first sent, by the client's clock, in seconds since the epoch.
+        clock_skew: Seconds that the agent's clock is ahead of the client's; None if unknown.
+        is_own_context: Whether its context was made for this message, and used by no other.
         has_list: Whether the agent may have a list of tasks.
-        is_refused: Whether the agent answered the message, with an error that does not say
-            whether it ran.
-        max_pages: Pages to read in one look.
+        is_refused: Whether the agent answered the message with an error that does not say
+            whether the message was executed.
+        max_pages: Pages to read in one round.
 
     Attributes:
-        step: What to do next, or what came of it.
-        seen: The task as a list has shown it, without artifacts, as soon as one has.
-        has_list: Whether the agent may have a list of tasks, as far as that is known by now.
-        clock_skew: Seconds that the agent's clock is ahead, as far as that is known by now.
+        step: What to do next, or the result.
+        seen: The task as a list has shown it, without artifacts; None until then.
+        has_list: Whether the agent may have a list of tasks, as far as known.
+        clock_skew: Seconds that the agent's clock is ahead, as far as known.
     """
 
     def __init__(
@@ -196,17 +197,17 @@ class Reconciliation:
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """What was searched, in order, a line each."""
+        """The places that were searched, in order, a line each."""
         return tuple(str(place) for place in self._places if place.looks or place.trouble)
 
     @property
     def error(self) -> A2AError | None:
-        """What keeps from looking at a place; None where nothing does."""
+        """The last error of a place that could not be read; None if there is none."""
         errors = [place.error for place in self._places if place.error is not None]
         return errors[-1] if errors else None
 
     def told(self, seconds: float) -> str:
-        """Say in a sentence how a search ended that found nothing after so many seconds."""
+        """Return a sentence about a search that found nothing in so many seconds."""
         named = "; ".join(self.looked_at)
         why = self.step.why if isinstance(self.step, Unseen) else None
         if any(place.looks for place in self._places):
@@ -220,7 +221,7 @@ class Reconciliation:
         return "No search was made" if why is None else f"No search was made: {why.message}"
 
     def got(self, task: Task) -> None:
-        """The task that the message was for."""
+        """Take the task that the message was for."""
         self._place.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
@@ -230,12 +231,12 @@ class Reconciliation:
         self._next_place()
 
     def fetched(self, task: Task) -> None:
-        """The task that a list has shown, whole."""
+        """Take the whole task that a list has shown."""
         listed = self.seen
         self.step = Found(task if listed is None or task.id == listed.id else listed)
 
     def not_fetched(self, error: A2AError) -> None:
-        """It did not come; where that is to stay so, what the list has shown has to do."""
+        """Take the failure of that request; if it is permanent, the task of the list must do."""
         may_pass = error.transient or isinstance(error, DeadlineExceededError)
         if not may_pass and self.seen is not None:
             self.step = Found(self.seen)
@@ -245,12 +246,12 @@ class Reconciliation:
             self._pause()
 
     def listed(self, page: ListTasksResponse, *, wall: float, agent_time: float | None) -> None:
-        """The page that was asked for.
+        """Take the page that was requested.
 
         Args:
             page: The page.
-            wall: The time now by the own clock, in seconds since the epoch.
-            agent_time: The time by the agent's, where it told it.
+            wall: The time now by the client's clock, in seconds since the epoch.
+            agent_time: The time by the agent's clock, if its reply has it.
         """
         self._pages += 1
         for task in page.tasks:
@@ -261,39 +262,39 @@ class Reconciliation:
         token = page.next_page_token
         may_read_more = self._pages < self._max_pages
         if may_read_more and self._since is not None and self._begin_of_time() < self._since:
-            self._since = self._begin_of_time()  # its clock is behind: some was left out
+            self._since = self._begin_of_time()  # its clock is behind: some tasks were left out
             self._tokens.clear()
             self.step = self._page()
         elif token and may_read_more and token not in self._tokens:
             self._tokens.add(token)
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
-            if not self._is_aside:  # that may have no end
+            if not self._is_aside:  # a list without a time may have no end
                 self._place.read(is_cut_short=bool(token))
             self._next_place()
 
     def failed(self, error: A2AError, *, has_path: bool = True) -> None:
-        """What was asked for did not come.
+        """Take the failure of the request.
 
         Args:
-            error: Why.
-            has_path: Whether operations have paths of their own there; see `has_no_list`.
+            error: The failure.
+            has_path: Whether operations have paths of their own; see `has_no_list`.
         """
         if isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
-            self._place.read(is_cut_short=False)  # an answer, from a store that may be behind
+            self._place.read(is_cut_short=False)  # an answer, but the store may lag
             if self._is_refused:
                 self._place.answered()
             self._next_place()
         elif isinstance(error, DeadlineExceededError):
             self._place.trouble = error.message
-            if not self._place.looks:  # else what was read before counts
+            if not self._place.looks:  # otherwise what was read before counts
                 self._place.error = error
             self._pause()
         elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
-            self._size //= 10  # histories are long there
+            self._size //= 10  # histories are long
             self._ask_place()
         elif self._is_aside:
-            self._next_place()  # the next look by the clock says whether that is to last
+            self._next_place()  # the next round by time shows whether the failure lasts
         elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
             self._place.ask = ListPage()  # an agent of 0.3 has no such filter
             self._ask_place()
@@ -302,13 +303,13 @@ class Reconciliation:
             self._next_place()
 
     def waited(self) -> None:
-        """The wait is over: look again."""
+        """Begin the next round."""
         self._look()
 
     def finish(self, late: A2AError) -> None:
-        """The search has had its time; ``late`` says so, where that was too short for a look.
+        """End the search at its deadline; ``late`` is the error if there was no time for a round.
 
-        A task that was seen by then is asked for all the same.
+        A task that was seen by then is requested all the same.
         """
         if len(self._matches) > 1:
             self.step = FoundTwice(tuple(self._matches.values()))
@@ -319,10 +320,10 @@ class Reconciliation:
             self.step = self._end(late)
 
     def cut_short(self, why: A2AError) -> None:
-        """The search may not go on."""
+        """End the search because of an error."""
         self.step = Unseen(why)
 
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
+    # ── Internal ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def _place(self) -> Place:
@@ -330,7 +331,7 @@ class Reconciliation:
 
     @property
     def _is_aside(self) -> bool:
-        """Whether this look, the second, fourth, eighth and so on, leaves the time aside."""
+        """Whether this round, the second, fourth, eighth and so on, lists without a time."""
         look = self._looks + 1
         return isinstance(self._place.ask, Since) and look > 1 and not look & (look - 1)
 
@@ -339,7 +340,7 @@ class Reconciliation:
         if place.is_list and has_no_list(error, has_path=has_path):
             self.has_list = False
             place.close_list()
-        else:  # a page that another one has named may be gone
+        else:  # a page may be gone since the one before named it
             may_pass, is_refused = bool(self._tokens), self._is_refused
             place.failed(error, may_pass=may_pass, is_refused=is_refused)
 
@@ -371,7 +372,7 @@ class Reconciliation:
         return msgspec.structs.replace(page, size=self._size)
 
     def _conclude(self) -> None:
-        """What a look at all places comes to."""
+        """Decide what follows a round through all places."""
         matches = tuple(self._matches.values())
         if len(matches) > 1:
             self.step = FoundTwice(matches)
@@ -383,7 +384,7 @@ class Reconciliation:
             self._pause()
 
     def _end(self, late: A2AError | None) -> Absent | Unseen:
-        """What the search came to that found nothing."""
+        """Return the result of a search that found nothing."""
         if self.error is not None:
             return Unseen(self.error)
         is_to_come = not all(place.looks or place.is_closed for place in self._places)
@@ -398,7 +399,7 @@ class Reconciliation:
         self.step = LookAgain(self._looks)
 
     def _begin_of_time(self) -> datetime:
-        """From when on, by the agent's clock, a task may be the message's."""
+        """The earliest time, by the agent's clock, of a task of the message."""
         if self.clock_skew is None:
             began = self._sent_at - _MARGIN_UNKNOWN
         else:
