@@ -397,7 +397,7 @@ def test_pytest_has_fixtures_for_it(pytester):
 def test_every_extra_is_in_the_table():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {"holdfast": project["dependencies"], **project["optional-dependencies"]}
-    _, _, section = README.text.partition("## What to install\n")
+    _, _, section = README.text.partition("## Extras\n")
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:3] == "| `"]
     told = {}
     for names, _, packages in rows:
