@@ -703,7 +703,7 @@ def test_the_end_in_the_middle_of_a_message_is_told():
     agent = Scripted()
     done = agent.chat("one\\", CTRL_D)
     assert (done.exit, agent.told) == (0, [])
-    assert done.err == "Warning: the message was not finished, and was not sent\n"
+    assert done.err == "Warning: the message is incomplete, and was not sent\n"
 
 
 @pytest.mark.parametrize("typed", ["half \ud83d", UnicodeDecodeError("utf-8", b"x", 0, 1, "bad")])

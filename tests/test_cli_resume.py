@@ -264,7 +264,7 @@ def test_a_call_that_somebody_works_on_is_named_and_left(left):
     done = held(left, agent, is_alive=True)
 
     assert done.exit == 1
-    assert "Warning: 1 of 1 calls are held, by somebody who works on them or by a " in done.err
+    assert "Warning: 1 of 1 calls are held by another program, which may have " in done.err
     first, last = documents(done)
     assert first["status"] == "held"
     assert last["error"]["message"] == "1 of 1 calls to http://agent.test have no answer"
@@ -335,7 +335,7 @@ def test_a_journal_with_damaged_pages_is_told(left, words):
 
     assert done.exit == 1
     assert done.error["code"] == "HOLDFAST_ERR_JOURNAL"
-    assert done.error["hint"].startswith("put an earlier copy of the journal in its place")
+    assert done.error["hint"].startswith("restore an earlier copy of the journal")
 
 
 def test_listing_writes_nothing(left):
