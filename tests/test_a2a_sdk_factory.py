@@ -297,7 +297,7 @@ WRONG_NAMES = [
     ({"max_retries": 3}, r"did you mean retry_config=RetryConfig\(max_retries=3\)\?"),
     ({"on_retry": print}, r"did you mean retry_config=RetryConfig\(on_retry=…\)\?"),
     ({"observer": []}, "did you mean 'observers'"),
-    ({"interceptors": []}, "is no option of"),
+    ({"interceptors": []}, "is not an option of"),
     ({"auth": 3}, "auth"),
     ({"retry_config": 3}, "retry_config must be RetryConfig, not int"),
     ({"env": 3}, "env"),

@@ -226,7 +226,7 @@ async def test_an_option_that_is_none_is_named_before_anything_is_sent(operation
     client = connect(URL, engine=Untouched())
 
     with pytest.raises(
-        TypeError, match=r"'tiemout' is no option of a call; did you mean 'timeout'"
+        TypeError, match=r"'tiemout' is not an option of a call; did you mean 'timeout'"
     ):
         await OPERATIONS[operation](client, tiemout=5)
 
@@ -239,7 +239,10 @@ async def test_an_option_that_is_none_is_named_before_anything_is_sent(operation
             "'page_size' .*; there are context_id, status, limit",
         ),
         (lambda c: c.list_tasks(page_tokn=""), "did you mean 'page_token'"),
-        (lambda c: c.ask("x", task=1), "'task' is no option of a call; did you mean 'task_id'"),
+        (
+            lambda c: c.ask("x", task=1),
+            "'task' is not an option of a call; did you mean 'task_id'",
+        ),
         (lambda c: c.get_task("t", history_len=1), "did you mean 'history_length'"),
         (lambda c: c.wait("t", poll_intervall=1), "did you mean 'poll_interval'"),
         (lambda c: c.conversation().ask("x", meta_data={}), "did you mean 'metadata'"),

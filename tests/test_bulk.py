@@ -565,7 +565,7 @@ async def test_the_time_of_an_answer_is_over_for_a_journal_that_tells_nothing_to
         (result,) = (await collected(client.run(["a"], run_id="r", timeout=5))).values()
 
     assert isinstance(result.error, DeadlineExceededError)
-    assert "the journal has not told of the key '0' within the call timeout" in str(result.error)
+    assert "the journal did not return the key '0' within the call timeout" in str(result.error)
     assert now() == pytest.approx(5, abs=1)
     assert agent.executions == {}
     await journal.close()

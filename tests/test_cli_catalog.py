@@ -57,8 +57,8 @@ def test_card_get_005_a_catalog_at_an_address_is_resolved_first_without_credenti
     [
         ({"agents": {"two": AGENT}}, 200, "A2ACLI_ERR_CARD_NOT_FOUND", 3, "has no entry 'one'"),
         ("", 404, "A2ACLI_ERR_CARD_NOT_FOUND", 3, "HTTP 404"),
-        ("no json", 200, "A2ACLI_ERR_CARD_INVALID", 1, "is no JSON"),
-        ("[" * 100_000, 200, "A2ACLI_ERR_CARD_INVALID", 1, "is no JSON"),
+        ("no json", 200, "A2ACLI_ERR_CARD_INVALID", 1, "is not JSON"),
+        ("[" * 100_000, 200, "A2ACLI_ERR_CARD_INVALID", 1, "is not JSON"),
         ({"agents": 1}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "has no agents"),
         ({"agents": {"one": {}}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "names no address"),
         ({"agents": {"one": "file:///etc/passwd"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "inside"),

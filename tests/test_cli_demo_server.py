@@ -168,9 +168,9 @@ def test_every_name_can_be_written(name):
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("fire", "'fire' is no fault; they are ok, rate-limit"),
-        ("cut:many", "'cut:many' is no fault"),
-        ("reset*2", "'reset\\*2' is no fault; .* as in cut:3 or 2xreset"),
+        ("fire", "'fire' is not a fault; faults are ok, rate-limit"),
+        ("cut:many", "'cut:many' is not a fault"),
+        ("reset*2", "'reset\\*2' is not a fault; .* as in cut:3 or 2xreset"),
         ("reset:2", "reset takes no number"),
         ("twice:0", "'twice:0': the number has to be at least 1"),
         ("delay:999999", "'delay:999999': the number has to be between 0 and 3600"),

@@ -319,7 +319,7 @@ def test_what_is_fetched_counts_towards_the_sum(tmp_path):
 def test_what_is_no_address_of_the_web_is_not_fetched(tmp_path, url):
     web, done = fetched(tmp_path, url, files={})
     assert done.exit == 1
-    assert "is no address of the web" in done.err
+    assert "is not a web address" in done.err
     assert "pw" not in done.err
     assert web.asked == []
     assert found(tmp_path) == {}

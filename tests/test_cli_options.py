@@ -86,7 +86,7 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--timeout", "-5"], "not a duration"),
         (["send", "hello", "--timeout=-5s"], "not a duration"),
         (["send", "hello", "--timeout", "0"], "longer than 0 and have an end; write 500ms, 30s"),
-        (["send", "hello", "--timeout", "0s"], "there is no way to wait without end"),
+        (["send", "hello", "--timeout", "0s"], "waiting without end is not possible"),
         (["send", "hello", "--poll-interval", "0"], "longer than 0 and have an end"),
         (["send", "hello", "--timeout", "soon"], "not a duration"),
         (["send", "hello", "--timeout", "9" * 400], "longer than 0 and have an end"),

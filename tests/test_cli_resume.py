@@ -368,7 +368,7 @@ def test_an_empty_file_is_no_journal_and_is_left_empty(left):
     done = left.resume("--list")
 
     assert done.exit == 1
-    assert "is no journal yet: nothing was written to it" in done.err
+    assert "is not a journal yet: nothing was written to it" in done.err
     assert left.path.read_bytes() == b""
 
 

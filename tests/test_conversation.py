@@ -479,7 +479,9 @@ async def test_a_hook_that_does_not_let_itself_be_cancelled_holds_nobody_up(bind
         await chat.ask("A pizza")
 
     assert now() == 61  # it had a second to end
-    assert [r.getMessage() for r in caplog.records] == ["a hook goes on although it was cancelled"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "a hook continues although it was cancelled"
+    ]
     assert (await chat.ask("Margherita")).text == "done"
     woken.set()
     await asyncio.sleep(1)

@@ -210,7 +210,7 @@ async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(capl
         await fake.client().ask("hi", tools=[stubborn], timeout=60)
 
     assert now() == 61  # it had a second to end
-    assert "tool stubborn goes on although it was cancelled" in caplog.messages
+    assert "tool stubborn continues although it was cancelled" in caplog.messages
     woken.set()
     await asyncio.sleep(1)
     assert len(fake.turns) == 1

@@ -1224,7 +1224,7 @@ async def test_what_an_interruption_keeps_from_being_measured_has_that_one_reaso
         "streaming.flushed", "streaming.keep-alive", "subscribe.overlap", "subscribe.finished",
     }  # fmt: skip
     assert levels(diagnosis, "subscribe.snapshot") == {"ok"}
-    assert before.stopped == "the examination goes on"
+    assert before.stopped == "the examination has not finished"
 
 
 async def test_an_interruption_before_a_message_is_answered_leaves_it_unknown():

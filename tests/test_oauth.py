@@ -1410,7 +1410,7 @@ def test_a_token_response_is_read_or_refused(document):
     [
         (
             lambda: ClientCredentials(SERVER, "me", SECRET, scope="x"),
-            "'scope' is no option of ClientCredentials; did you mean 'scopes'",
+            "'scope' is not an option of ClientCredentials; did you mean 'scopes'",
         ),
         (lambda: DeviceCode(SERVER, "me", 5), "^prompt must be a function, not int$"),
     ],

@@ -105,7 +105,7 @@ def test_a_predicate_can_say_no():
     policy = RetryPolicy(retry_predicate=lambda error: error.http_status != 503)
 
     assert isinstance(after(busy(http_status=429), policy), Retry)
-    assert after(busy(http_status=503), policy) == GiveUp("the caller's predicate said no")
+    assert after(busy(http_status=503), policy) == GiveUp("retry_predicate returned False")
 
 
 def test_a_predicate_is_asked_only_about_what_may_be_retried_at_all():

@@ -50,7 +50,7 @@ async def test_before_the_first_event_there_is_no_task():
     manager = ClientTaskManager()
 
     assert manager.get_task() is None
-    with pytest.raises(InvalidAgentResponseError, match="no event of one has come"):
+    with pytest.raises(InvalidAgentResponseError, match="no event of a task has arrived"):
         manager.get_task_or_raise()
 
 

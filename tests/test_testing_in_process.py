@@ -259,5 +259,7 @@ async def test_a_function_that_answers_is_no_application():
     async def answer(message):
         return "well"
 
-    with pytest.raises(TypeError, match=r"answer is no ASGI application.* A2AServer\(answer\)"):
+    with pytest.raises(
+        TypeError, match=r"answer is not an ASGI application.* A2AServer\(answer\)"
+    ):
         make_test_client_factory(answer)

@@ -97,7 +97,7 @@ def check_options(
     for name in given:
         if name not in known:
             hint = suggestion(name, (*_arguments_of(of), *known))
-            text = f"{name!r} is no option of {what}; {hint}"
+            text = f"{name!r} is not an option of {what}; {hint}"
             raise TypeError(text)
 
 

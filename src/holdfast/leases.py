@@ -94,7 +94,7 @@ class HeldCall:
         except Ended:
             text = (
                 f"the call of message {self.record.message_id} was taken over by "
-                f"{self._taken_by}, after its lease had not been renewed in time; it goes on there"
+                f"{self._taken_by}, after its lease was not renewed in time; it continues there"
             )
             message_id = self.record.message_id
             raise JournalError(text, reason="taken_over", message_id=message_id) from None

@@ -75,7 +75,7 @@ class RunRecords:
 
         def too_late() -> DeadlineExceededError:
             return DeadlineExceededError(
-                f"the journal has not told of the key {key!r} within the {deadline.name} timeout "
+                f"the journal did not return the key {key!r} within the {deadline.name} timeout "
                 f"of {deadline.timeout:g} s",
                 deadline=deadline.name,
                 timeout=deadline.timeout,

@@ -43,7 +43,7 @@ def _read_keys(reference: str) -> str:
     try:
         keys = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         message = f"{reference} cannot be read: {why}"
         raise ValueError(message) from None
     if not keys.lstrip().startswith(("{", "-----BEGIN ")):  # which would be taken for an address

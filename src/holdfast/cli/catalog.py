@@ -156,7 +156,7 @@ def _entry(content: bytes, catalog: str | Path, name: str, scope: Scope | None) 
     try:
         found: Any = json.loads(content)
     except (ValueError, RecursionError):
-        raise _invalid(catalog, "is no JSON") from None
+        raise _invalid(catalog, "is not JSON") from None
     agents = _agents(found)
     if agents is None:
         raise _invalid(catalog, "has no agents as holdfast reads them")
@@ -210,9 +210,7 @@ def _below(catalog: str | Path, reference: str, name: str, scope: Scope | None) 
     number = None if isinstance(found, Path) else number_of(urlsplit(found).hostname or "")
     is_inside = number is not None and reach.refuses(str(number))
     if isinstance(found, Path) or is_inside:
-        raise _invalid(
-            catalog, f"names an address for {name!r} that lies further inside this network"
-        )
+        raise _invalid(catalog, f"names an address for {name!r} in a more private network")
     return ListedAddress.of(found, reach)
 
 

@@ -207,7 +207,7 @@ def _address(session: Session, shown: _Shown) -> str:
     """The address that the kit is given: it looks for the card below it."""
     reference = session.reference
     if isinstance(reference, Path) or urlsplit(reference).query:
-        told = "the TCK looks for the card itself: name the agent by its host or origin"
+        told = "the TCK fetches the card itself: name the agent by its host or origin"
         raise shown.not_measured(told)
     for path in WELL_KNOWN:
         reference = reference.removesuffix(path)

@@ -145,7 +145,7 @@ def _read(written: str) -> list[WrittenFault]:
     kind = None if match is None else FAULTS.get(match["name"])
     if match is None or kind is None:
         known = ", ".join([*FAULTS, *SETS])
-        message = f"{written!r} is no fault; they are {known}, as in cut:3 or 2xreset"
+        message = f"{written!r} is not a fault; faults are {known}, as in cut:3 or 2xreset"
         raise ValueError(message)
     number = match["number"]
     if number is not None and kind.number is None:

@@ -105,7 +105,7 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
         return file.content
     url = file.url or ""
     if not is_http_address(url):
-        message = f"{masked_reference(url)} is no address of the web"
+        message = f"{masked_reference(url)} is not a web address"
         raise NetworkPolicyError(message, address=None, executed=False)
     own = origin(url) == origin(agent)
     request = HttpRequest(

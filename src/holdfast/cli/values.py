@@ -94,7 +94,7 @@ def read_timeout(text: str) -> float:
     Raises:
         ValueError: It is no duration.
     """
-    return read_duration(text, "; there is no way to wait without end, but 1000h will do")
+    return read_duration(text, "; waiting without end is not possible, but 1000h is")
 
 
 def read_grace(text: str) -> float:
@@ -281,7 +281,9 @@ def read_push_url(text: str) -> str:
         message = "holds a user name or password; --push-credentials is the place for them"
         raise ValueError(message)
     if _WORD.fullmatch(url):
-        message = f"{url!r} is no address; the task's id comes before the URL, which names a host"
+        message = (
+            f"{url!r} is not an address; the task's id comes before the URL, which names a host"
+        )
         raise ValueError(message)
     return check_url(url, "address")
 

@@ -248,7 +248,7 @@ class Examination:
             has_credentials=auth is not None or bool(secrets_in(self._caller.headers)),
             is_to_send=send is not None,
             is_to_repeat=twice,
-            stopped="the examination goes on",
+            stopped="the examination has not finished",
         )
         self._is_late = False
 
@@ -361,7 +361,7 @@ class Examination:
         if observed.scheme != "https":
             return
         if self._look_at_tls is None:
-            observed.why_no_tls = "the engine in use does not tell"
+            observed.why_no_tls = "the engine in use does not show it"
             return
         observed.tls = await self._look_at_tls(self._address, timeout=_TIMEOUTS.connect)
         if observed.tls is None:

@@ -78,8 +78,8 @@ def wrap_downstream(
 def _check_error(error: object) -> None:
     if not isinstance(error, A2AError):
         text = (
-            f"error must be A2AError, not {type(error).__name__}; others are told no more of that "
-            'than InternalError("internal error")'
+            f"error must be A2AError, not {type(error).__name__}; other errors are passed on only "
+            'as InternalError("internal error")'
         )
         raise TypeError(text)
 

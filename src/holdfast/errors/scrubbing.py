@@ -74,7 +74,7 @@ class _Left:
 def _scrubbed(value: Any, left: _Left, depth: int) -> Any:
     left.characters -= len(value) + 1 if isinstance(value, str) else 1
     if left.characters < 0 or depth > _DEEPEST:
-        text = "it is too large to be told"
+        text = "it is too large to send"
         raise ValueError(text)
     if isinstance(value, str):
         return scrubbed(value, _LONGEST)
@@ -93,5 +93,5 @@ def _scrubbed(value: Any, left: _Left, depth: int) -> Any:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    text = f"{type(value).__name__} is no JSON"
+    text = f"{type(value).__name__} is not JSON"
     raise ValueError(text)

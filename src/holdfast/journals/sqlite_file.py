@@ -281,7 +281,7 @@ class SqliteFile:
         version = self._check_owner(connection)  # before anything is changed
         if self._is_read_only:
             if not version:  # calls can be read since the first one
-                text = f"{self.path} is no journal yet: nothing was written to it"
+                text = f"{self.path} is not a journal yet: nothing was written to it"
                 raise JournalError(text)
             return
         self._switch_to_log(connection)

@@ -64,7 +64,7 @@ def fault(url: str) -> str | None:
         ascii_host(_host_in(authority))
     except HostError as error:
         return f"has a host that {error}"
-    return "has port 0, which nobody listens on" if port == 0 else None
+    return "has port 0, on which no server can listen" if port == 0 else None
 
 
 def in_ascii(url: str) -> str:

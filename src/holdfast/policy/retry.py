@@ -184,7 +184,7 @@ def decide(
         made = "1 retry was made" if allowed == 1 else f"{allowed} retries were made"
         return GiveUp(made if allowed else "retrying is turned off")
     if policy.retry_predicate is not None and not policy.retry_predicate(error):
-        return GiveUp("the caller's predicate said no")
+        return GiveUp("retry_predicate returned False")
     delay = backoff(policy, attempt, draw)
     if error.retry_after is not None:
         if error.retry_after > policy.max_retry_after:

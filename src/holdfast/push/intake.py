@@ -180,10 +180,10 @@ class Intake:
         except LimitExceededError:
             raise Refused(Refusal.TOO_LARGE, "the event is too large") from None
         except MalformedError:
-            text = "the body is no event of A2A: it cannot be read"
+            text = "the body is not an A2A event: it cannot be read"
             raise Refused(Refusal.UNREADABLE, text) from None
         if event is None:
-            text = "the body is no event of A2A: it has none of its members"
+            text = "the body is not an A2A event: it has none of its members"
             raise Refused(Refusal.UNREADABLE, text)
         return event
 

@@ -48,7 +48,7 @@ async def _end(running: list[asyncio.Task[T]]) -> None:
         return
     _, left = await asyncio.wait(running, timeout=_LAST_WORD)
     for task in left:
-        logger.warning("%s goes on although it was cancelled", task.get_name())
+        logger.warning("%s continues although it was cancelled", task.get_name())
 
 
 def _has_ended(task: asyncio.Task[T]) -> None:

@@ -84,8 +84,8 @@ def check_spoken(call: AnyCall, version: str) -> None:
     """
     if version == OLDER_VERSION and CLIENT_TOOLS in call.extensions:
         raise ClientToolsNotSupportedError(
-            f"{call.operation.name} was not called: protocol {version} cannot tell of tools; ask "
-            "without tools=",
+            f"{call.operation.name} was not called: protocol {version} cannot carry tools; call "
+            "it without tools=",
             extensions=[CLIENT_TOOLS],
             executed=False,
         )

@@ -222,7 +222,7 @@ def _read_keys(document: object) -> list[Jwk]:
     """
     keys = cast("Any", document).get("keys") if hasattr(document, "get") else None
     if not isinstance(keys, list | tuple):
-        text = "it is no JWK set (RFC 7517): it has no list of keys"
+        text = "it is not a JWK set (RFC 7517): it has no list of keys"
         raise ValueError(text)  # noqa: TRY004  it is the content of a document
     given = cast("list[object]", keys)
     if len(given) > _MOST_KEYS:

@@ -117,7 +117,7 @@ class RetryLayer(PassThrough):
         if is_charged and progress.endpoint is not None:
             within_budget = progress.endpoint.charge(self._budget, now=now)
         if not call.is_retried:
-            return GiveUp("who made the call goes on by other means")
+            return GiveUp("the caller handles this failure in another way")
         return decide(
             self._policy,
             error,

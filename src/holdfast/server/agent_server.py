@@ -262,7 +262,7 @@ class A2AServer:
             TypeError: An argument of another type.
         """
         if "GRPC" in _bindings(bindings):
-            raise ValueError("gRPC is no ASGI application: see serving()")
+            raise ValueError("gRPC is not an ASGI application: see serving()")
         from holdfast.server.host_check import host_rules
 
         card = self.agent_card(url=url, bindings=bindings)

@@ -119,4 +119,4 @@ def _parsed(body: bytes) -> Any:
 
 
 def _no_json(constant: str) -> Any:
-    raise json.JSONDecodeError(f"{constant} is no JSON", "", 0)
+    raise json.JSONDecodeError(f"{constant} is not JSON", "", 0)

@@ -133,7 +133,7 @@ def read_header(signature: Mapping[str, Any], algorithms: Iterable[str]) -> Prot
     except ValueError:
         header = None
     if header is None:
-        raise UnusableError("its protected header is no JSON object")
+        raise UnusableError("its protected header is not a JSON object")
     if "crit" in header or "b64" in header:  # RFC 7515, 4.1.11; RFC 7797
         raise UnusableError("it needs what is not understood here")
     algorithm, key_id, key_url = (header.get(name) for name in ("alg", "kid", "jku"))

@@ -95,7 +95,7 @@ def private_key(key: Any) -> Any:
     try:
         return jwt.PyJWK(dict(cast("Mapping[str, Any]", key))).key
     except (jwt.PyJWTError, ValueError, TypeError):
-        text = "the private key is no JSON Web Key that can be read"
+        text = "the private key is not a readable JSON Web Key"
     raise ValueError(text)
 
 
@@ -104,7 +104,7 @@ def _check_secure(url: str, what: str) -> None:
 
     parts = urlsplit(url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        text = f"the {what} must be https: who listens could give other keys (A2A 8.4.3)"
+        text = f"the {what} must be https: over http, others could replace the keys (A2A 8.4.3)"
         raise ValueError(text)
 
 
@@ -140,7 +140,7 @@ def _jwk_of_pem(text: str) -> dict[str, Any]:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     if "PRIVATE KEY" in text:
-        why = "keys are public ones, and this is a private key: keep it to who signs"
+        why = "keys must be public, and this is a private key: only the signer should have it"
         raise ValueError(why)
     try:
         key = load_pem_public_key(text.strip().encode())

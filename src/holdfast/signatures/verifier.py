@@ -303,7 +303,7 @@ class _Asking:
 
 
 _UNREADABLE = CardVerification(
-    outcome="unverifiable", reason="its signatures cannot be read: they are no list of objects"
+    outcome="unverifiable", reason="its signatures cannot be read: they are not a list of objects"
 )
 
 

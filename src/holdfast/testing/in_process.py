@@ -195,8 +195,8 @@ def _application(server: object, url: str, binding: str) -> tuple[Application, b
     if not _takes_three(server):
         name = getattr(server, "__name__", type(server).__name__)
         text = (
-            f"{name} is no ASGI application, which takes scope, receive and send; of a function "
-            f"that answers messages, A2AServer({name}) makes an agent"
+            f"{name} is not an ASGI application, which takes scope, receive and send; if it is "
+            f"a function that answers messages, pass A2AServer({name})"
         )
         raise TypeError(text)
     return cast("Application", server), False

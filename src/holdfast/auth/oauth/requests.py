@@ -213,7 +213,7 @@ def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
     raise AuthenticationError(
         f"{presentable(url)} gave no token: {told.message}"
         if reply.status != 200
-        else f"{presentable(url)} answered with something that is no token",
+        else f"{presentable(url)} answered with something that is not a token",
         http_status=reply.status,
         headers=told.headers,
         transient=told.transient,

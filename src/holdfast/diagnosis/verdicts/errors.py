@@ -51,7 +51,7 @@ _ROWS = (
     ),
     _Row(
         "broken",
-        "a body that is no JSON",
+        "a body that is not JSON",
         frozenset({-32700, -32602, -32600}),
         "parse error (-32700; JSON-RPC 5.1)",
     ),

@@ -88,8 +88,8 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
         return Finding(
             "bindings.answers",
             "warning",
-            f"whoever answers there is busy: {answered.in_words}",
-            "nothing more can be said of this interface now",
+            f"the server there is busy: {answered.in_words}",
+            "this interface cannot be examined now",
             "wait, and examine it again",
             about,
         )

@@ -78,8 +78,8 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
         )
     if sending.task_id:
         goes_on = {
-            "TASK_STATE_SUBMITTED": "; it goes on",
-            "TASK_STATE_WORKING": "; it goes on",
+            "TASK_STATE_SUBMITTED": "; it is still running",
+            "TASK_STATE_WORKING": "; it is still running",
             "TASK_STATE_INPUT_REQUIRED": "; it waits for an answer",
             "TASK_STATE_AUTH_REQUIRED": "; it waits for an authorization",
         }.get(sending.state, "")
@@ -180,8 +180,8 @@ def _twice(sending: SendingFacts, observed: Observed) -> Finding:
             check,
             "info",
             f"{saw}: {made}{f', {sending.second_task_id}' if sending.second_task_id else ''}",
-            "whoever sends a message again, because its reply was lost, has it executed twice; "
-            "most agents are so",
+            "a caller that sends a message again after a lost reply has it executed twice; most "
+            "agents behave so",
             "let a message id stand for one task (A2A 3.3.1)",
         )
     return Finding(

@@ -114,7 +114,7 @@ def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
         check,
         "info" if answered.is_of_agent else "warning",
         saw,
-        "a client that picks up a stream cannot tell that the task is gone",
+        "a client that resumes a stream cannot see that the task is gone",
         "answer TaskNotFoundError (-32001; A2A 3.1.6)",
         about,
     )
@@ -179,7 +179,7 @@ def _flushed(stream: StreamFacts, observed: Observed) -> Finding:
         return Finding(check, "ok", f"{count} events over {came:.1f} s, in {stream.pieces} pieces")
     why = f"{_counted(count)} came while it was watched, too few to tell"
     if count > 1 and stream.end in _ENDED:
-        why = "the task was over too quickly to tell; send one that takes some seconds"
+        why = "the task ended too quickly to tell; send one that takes some seconds"
     elif stream.end is None:
         why = observed.stopped or why
     return Finding(check, "not measured", why)
@@ -196,7 +196,7 @@ def _kept_alive(stream: StreamFacts, observed: Observed) -> Finding:
             "warning",
             saw,
             f"proxies cut a stream that is silent for {_CUT_AFTER:.0f} s",
-            "send comments more often, as every 15 s",
+            "send comments more often, such as every 15 s",
         )
     if stream.silence >= _SILENT:
         return Finding(
@@ -205,7 +205,7 @@ def _kept_alive(stream: StreamFacts, observed: Observed) -> Finding:
             f"silent for {silence}, without a comment",
             f"proxies cut a stream whose silence reaches {_CUT_AFTER:.0f} s, and callers cannot "
             "tell a slow agent from a dead one",
-            "send a comment when there is nothing to tell, as every 15 s",
+            "send a comment while there are no events, such as every 15 s",
         )
     why = f"the stream was never silent for longer than {silence}"
     if stream.end in _ENDED:
@@ -283,7 +283,7 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
             "subscribe.snapshot",
             "warning",
             "a subscription does not begin with the task",
-            "who picks up a stream does not learn what happened meanwhile, unless it asks",
+            "a client that resumes a stream misses the events in between, unless it gets the task",
             "send the task first (A2A 3.1.6)",
         )
     yield _overlap(subscription, observed)
@@ -295,19 +295,19 @@ def _overlap(subscription: SubscriptionFacts, observed: Observed) -> Finding:
         return Finding(
             check,
             "ok",
-            "what a subscription tells adds up to the whole task",
+            "the events of a subscription add up to the whole task",
         )
     if subscription.text is None:
         why = "the task made no text while it was subscribed to, or did not end"
         return Finding(check, "not measured", observed.stopped or why)
     saw, means = {
         "repeated": (
-            "a subscription tells chunks again that the task at its beginning holds already",
-            "callers that append what comes show text twice",
+            "a subscription repeats chunks that the task at its beginning contains",
+            "callers that append chunks show text twice",
         ),
         "lost": (
             "chunks are missing between the task at its beginning and what follows",
-            "callers that append what comes lose text",
+            "callers that append chunks lose text",
         ),
     }[subscription.text]
     return Finding(
@@ -322,8 +322,8 @@ def _overlap(subscription: SubscriptionFacts, observed: Observed) -> Finding:
 def _over(subscription: SubscriptionFacts, observed: Observed) -> Finding:
     check, answered = "subscribe.finished", subscription.of_over
     if answered is None:
-        return Finding(check, "not measured", observed.stopped or "the task is not over yet")
-    saw = f"a subscription to a task that is over: {answered.in_words}"
+        return Finding(check, "not measured", observed.stopped or "the task has not ended yet")
+    saw = f"a subscription to a task that has ended: {answered.in_words}"
     if answered.code in {-32004, -32001}:
         return Finding(check, "ok", saw)
     if answered.is_result:
@@ -339,7 +339,7 @@ def _over(subscription: SubscriptionFacts, observed: Observed) -> Finding:
         check,
         "info" if answered.is_of_agent else "warning",
         saw,
-        "a client that picks up a stream cannot tell that the task is over",
+        "a client that resumes a stream cannot see that the task has ended",
         "answer UnsupportedOperationError (-32004; A2A 3.1.6)",
     )
 

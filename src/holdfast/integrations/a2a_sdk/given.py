@@ -29,7 +29,7 @@ def check_names(what: str, given: Mapping[str, object], known: Collection[str]) 
         if name not in known and name in _RETRYING:
             shown = repr(value) if isinstance(value, int | float) else "…"
             text = (
-                f"{name!r} is no option of {what}; did you mean "
+                f"{name!r} is not an option of {what}; did you mean "
                 f"retry_config=RetryConfig({name}={shown})?"
             )
             raise TypeError(text)

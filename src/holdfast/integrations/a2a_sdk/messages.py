@@ -53,7 +53,7 @@ def to_params(message: ProtoMessage) -> Request:
     """
     kind = _requests().get(message.DESCRIPTOR.name)
     if kind is None:
-        raise TypeError(f"{type(message).__name__} is no request of the protocol")
+        raise TypeError(f"{type(message).__name__} is not a request of the protocol")
     return to_value(message, kind)
 
 
