@@ -110,7 +110,7 @@ async def only_reconnects_in_vain_count(written, world):
     fake.inject(Cut(after_events=3))
     fake.inject(Refuse(), on="SubscribeToTask", times=99)
     fake.inject(Refuse(), on="GetTask", times=99)
-    with pytest.raises(holdfast.ReconnectError, match="in 3 tries"):
+    with pytest.raises(holdfast.ReconnectError, match="3 attempts to resume"):
         async with client.stream_message("hello") as events:
             [text async for text in events.text_deltas()]
 

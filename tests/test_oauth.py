@@ -1125,7 +1125,7 @@ async def test_a_person_allows_it_in_a_browser():
         ({"state": None}, "state"),
         ({"iss": "https://evil.test"}, "iss"),
         ({"error": "access_denied"}, "access_denied"),
-        ({"code": None}, "no code"),
+        ({"code": None}, "no authorization code"),
     ],
 )
 async def test_what_comes_back_wrong_is_refused(changes, words):
