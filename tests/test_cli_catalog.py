@@ -61,8 +61,20 @@ def test_card_get_005_a_catalog_at_an_address_is_resolved_first_without_credenti
         ("[" * 100_000, 200, "A2ACLI_ERR_CARD_INVALID", 1, "is not JSON"),
         ({"agents": 1}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "has no agents"),
         ({"agents": {"one": {}}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "names no address"),
-        ({"agents": {"one": "file:///etc/passwd"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "inside"),
-        ({"agents": {"one": "http://127.0.0.1"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "inside"),
+        (
+            {"agents": {"one": "file:///etc/passwd"}},
+            200,
+            "A2ACLI_ERR_CARD_INVALID",
+            1,
+            "more private network",
+        ),
+        (
+            {"agents": {"one": "http://127.0.0.1"}},
+            200,
+            "A2ACLI_ERR_CARD_INVALID",
+            1,
+            "more private network",
+        ),
         ({"agents": {"one": "http://169.254.169.254"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "in"),
     ],
 )

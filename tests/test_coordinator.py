@@ -1036,7 +1036,7 @@ async def test_agents_that_are_not_there_are_named():
             TypeError,
             "'colour' is not an option of .*; there are agents, ",
         ),
-        (("x",), {"witin": 3}, TypeError, "'witin' is no option .*; did you mean 'within'?"),
+        (("x",), {"witin": 3}, TypeError, "'witin' is not an option .*; did you mean 'within'?"),
         (("x",), {"time_out": 3}, TypeError, "did you mean 'timeout'?"),
         (({"a": "x", "z": "y"},), {}, ValueError, r"a dict is one message; .* pass \.items\(\)"),
         (({"z": "y"},), {}, ValueError, "'z' is not a member of the message; write "),
@@ -1083,7 +1083,7 @@ async def test_a_message_id_is_for_one_message():
             TypeError,
             "'colour' is not an option of a Coordinator; there are",
         ),
-        ([], {"timout": 3}, TypeError, "'timout' is no option .*; did you mean 'timeout'?"),
+        ([], {"timout": 3}, TypeError, "'timout' is not an option .*; did you mean 'timeout'?"),
         ([], {"url": "http://a.test"}, ValueError, "the address of one agent"),
     ],
 )

@@ -959,7 +959,7 @@ async def test_a_task_that_is_over_at_once_shows_nothing_about_flushing():
     diagnosis = await examined(FakeAgent("done"), send="go")
 
     assert levels(diagnosis, "streaming.flushed") == {"not measured"}
-    assert "over too quickly" in saw(diagnosis, "streaming.flushed")
+    assert "ended too quickly" in saw(diagnosis, "streaming.flushed")
     assert levels(diagnosis, "streaming.begins") == {"ok"}
 
 

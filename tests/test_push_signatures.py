@@ -670,7 +670,7 @@ def test_one_key_is_a_set():
 @pytest.mark.parametrize(
     ("keys", "error", "match"),
     [
-        ({}, ValueError, "no JWK set"),
+        ({}, ValueError, "not a JWK set"),
         ({"keys": []}, ValueError, "keys has no key"),
         ({"keys": [{**SIGNER.jwk, "use": "enc"}]}, ValueError, "keys has no key"),
         ("agent.example/keys", ValueError, "the address of the keys .* must begin with http"),
