@@ -37,7 +37,7 @@ from holdfast.model.types import (
 def given(*, max_examples=60, **arguments):
     """Like hypothesis's own, but a busy machine fails no test, and all of them stay quick."""
     bounded = settings(
-        max_examples=rounds(max(30, max_examples // 2), max_examples),
+        max_examples=rounds(max(10, max_examples // 3), max_examples),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )

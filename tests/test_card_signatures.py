@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from tests.asgi_server import serving
 from tests.card_signing import CARD, DOCUMENT, KEYS_URL, SIGNER, Net, Signer, document, page
+from tests.effort import rounds
 from tests.real_agents import LIMIT
 
 from holdfast import (
@@ -247,7 +248,7 @@ async def test_signatures_that_cannot_be_read_are_unverifiable_or_a_bad_card(sig
     assert said.outcome == "unverifiable"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(20, 40), deadline=None)
 @given(
     protected=st.one_of(
         st.text(max_size=40),
@@ -354,7 +355,7 @@ SDK_SIGNED = sdk_signed()
 BY_SDK, BY_US = st.just(SDK_SIGNED), st.just(SIGNER.sign(FULL))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=rounds(30, 120), deadline=None)
 @given(data=st.data(), signed=st.one_of(BY_SDK, BY_US))
 def test_no_member_can_be_changed(data, signed):
     content = {name: member for name, member in signed.items() if name != "signatures"}
@@ -382,7 +383,7 @@ def canonical_card(card):
     return lean.payload
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(20, 40), deadline=None)
 @given(
     name=st.sampled_from(
         ["url", "additionalInterfaces", "security", "newMember", "preferredTransport"]

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import trustme
 from tests.cli_harness import AGENT, holdfast
+from tests.effort import crossed
 from tests.raw_server import serve_in_thread
 from tests.test_cli_process import BOUND, environment, served, start
 from tests.test_cli_secrets import CANARY, PLACES, guarded
@@ -290,10 +291,9 @@ def echoing():
     return agent
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@FORMS
-@pytest.mark.parametrize("agent", [FakeAgent, echoing])
+@crossed("place, form, agent", PLACES, ["text", "json"], [FakeAgent, echoing], turns=2)
 def test_no_credential_is_shown(tmp_path, place, form, agent):
+    place = PLACES[place]
     own = tmp_path / ".config" / "a2a-cli" / ".env"
     own.parent.mkdir(parents=True)
     own.write_text(place.file)

@@ -662,7 +662,7 @@ def test_task_poll_004_a_wait_is_driven_to_its_end_through_failures(fake):
     ids=lambda fault: type(fault).__name__,
 )
 def test_task_poll_004_a_wait_falls_back_to_polling_where_streams_fail(fault, word):
-    fake = Fake(FakeAgent(lambda _: completes("x", after=900) if word == "slow" else asks("?")))
+    fake = Fake(FakeAgent(lambda _: completes("x", after=300) if word == "slow" else asks("?")))
     fake.agent.inject(fault, on="SubscribeToTask", times=10_000)
     done = fake.run("send", "hello", "--timeout", "2h")
     assert (done.exit, done.field("State") in {"TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED"}

@@ -361,7 +361,7 @@ def verdict_on_entries(entry, values):
 
 @pytest.mark.parametrize("path", MEMBERS, ids=shown)
 def test_a_member_with_another_value_is_read_or_named(path):
-    for kind, value in some(VALUES.items(), of=3, beginning=MEMBERS.index(path)):
+    for kind, value in some(VALUES.items(), of=6, beginning=MEMBERS.index(path)):
         with case(kind):
             works, why = verdict(path, value)
 

@@ -14,6 +14,7 @@ import uuid
 
 import msgspec
 import pytest
+from tests.effort import rounds
 from tests.event_streams import RPC_ID, frames_of, results_of, told
 from tests.real_agents import LIMIT, sdk_process
 
@@ -1030,7 +1031,7 @@ async def executed(agent, count):
 
 
 async def test_s28_calls_that_are_cancelled_at_random_leave_every_slot_free():
-    dice, slots, wanted = random.Random(28), 10, 3000
+    dice, slots, wanted = random.Random(28), 10, rounds(1000, 3000)
     plans = [completes("done")]
     agent = FakeAgent(lambda turn: plans[-1], latency=0.001)
     async with (

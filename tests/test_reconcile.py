@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import rounds
 
 from holdfast import (
     A2AHTTPError,
@@ -454,7 +455,7 @@ def is_ours(found, *, is_own_context):
     return any(one.message_id == ID for one in found.history)
 
 
-@settings(max_examples=400)
+@settings(max_examples=rounds(100, 400))
 @given(
     agents,
     st.sampled_from([{}, {"context_id": "c"}, {"task_id": "3", "context_id": "c"}]),

@@ -854,7 +854,7 @@ async def test_an_agent_that_works_for_ever_without_a_word_is_given_up(how, ends
 
     expected = "task-1 was last seen WORKING at the end of the quiet timeout of 500 s"
     with pytest.raises(DeadlineExceededError, match=expected) as caught:
-        await all_of(client.stream_message("hi", poll_interval=0.5))
+        await all_of(client.stream_message("hi", poll_interval=1))
 
     error = caught.value
     assert (error.deadline, error.timeout) == ("quiet", 500)
@@ -870,7 +870,7 @@ async def test_an_agent_that_says_it_is_alive_is_never_given_up(binding):
     client = connected(agent, binding)
 
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(3 * 24 * 3600):
+        async with asyncio.timeout(24 * 3600):
             await all_of(client.stream_message("hi"))
 
     assert agent.open_streams == 0
