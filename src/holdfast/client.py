@@ -234,16 +234,16 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> AsyncIterator[ResumedCall]:
-        """Resume all pending calls, and iterate over their outcomes as they come.
+        """Resume all pending calls, and iterate over their outcomes as they arrive.
 
-        What goes wrong with one call is in its outcome, and ends nothing. No message is sent
-        again: see `PendingCall.resume`. A call is over in the journal once its outcome is yielded:
-        if the iteration is left earlier, or the call's time is over, it stays pending.
+        The failure of one call is in its outcome, and does not end the iteration. No message is
+        sent again: see `PendingCall.resume`. A call is finished in the journal once its outcome is
+        yielded: if the iteration is left earlier, or the call's timeout expires, it stays pending.
 
         Args:
-            concurrency: How many calls are resumed at the same time, at most; at least 1.
-            poll_interval: Seconds between two looks where a task has to be polled.
-            options: Of each call; see `CallOptions`.
+            concurrency: Calls to resume at the same time, at most; at least 1.
+            poll_interval: Seconds between two polls of a task that has to be polled.
+            options: Options of each call; see `CallOptions`.
 
         Raises:
             JournalError: The journal cannot be read; raised by the first step.
@@ -295,7 +295,7 @@ class Client(ClosingContext):
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along in the request (``params.metadata``).
+            metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
@@ -360,7 +360,7 @@ class Client(ClosingContext):
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along in the request (``params.metadata``).
+            metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             return_immediately: Whether to answer as soon as the task exists; if left out, no,
@@ -492,7 +492,7 @@ class Client(ClosingContext):
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along in the request (``params.metadata``).
+            metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left

@@ -1,8 +1,8 @@
-"""Answers that an agent works out with the caller's own functions: AG2's client tools.
+"""Answers for which an agent calls the caller's own functions: AG2's client tools.
 
-Rules: what the agent calls runs here, at most once for each call, whatever becomes of the answer;
-the results go back as the next message of the same task, under the deadline of the whole answer;
-an agent that calls for ever, or very much at once, is told no.
+Rules: each tool call runs here, at most once, whatever happens to the answer; the results go back
+as the next message of the same task, under the deadline of the whole answer; the number of turns
+and of tool calls is bounded.
 """
 
 from __future__ import annotations
@@ -245,9 +245,9 @@ class ToolTurns:
             The message; None if the task calls nothing that is new.
 
         Raises:
-            LimitExceededError: The agent has had its turns, or its calls; `task` waits for
-                results. The agent is not asked to cancel it.
-            DeadlineExceededError: The time is over, and the functions that ran are cancelled.
+            LimitExceededError: The agent has used up its turns or calls; `task` waits for results,
+                and is not canceled.
+            DeadlineExceededError: The deadline has passed; running functions are cancelled.
             A2AConnectionError: The client was closed meanwhile.
             InvalidAgentResponseError: A call cannot be read.
         """

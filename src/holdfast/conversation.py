@@ -168,7 +168,7 @@ class Conversation:
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object to send along in the request (``params.metadata``), and in
+            metadata: A JSON object for the metadata of the request (``params.metadata``), and in
                 those of the hooks' replies.
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.

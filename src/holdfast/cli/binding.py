@@ -2,11 +2,11 @@
 
 Rules:
 - Each source binds its own credentials: to the agents that its ``A2ACLI_CREDENTIAL_ORIGIN`` names,
-  else to the agent that it names itself. A source that names neither, as a flag, gives them to the
-  agent that the user names, wherever the user does that.
+  else to the agent that it names itself. A source that names neither, such as a flag, binds them
+  to the agent that the user names, in any of the user's own sources.
 - No credential goes to an agent that only a found file names.
-- ``--credential-origin`` on the command line names more agents, for each credential.
-- What is withheld is reported, and the command goes on without it.
+- ``--credential-origin`` on the command line adds agents for all credentials.
+- A withheld credential is reported, and the command continues without it.
 """
 
 from __future__ import annotations

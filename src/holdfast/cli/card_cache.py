@@ -1,13 +1,13 @@
-"""Agent cards that are kept between commands, as long as their servers allow (RFC 9111).
+"""The cache of agent cards between commands, as long as their servers allow (RFC 9111).
 
 Rules:
-- Only a card that was asked for without credentials is kept, and only for requests that ask in the
-  same words: the key is the address, all headers (so what ``Vary`` names is the same), and whether
-  certificates are verified. What came over plain http is kept from this machine only.
-- A cached card is a reply like any other: what it names is held to where its host lies, and its
-  signatures are verified again.
-- A file is private (0600, in a directory of 0700 that is the user's). One that is broken, another
-  user's, or open to others counts as none. The cache never makes a command fail.
+- Only a card that was fetched without credentials is cached, and only for equal requests: the key
+  is the address, all headers (so what ``Vary`` names is the same), and whether certificates are
+  verified. Over plain http, only cards from this machine are cached.
+- A cached card is treated like a fetched one: the addresses that it names are checked against the
+  network of its host, and its signatures are verified again.
+- A file is private (0600, in a directory of 0700 that belongs to the user). One that is broken,
+  readable by others or owned by another user is ignored. The cache never makes a command fail.
 """
 
 from __future__ import annotations

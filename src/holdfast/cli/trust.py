@@ -5,9 +5,9 @@ Rules:
 - A file decides all of them only if it is the user's own: ``~/.config/a2a-cli/.env``, or the file
   that ``--config`` or ``A2ACLI_CONFIG`` names, owned by the user and of mode 0600.
 - Any other file, above all one found in the working directory or above it, may name the agent and
-  say how output looks. Beyond that it can only make a command stricter. This is narrower than
-  a2a-cli 8.3, which would let a found file decide everything.
-- What is not in the table, no file decides.
+  set the form of the output. Beyond that it can only make a command stricter. This is narrower
+  than a2a-cli 8.3, which would let a found file decide everything.
+- A setting that is not in the table is decided by no file.
 """
 
 from __future__ import annotations

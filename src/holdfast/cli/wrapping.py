@@ -1,4 +1,4 @@
-r"""Text that comes in pieces, broken into lines of a terminal at spaces.
+r"""Word wrapping of streamed text for a terminal.
 
 Rules:
 - A word that no longer fits on its line moves to the next one. The part of it that is already on

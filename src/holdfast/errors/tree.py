@@ -156,7 +156,7 @@ CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent"
 - ``"duplicated"``: the agent made more than one task of it, and its caller was told so.
 - ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
 - ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
-- ``"forgotten"``: nobody wants to know.
+- ``"forgotten"``: the outcome is not needed.
 """
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
@@ -172,7 +172,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         started: Seconds after the call began.
         duration: Seconds that it took.
         error: Why it failed, in one line; None for the one that succeeded.
-        executed: Whether the agent ran it: True, False, or None where nobody can know.
+        executed: Whether the agent ran it: True, False, or None if unknown.
         wait: Seconds waited before the next one; None for the last one.
     """
 
@@ -220,7 +220,7 @@ class A2AError(Exception):
         http_status: Status of the HTTP reply, if there was one.
         grpc_status: Name of the gRPC status, if there was one.
         headers: The harmless part of the reply's headers, names in lower case.
-        executed: Whether the agent ran the operation: True, False, or None where nobody can know.
+        executed: Whether the agent ran the operation: True, False, or None if unknown.
         transient: Whether the same call may succeed later.
         retry_after: Seconds to wait before another try, where the agent said so, or its circuit
             breaker did.
@@ -594,7 +594,7 @@ class RateLimitedError(A2AHTTPError):
 
 
 class AgentCardResolutionError(A2AError):
-    """No agent card was found where it was looked for."""
+    """No agent card was found at its address."""
 
 
 class InvalidAgentCardError(A2AError):
@@ -798,18 +798,18 @@ class QueueFullError(A2AError):
 
 
 class OutcomeUnknownError(A2AError):
-    """A message was sent, its reply was lost, and nobody can say whether the agent ran it.
+    """A message was sent, its reply was lost, and it is unknown whether the agent executed it.
 
-    It was not sent again, unless ``on_unknown`` said so. ``__cause__`` is the failure that lost
-    the reply; where only a journal tells of the message, it is what kept from finding it.
+    It was not sent again, unless ``on_unknown`` asked for it. ``__cause__`` is the failure that
+    lost the reply; for a call from a journal, it is the failure of the search.
 
     Attributes:
         message_id: The id of the message that was sent.
         context_id: The context that it was sent in, if any.
-        looked_at: What was searched for the message, in order; empty if nothing was.
-        search_error: What kept the search from being finished: a deadline, the close of the
-            client, an agent that was down. None where it was finished, or none was wanted. A later
-            search may find the message; in a journal, its call stays open for that.
+        looked_at: The places that were searched for the message, in order; empty if none was.
+        search_error: The error that ended the search early: a deadline, the close of the client,
+            an unreachable agent. None if the search was finished, or not wanted. A later search
+            may find the message; in a journal, its call stays pending for that.
     """
 
     def __init__(
@@ -832,7 +832,7 @@ class OutcomeUnknownError(A2AError):
 class DuplicateTasksError(A2AError):
     """An agent has more than one task of one message.
 
-    They were found when its reply was lost, and it was looked for. ``executed`` is True.
+    The search for its lost reply found them. ``executed`` is True.
 
     Attributes:
         message_id: The id of the message.
@@ -853,9 +853,9 @@ class DuplicateTasksError(A2AError):
 
 
 class CallEndedError(A2AError):
-    """A call that was to be gone on with is over, and has no answer that can be given.
+    """A call that was to be resumed has ended, and has no answer that can be returned.
 
-    Nothing was sent. ``executed`` is of the message: True where there was an answer, else None.
+    Nothing was sent. ``executed`` is that of the message: True if there was an answer, else None.
 
     Attributes:
         message_id: The id of its message.

@@ -1,15 +1,15 @@
-"""Whose a journal's file is, and who else may read or write it.
+"""Ownership and permissions of a journal's files.
 
 Rules:
 - The file, and the ``-wal``, ``-shm`` and ``-journal`` that SQLite keeps beside it, belong to the
   user of the process or to root; where the caller shares them with a group, to anyone of it.
-- Permissions beyond those that the caller names are taken away; where only their owner could do
-  that, the journal is refused. Who only reads refuses what others could have written.
+- Permissions beyond those that the caller names are removed; if only another owner could do that,
+  the journal is refused. A read-only journal is refused if others could have written to it.
 - A link that another user made is not followed; beside the file there are no links at all.
 - Nothing here opens a file that exists: to close it would give up SQLite's locks on it.
-- In a directory where other users may replace files, or below one, no check lasts: that is
-  warned of. They may if it belongs to one of them, or if it is not sticky and all, or the users of
-  a group that is not this process's own, may write to it.
+- In or below a directory where other users may replace files, no check lasts, so a warning is
+  logged: a directory that belongs to one of them, or that is not sticky and that everyone, or a
+  group that is not this process's own, may write to.
 """
 
 from __future__ import annotations

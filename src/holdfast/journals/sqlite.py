@@ -78,21 +78,21 @@ _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 class SqliteJournal:
     """Keeps the records of calls in a file; several processes of one machine may share it.
 
-    The file holds addresses, ids and states, and what was said only where that is asked for. It is
-    created readable to its owner alone, and so are the ``-wal`` and ``-shm`` that SQLite keeps
-    beside it. Where one of them exists and allows more than `mode`, that is taken away with a
-    warning of ``holdfast.security``; where it belongs to another user than this process's or root,
-    or is a link, or cannot be made private, that is a `JournalError` (``"untrusted"``).
+    The file holds addresses, ids and states, and content only with `store_messages`. It is created
+    readable only by its owner, and so are the ``-wal`` and ``-shm`` that SQLite keeps beside it.
+    If one of them exists and allows more than `mode`, its mode is reduced, with a warning of
+    ``holdfast.security``; if it belongs to a user other than this process's or root, or is a link,
+    or its mode cannot be changed, the journal raises a `JournalError` (``"untrusted"``).
 
-    It is opened at the first call: that a directory is missing, or that a file is none of these,
-    shows there, as a `JournalError`, and nothing is sent. Once it is open, one that is moved,
-    deleted or replaced is an error until `close`.
+    The file is opened at the first call: a missing directory, or a file that is not a journal,
+    raises a `JournalError` there, and nothing is sent. An open journal that is moved, deleted or
+    replaced raises errors until `close`.
 
     Args:
-        path: The file; it is made where there is none, and its directory must be there. A relative
-            one is of the directory that the program is in now.
-        store_messages: Whether to keep messages and answers too, so that what nobody knows to have
-            arrived can be sent again by hand.
+        path: The file; it is created if it does not exist, and its directory must exist. A relative
+            path is resolved now, in the working directory.
+        store_messages: Whether to keep messages and answers too, so that a message whose outcome is
+            unknown can be sent again by hand.
         lease: Seconds after which a call of a process that died may be taken over; more than 0.
         retention: Seconds to keep what is finished, counted from a call's begin; None for ever.
             What is older is deleted with the first call that this journal writes down, and then

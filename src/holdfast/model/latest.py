@@ -1,4 +1,4 @@
-"""A dict of bounded size, for what others can make grow."""
+"""A dict of bounded size, for keys that others choose."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks of values that callers send: text that UTF-8 can encode, and JSON as it stands.
 
-A codec would change some of the others without a word (``{1: 2}``, a set, NaN) and fail on the
-rest in the middle of a call. The message of each error begins with the path to the value.
+A codec would silently change some other values (``{1: 2}``, a set, NaN) and fail on the rest in
+the middle of a call. The message of each error begins with the path to the value.
 """
 
 from __future__ import annotations

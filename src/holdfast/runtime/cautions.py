@@ -1,7 +1,7 @@
-"""What a client warns of, once for each origin: what goes where a caller may not expect it.
+"""Warnings, once for each origin, of requests that go where a caller may not expect them.
 
-The warnings are log records of ``holdfast.security``. Nothing is refused here: in any case
-credentials go to no origin that the caller did not name.
+The warnings are log records of ``holdfast.security``. Nothing is refused here; credentials never
+go to an origin that the caller did not name.
 """
 
 from __future__ import annotations

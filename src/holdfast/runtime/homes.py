@@ -4,7 +4,7 @@ Rules:
 - A task and a conversation belong to the replica that answered the message that made them. A reply
   to a task that another replica took moves the task there; a read moves nothing.
 - A replica that shows a task of another one shares its store. One that does not find such a task
-  has a store of its own, or one that lags: that is believed for a minute.
+  has a store of its own, or one that lags: it counts as separate for a minute.
 - The token of a page is marked with the replica that gave it, as two of them may give the same.
 """
 

@@ -175,11 +175,11 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
 
 
 class Reconciled(Observation, frozen=True, kw_only=True):
-    """A message whose reply was lost was looked for, for `duration` seconds.
+    """The search for a message whose reply was lost has ended, after `duration` seconds.
 
-    `operation` is the one that sent it, ``"SendMessage"`` where only a journal tells of it, and
-    `looked_at` what was searched, in order. `task_id` is the task that it made, and that stands
-    for the reply; None if none was found.
+    `operation` is the one that sent it, ``"SendMessage"`` if it comes from a journal, and
+    `looked_at` the places that were searched, in order. `task_id` is the task that it made, and
+    that stands for the reply; None if none was found.
     """
 
     message_id: str
@@ -301,7 +301,7 @@ class Observers:
     def reconcile_started(
         self, lost: OutcomeUnknownError, *, operation: str, seconds: float
     ) -> None:
-        """The search for a message begins."""
+        """Report that the search for a message begins."""
         self._tell(
             ReconcileStarted(
                 request_id=lost.request_id or "",

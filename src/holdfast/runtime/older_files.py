@@ -1,10 +1,10 @@
-"""The layer that writes files as a server of 0.3 reads them, over HTTP+JSON and gRPC.
+"""The layer that encodes files as a server of 0.3 reads them, over HTTP+JSON and gRPC.
 
-`holdfast.wire.files` has the two forms. Which one a server has is read off how it words the error
-of a task that it does not know. Rules: it is asked once for an endpoint, by a read, when the first
-file is to be sent there, or comes from there in a form that may mean two things; nothing is sent
-while the answer may still come; where the answer tells nothing, the proto counts. A reply that has
-come is not lost for it: it waits 5 s, and half of the time that the call has left, at most.
+`holdfast.wire.files` has the two encodings. The text of the error for an unknown task shows which
+one a server uses. Rules: the layer asks each endpoint once, with a read, when the first file is
+about to be sent there, or arrives from there in an ambiguous form; the file is not sent before the
+answer; if the answer does not show the encoding, the proto counts. A reply that has arrived is not
+lost: it waits at most 5 s, and at most half of the time that the call has left.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Files that nobody but their owner can read: tokens, logins, cached cards.
+"""Files that only their owner can read: tokens, logins, cached cards.
 
 Rules:
-- A file is made with mode 0600, and never opened wider first; it is replaced in one step.
-- One that others can read, or that belongs to another user, is refused, since its content may be
-  known to them, or not be ours.
+- A file is created with mode 0600, never with a wider one first; it is replaced in one step.
+- A file that others can read, or that belongs to another user, is refused, because others may know
+  its content or have written it.
 - No link is followed, and a FIFO or a device is refused.
-- A directory is made with mode 0700. One that is there keeps its mode, and is refused if every
+- A directory is created with mode 0700. An existing one keeps its mode, and is refused if every
   user may rename files in it.
 """
 

@@ -1,4 +1,4 @@
-"""Who gets through to an agent over gRPC: by metadata, before a message is read."""
+"""Admission of gRPC calls to a served agent: by metadata, before a message is read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Protection against DNS rebinding: which hosts and origins requests may name.
 
-A page in a browser can point a name of its own at 127.0.0.1, and then call a server that only
-listens there as if it were the page's own. The browser still says which name it called (``Host``,
-RFC 9110, 7.2) and which page calls (``Origin``, RFC 6454, 7); both are checked before anything
-else is. Browsers speak no gRPC, so of that only the origin is checked.
+A web page can point its own host name at 127.0.0.1, and then call a server that only listens
+there. The browser still sends the name that it called (``Host``, RFC 9110, 7.2) and the page's
+origin (``Origin``, RFC 6454, 7); both are checked before anything else. Browsers do not speak
+gRPC, so for gRPC only the origin is checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Who calls a served agent: one function for all bindings, or what middleware found out.
+"""Authentication of callers of a served agent: one function for all bindings, or middleware.
 
-Rules: a request is authenticated by its headers, before its body is read; the public card is for
-everybody; a caller has one name over every binding, and tasks, lists, streams and push
-configurations belong to it: those of others are not found. All callers without a name are one.
+Rules: a request is authenticated by its headers, before its body is read; the public card needs no
+authentication; a caller has one name over every binding, and tasks, lists, streams and push
+configurations belong to it: those of others are not found. All callers without a name count as
+one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Push notifications of a served agent (A2A 4.3.3): where they may go, and how they get there.
+"""Push notifications of a served agent (A2A 4.3.3): allowed addresses, and delivery.
 
-Rules: clients name the address, so it leads to a public one, or where the operator allows. What
-counts is the number that the socket is made for, not what a name led to when the configuration was
-made. No redirect is followed, no proxy is asked, nothing is sent twice, and of a reply only the
-status is read. Whether a push arrives makes no difference to the task.
+Rules: clients choose the address, so it must be public, or allowed by the operator. The IP address
+of the connection is checked, not what the name resolved to when the configuration was created. No
+redirect is followed, no proxy is used, nothing is sent twice, and only the status of a reply is
+read. A failed push does not affect the task.
 """
 
 from __future__ import annotations

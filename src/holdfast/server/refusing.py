@@ -1,4 +1,4 @@
-"""Refusals that need nothing of a request but its head; `ProtocolErrors` gives them their form."""
+"""Refusals that need only the head of a request; `ProtocolErrors` gives them their form."""
 
 from __future__ import annotations
 

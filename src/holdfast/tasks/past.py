@@ -1,10 +1,10 @@
-"""What the artifacts of a task were before: whether a text that is seen now may be an old one.
+"""Earlier texts of the artifacts of a task: whether a text in a lagging store may be an old one.
 
-A store lags behind its streams. As long as an artifact only grows, what is shorter is older and
-what goes on where the caller stands is newer. One that was replaced may have had any text before:
-what a store shows then may be what the caller saw and was told to forget, and "ab" may be what was
-there before "abc", or what came instead of it. So what was replaced is remembered until the store
-has been seen to be further than that.
+A store may lag behind its streams. While an artifact only grows, a shorter text is older, and a
+text that continues the caller's is newer. An artifact that was replaced may have had any text
+before: the store may show a text that the caller saw and that was replaced, and "ab" may be older
+than "abc", or its replacement. So replaced texts are remembered until the store shows a later
+state.
 """
 
 from __future__ import annotations

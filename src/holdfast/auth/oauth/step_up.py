@@ -1,8 +1,8 @@
-"""Step-up: the scopes that agents say are missing, and which of them are asked for.
+"""Step-up: the scopes that agents report as missing, and which of them are requested.
 
-Rules: no scope is asked for that the caller does not allow; what a step-up adds counts once the
-authorization server has given it, so that one that fails takes nothing from another; a scope that
-was refused is not asked for again.
+Rules: no scope is requested that the caller does not allow; a scope is added once the
+authorization server has granted it, so that a step-up that fails does not affect another one; a
+refused scope is not requested again.
 """
 
 from __future__ import annotations
