@@ -89,18 +89,17 @@ class SqliteJournal:
     replaced raises errors until `close`.
 
     Args:
-        path: The file; it is created if it does not exist, and its directory must exist. A relative
-            path is resolved now, in the working directory.
-        store_messages: Whether to keep messages and answers too, so that a message whose outcome is
-            unknown can be sent again by hand.
-        lease: Seconds after which a call of a process that died may be taken over; more than 0.
-        retention: Seconds to keep what is finished, counted from a call's begin; None for ever.
-            What is older is deleted with the first call that this journal writes down, and then
-            once an hour, whoever wrote it. Calls without an outcome are kept, and so are those
-            with a label: they are what a run knows of its messages.
+        path: The file; it is created if it does not exist, and its directory must exist. A
+            relative path is resolved now, in the working directory.
+        store_messages: Whether to keep messages and answers too, so that a message whose outcome
+            is unknown can be sent again by hand.
+        lease: Seconds after which a call of a crashed process may be taken over; more than 0.
+        retention: Seconds to keep finished calls, from their start; None for ever. Older ones, of
+            any process, are deleted with the first call that this journal records, and then once
+            an hour. Calls without an outcome are kept, and so are those with a label, which a run
+            needs to recognize its messages.
         busy_timeout: Seconds to wait for another process that writes; more than 0.
-        read_only: Whether to write nothing, and to make no file; what would write is a
-            `JournalError`.
+        read_only: Whether to write nothing and create no file; writing raises a `JournalError`.
         mode: What the files allow, as for `os.chmod`: 0o600, or 0o640 or 0o660 to share them with
             their group on purpose. Then they may belong to another user, if their group is one of
             this process's. Windows has no such modes.
@@ -267,7 +266,7 @@ class SqliteJournal:
         return await self._do(find)
 
     async def forget_damaged(self, message_id: str, /) -> bool:
-        """Record that nobody waits for the outcome of a damaged call: it is ``"forgotten"``.
+        """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
 
         What of the record cannot be read is replaced by defaults; its label is kept, so that a run
         does not send the message again.

@@ -245,7 +245,7 @@ class RepairableJournal(Protocol):
     """A journal that can forget records which it cannot read: see `PendingCall.forget`."""
 
     async def forget_damaged(self, message_id: str, /) -> bool:
-        """Record that nobody waits for the outcome of a damaged call: it is ``"forgotten"``.
+        """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
 
         Args:
             message_id: The message of the call; of records whose message id cannot be read, "".
