@@ -270,7 +270,7 @@ def test_wrong_arguments_are_told_as_always():
     client, _ = connected(completes("well"))
 
     with client:
-        with pytest.raises(TypeError, match="no option of a call"):
+        with pytest.raises(TypeError, match="not an option of a call"):
             client.get_task("1", histories=1)
         with pytest.raises(ValueError, match="task_id"):
             client.get_task("")
