@@ -803,6 +803,87 @@ async def test_resume_pending_holds_no_more_calls_than_it_may_while_its_caller_w
         assert await other.pending() == []
 
 
+class SlowUpdates(SqliteJournal):
+    """Says late that it has taken in what is new about a call."""
+
+    async def update(self, message_id, generation, update, /):
+        is_ours = await super().update(message_id, generation, update)
+        await asyncio.sleep(1)
+        return is_ours
+
+
+@pytest.mark.parametrize("pause", [0.5, 5])
+async def test_resume_pending_yields_no_outcome_that_closing_the_client_has_left_pending(
+    path, pause
+):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    journal = SlowUpdates(path)
+    client = connected(agent, journal)
+    outcomes = client.resume_pending()
+    first = asyncio.create_task(anext(outcomes))
+    await asyncio.sleep(pause)  # the outcomes are on their way, or wait to be yielded
+    await client.close()
+    found = [await first] + [one async for one in outcomes]
+    await journal.close()
+    said = [one.answer.text for one in found if one.answer is not None]
+    errors = [one.error for one in found if one.error is not None]
+    async with Process(agent, path) as client:
+        said += [one.answer.text async for one in client.resume_pending()]
+    assert sorted(said) == [*"abc"]
+    assert {error.failure for error in errors} == {"closed"}
+
+
+async def test_resume_pending_yields_no_outcome_of_a_call_that_another_client_took_over(path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    held_up = Process(agent, path)
+    renew, goes_on = held_up.journal.renew, asyncio.Event()
+
+    async def renew_later(*held):
+        await goes_on.wait()
+        return await renew(*held)
+
+    held_up.journal.renew = renew_later
+    async with Process(agent, path) as other, held_up as client:
+        outcomes = client.resume_pending()
+        said = [(await anext(outcomes)).answer.text]
+        await asyncio.sleep(31)  # the others have come, and their leases are over
+        said += [one.answer.text async for one in other.resume_pending()]
+        goes_on.set()
+        await asyncio.sleep(30)
+        reasons = [one.error.reason async for one in outcomes]
+    assert sorted(said) == [*"abc"]
+    assert reasons == ["taken_over"] * 2
+
+
+class SlowClaims(SqliteJournal):
+    """Takes each lease but the first slowly."""
+
+    claims = 0
+
+    async def claim(self, message_id, /, *, now, lease_until):
+        record = await super().claim(message_id, now=now, lease_until=lease_until)
+        self.claims += 1
+        await asyncio.sleep(self.claims > 1)
+        return record
+
+
+async def test_a_lease_that_is_being_taken_as_the_client_closes_is_released(path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    journal = SlowClaims(path)
+    async with connected(agent, journal) as client:
+        async for _ in client.resume_pending():
+            break
+    await journal.close()
+    async with Process(agent, path) as client:
+        assert [call.is_held for call in await client.pending()] == [False] * 2
+
+
 async def test_resume_pending_checks_what_it_is_given_at_once(path):
     async with Process(FakeAgent(), path) as client:
         with pytest.raises(ValueError, match="concurrency"):

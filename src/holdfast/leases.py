@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast.errors import A2AError, JournalError
+from holdfast.errors import A2AConnectionError, A2AError, JournalError
 from holdfast.model.types import Task
 from holdfast.policy.outcome import outcome_of
 from holdfast.runtime.asking import in_time, said
@@ -54,6 +54,8 @@ _HANGING = 0.25
 _SETTLING = 8.0
 """Seconds that `Leases.settled` waits, at most."""
 
+_SETTLING_ROUNDS = 2
+"""Work that settles calls may cancel the taking of a lease, which begins work of its own."""
 
 _CLOSING_STEPS = 3
 """Steps of the event loop after which it has begun to close a generator that was dropped."""
@@ -92,15 +94,18 @@ class HeldCall:
                 await self._leases.renew()
             return await self._working.result(work)
         except Ended:
-            text = (
-                f"the call of message {self.record.message_id} was taken over by "
-                f"{self._taken_by}, after its lease was not renewed in time; it continues there"
-            )
-            message_id = self.record.message_id
-            raise JournalError(text, reason="taken_over", message_id=message_id) from None
+            raise self._taken_over() from None
         finally:
             if asyncio.iscoroutine(work):
                 work.close()  # of one that was not begun
+
+    def _taken_over(self) -> JournalError:
+        message_id = self.record.message_id
+        text = (
+            f"the call of message {message_id} was taken over by {self._taken_by}, after its "
+            "lease was not renewed in time; it continues there"
+        )
+        return JournalError(text, reason="taken_over", message_id=message_id)
 
     def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
         """Whether that is noted already, or is nothing."""
@@ -171,16 +176,33 @@ class HeldCall:
 
     def finish(self, update: RecordUpdate) -> Awaitable[None]:
         """Notes the last thing about the call, and lets go of it; later ones are ignored."""
-        if self._is_over or self._withheld is not None:
-            return _nothing()
         if self._withholds and update.outcome is not None:
-            self._withheld = update
+            self._withheld = self._withheld or update  # of a call that is lost, too
+        if self._is_over or self._withheld is not None:
             return _nothing()
         return self._end(update)
 
     def withhold(self) -> None:
         """Keep the outcome out of the journal until `deliver`; until then the call is held."""
         self._withholds = True
+
+    async def check_withheld(self) -> None:
+        """Check that a withheld outcome is still this client's to deliver.
+
+        Raises:
+            JournalError: Another client has taken the call over.
+            A2AConnectionError: The client was closed, which has left the call pending.
+        """
+        if self._withheld is None:
+            return
+        if not self._is_over and self._leases.is_stale:
+            await self._leases.renew()
+        if self._taken_by:
+            raise self._taken_over()
+        if self._is_over:
+            message_id = self.record.message_id
+            text = f"the client was closed before the outcome of message {message_id} was yielded"
+            raise A2AConnectionError(f"{text}; the call stays pending", failure="closed")
 
     def deliver(self) -> asyncio.Task[None] | None:
         """Record the withheld outcome, which the caller gets now; None if there is none.
@@ -305,10 +327,13 @@ class Leases:
 
     async def settled(self) -> None:
         """Wait until what callers have got is recorded, and what they left early is released."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + _SETTLING
         for _ in range(_CLOSING_STEPS):
             await asyncio.sleep(0)
-        if self._settling:
-            await asyncio.wait(self._settling, timeout=_SETTLING)
+        for _ in range(_SETTLING_ROUNDS):
+            if self._settling:
+                await asyncio.wait(self._settling, timeout=max(0.0, end - clock()))
 
     async def close(self) -> None:
         """Lets go of all calls, and sees to those that were given up."""

@@ -43,7 +43,8 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
         answer: The answer.
         error: Why there is none: an `OutcomeUnknownError` where the message cannot be found, a
             `TaskFailedError` where the task failed, a `JournalError` where another client works
-            on the call, or where the journal's record of the call is ``"damaged"``.
+            on the call, or where the journal's record of the call is ``"damaged"``, an
+            `A2AConnectionError` where the client was closed before the outcome was yielded.
         duration: Seconds from the moment at which the call was resumed.
         remaining: How many of the pending calls have no outcome yet.
     """
@@ -251,7 +252,13 @@ async def resume_all(
             )
             recording -= done
             for task in [task for task in running if task in done]:
-                given, resumption = task.result(), running.pop(task)
+                given, resumption = task.result(), running[task]
+                if resumption.held is not None:
+                    try:
+                        await resumption.held.check_withheld()
+                    except A2AError as error:
+                        given = error
+                del running[task]
                 recorded = None if resumption.held is None else resumption.held.deliver()
                 if recorded is not None:
                     recording.add(recorded)
