@@ -5,6 +5,7 @@ import json
 import socket
 
 import pytest
+from a2a.server.tasks import InMemoryPushNotificationConfigStore
 from tests.asgi_server import serving
 from tests.real_agents import LIMIT
 from tests.served_agents import calling, echo
@@ -298,6 +299,26 @@ async def test_configurations_made_at_once_are_counted_one_by_one():
 
     assert sum(isinstance(one, InvalidParamsError) for one in outcomes) == 17
     assert len(page.configs) == 3
+
+
+async def test_a_configuration_that_its_store_does_not_take_holds_up_no_other_task():
+    class Stuck(InMemoryPushNotificationConfigStore):
+        async def set_info(self, task_id, notification_config, context):
+            if notification_config.id == "stuck":
+                await asyncio.sleep(60)
+            return await super().set_info(task_id, notification_config, context)
+
+    options = {"push": Stuck(), "push_networks": ["127.0.0.0/8"]}
+    async with calling(echo, **options) as client:
+        tasks = [(await client.ask("hello")).task for _ in range(2)]
+        hook, make = "http://127.0.0.1/hook", client.create_task_push_notification_config
+        stuck = asyncio.create_task(make(config(hook, task_id=tasks[0].id, id="stuck")))
+        await asyncio.sleep(1)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await make(config(hook, task_id=tasks[1].id, id="b"))
+        assert clock() - began < 30
+        await stuck
 
 
 def test_a_bound_that_lets_none_in_is_refused():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from a2a.server.tasks import PushNotificationConfigStore
 from a2a.utils import errors as sdk
@@ -30,7 +31,7 @@ class BoundedPushConfigs(PushNotificationConfigStore):
     def __init__(self, store: PushNotificationConfigStore, most: int) -> None:
         self._store = store
         self._most = most
-        self._lock = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def set_info(
         self,
@@ -43,7 +44,9 @@ class BoundedPushConfigs(PushNotificationConfigStore):
         Raises:
             InvalidParamsError: The task has as many configurations as it may have.
         """
-        async with self._lock:  # between counting and storing, nothing else is stored
+        # Between counting and storing, nothing else is stored for the task.
+        lock = self._locks.setdefault(task_id, asyncio.Lock())
+        async with lock:
             known = {config.id for config in await self._store.get_info(task_id, context)}
             config_id = notification_config.id or task_id  # as the SDK names it
             if config_id not in known and len(known) >= self._most:
