@@ -907,8 +907,8 @@ async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):
     assert results["0"].error.executed is True
 
 
-@pytest.mark.parametrize("messages", ["abc", b"abc", None])
-async def test_run_of_one_string_or_of_nothing_iterable_is_refused(messages):
+@pytest.mark.parametrize("messages", ["abc", b"abc", {"role": "user", "parts": []}, None])
+async def test_run_of_one_message_or_of_nothing_iterable_is_refused(messages):
     agent = FakeAgent()
 
     with pytest.raises(TypeError, match="messages must be a sequence, not"):

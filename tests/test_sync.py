@@ -360,6 +360,16 @@ def test_many_messages():
             next(run)
 
 
+@pytest.mark.parametrize("messages", ["abc", b"abc", {"role": "user", "parts": []}, None])
+def test_a_run_of_one_message_is_refused(messages):
+    client, agent = connected(completes("done"))
+
+    with client, pytest.raises(TypeError, match="messages must be a sequence, not"):
+        client.run(messages)
+
+    assert agent.executions == {}
+
+
 def test_context_variables_of_the_caller_are_seen():
     seen = []
     span = contextvars.ContextVar("span", default="none")

@@ -297,18 +297,18 @@ def _check_instance(name: str, value: object) -> None:
 
 
 def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
-    """Checks a sequence; one string would be taken apart into its characters."""
+    """Checks a sequence; one string or dict would be taken apart."""
     check_iterable(name, given, Iterable)
     return tuple(given)
 
 
 def check_iterable(name: str, given: object, *kinds: type) -> None:
-    """Checks that a value can be iterated over and is not one string.
+    """Checks that a value can be iterated over and is not one string or dict.
 
     Raises:
-        TypeError: It is a string, bytes, or of none of the kinds.
+        TypeError: It is a string, bytes, a mapping, or of none of the kinds.
     """
-    if isinstance(given, str | bytes) or not isinstance(given, kinds):
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, kinds):
         text = f"{name} must be a sequence, not {type(given).__name__}{_as_one(given)}"
         raise TypeError(text)
 
@@ -319,6 +319,8 @@ def _as_one(given: object) -> str:
         shown = repr(given) if len(given) <= _SHOWN and not re.search(r"[?@]", given) else "…"
     elif callable(given):
         shown = getattr(given, "__name__", "…")
+    elif isinstance(given, Mapping):
+        shown = "{…}"
     else:
         return ""
     return f"; pass a list: [{shown}]"

@@ -282,6 +282,8 @@ def _messages(messages: Any) -> Any:
     """Many messages: those that are made one by one are asked for when there is room for one."""
     if isinstance(messages, list | tuple | AsyncIterable) or not isinstance(messages, Iterable):
         return cast("Any", messages)
+    if isinstance(messages, str | bytes | Mapping):  # one message, which is refused
+        return cast("Any", messages)
     return _one_by_one(iter(cast("Iterable[Any]", messages)))
 
 
