@@ -308,9 +308,14 @@ def check_iterable(name: str, given: object, *kinds: type) -> None:
     Raises:
         TypeError: It is a string, bytes, a mapping, or of none of the kinds.
     """
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, kinds):
+    if not isinstance(given, kinds) or _is_one(given):
         text = f"{name} must be a sequence, not {type(given).__name__}{_as_one(given)}"
         raise TypeError(text)
+
+
+def _is_one(given: object) -> bool:
+    """Whether to iterate over a value would take it apart."""
+    return isinstance(given, str | bytes | Mapping)
 
 
 def _as_one(given: object) -> str:
