@@ -575,15 +575,16 @@ def spoil(path, how):
         ("PRAGMA application_id = 1213156420; PRAGMA user_version = 99", "newer Holdfast"),
     ],
 )
-async def test_a_file_of_others_is_left_alone(path, how, words):
+async def test_a_database_of_another_program_is_refused_unchanged_with_its_mode(path, how, words):
     spoil(path, how)
-    before = path.read_bytes()
+    path.chmod(0o644)
+    before, mode = path.read_bytes(), path.stat().st_mode
 
     with pytest.raises(JournalError, match=words) as caught:
         await SqliteJournal(path).begin(record())
 
     assert caught.value.executed is False
-    assert path.read_bytes()[100:] == before[100:]  # the header says that it has a log now
+    assert (path.read_bytes(), path.stat().st_mode) == (before, mode)
 
 
 async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
@@ -604,14 +605,17 @@ async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
 @pytest.mark.parametrize(
     "content", [b"no database at all " * 99, b"SQLite format 3\0" + b"x" * 999]
 )
-async def test_a_broken_file_is_told(path, content):
+async def test_a_file_that_is_no_database_is_refused_and_keeps_its_mode(path, content):
     path.write_bytes(content)
+    path.chmod(0o644)
+    mode = path.stat().st_mode
 
     with pytest.raises(JournalError, match="is not a SQLite database; move") as caught:
         await SqliteJournal(path).begin(record())
 
     assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
     assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
+    assert (path.read_bytes(), path.stat().st_mode) == (content, mode)
 
 
 def deleted(path):

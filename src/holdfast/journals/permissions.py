@@ -3,8 +3,9 @@
 Rules:
 - The file, and the ``-wal``, ``-shm`` and ``-journal`` that SQLite keeps beside it, belong to the
   user of the process or to root; where the caller shares them with a group, to anyone of it.
-- Permissions beyond those that the caller names are removed; if only another owner could do that,
-  the journal is refused. A read-only journal is refused if others could have written to it.
+- Permissions beyond those that the caller names are removed, once the file is known to be a
+  journal: the mode of another program's file stays. If only another owner could remove them, the
+  journal is refused. A read-only journal is refused if others could have written to it.
 - A link that another user made is not followed; beside the file there are no links at all.
 - Nothing here opens a file that exists: to close it would give up SQLite's locks on it.
 - In or below a directory where other users may replace files, no check lasts, so a warning is
@@ -73,19 +74,33 @@ class Permissions:
                 os.close(number)
 
     def check(self) -> None:
-        """Checks whose the files are, and takes permissions away that they should not have.
+        """Check who owns the files, and of a read-only journal their modes; change nothing.
 
         Raises:
-            JournalError: One belongs to another user, is a link, or allows others what cannot be
-                taken away (``"untrusted"``).
+            JournalError: One belongs to another user, is a link, or could have been written by
+                others although the journal is read-only (``"untrusted"``).
             OSError: One cannot be examined.
         """
+        self._check(is_journal=False)
+
+    def tighten(self) -> None:
+        """Check the files of a journal, and remove the permissions that they should not have.
+
+        Raises:
+            JournalError: As for `check`; or permissions cannot be removed (``"untrusted"``).
+            OSError: One cannot be examined.
+        """
+        self._check(is_journal=True)
+
+    def _check(self, *, is_journal: bool) -> None:
         if os.name != "posix":  # where the directory's rules count
             return
         place = self._place()
-        self._check_file(place)
-        for suffix in _BESIDE:
-            self._check_file(place.with_name(f"{place.name}{suffix}"))
+        for suffix in ("", *_BESIDE):
+            file = place.with_name(f"{place.name}{suffix}")
+            extra, mode = self._check_file(file)
+            if extra and (is_journal or self._is_read_only):
+                self._take(extra, file, mode)
         self._check_directory(place.parent)
 
     def _place(self) -> Path:
@@ -99,13 +114,14 @@ class Permissions:
             place = place.resolve()
         return place
 
-    def _check_file(self, place: Path) -> None:
+    def _check_file(self, place: Path) -> tuple[int, int]:
+        """Return the permissions that a file should not have, and its mode."""
         try:
             found = place.lstat()
         except FileNotFoundError:
-            return  # SQLite creates it with the journal's permissions
+            return 0, 0  # SQLite creates it with the journal's permissions
         if stat.S_ISDIR(found.st_mode):
-            return  # which SQLite does not open
+            return 0, 0  # which SQLite does not open
         if not stat.S_ISREG(found.st_mode):
             raise self._untrusted(place, "it is not a regular file; remove it, or name another")
         user = os.geteuid()
@@ -115,11 +131,9 @@ class Permissions:
                 "as that user, or have root give the file to this one"
             )
             raise self._untrusted(place, text)
-        extra = stat.S_IMODE(found.st_mode) & ~self._mode & (stat.S_IRWXG | stat.S_IRWXO)
-        if self._is_read_only:
-            extra &= _WRITE
-        if extra:
-            self._take(extra, place, stat.S_IMODE(found.st_mode))
+        mode = stat.S_IMODE(found.st_mode)
+        extra = mode & ~self._mode & (stat.S_IRWXG | stat.S_IRWXO)
+        return (extra & _WRITE if self._is_read_only else extra), mode
 
     def _is_shared(self, group: int) -> bool:
         return bool(self._mode & stat.S_IRWXG) and group in (os.getegid(), *os.getgroups())

@@ -80,9 +80,10 @@ class SqliteJournal:
 
     The file holds addresses, ids and states, and content only with `store_messages`. It is created
     readable only by its owner, and so are the ``-wal`` and ``-shm`` that SQLite keeps beside it.
-    If one of them exists and allows more than `mode`, its mode is reduced, with a warning of
-    ``holdfast.security``; if it belongs to a user other than this process's or root, or is a link,
-    or its mode cannot be changed, the journal raises a `JournalError` (``"untrusted"``).
+    If a journal exists and allows more than `mode`, its mode is reduced, with a warning of
+    ``holdfast.security``; if one of its files belongs to a user other than this process's or root,
+    or is a link, or its mode cannot be changed, the journal raises a `JournalError`
+    (``"untrusted"``).
 
     The file is opened at the first call: a missing directory, or a file that is not a journal,
     raises a `JournalError` there, and nothing is sent. An open journal that is moved, deleted or

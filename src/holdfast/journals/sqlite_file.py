@@ -4,11 +4,13 @@ Rules:
 - One thread has the file open, and nobody else uses it: the event loop never waits for the disk.
 - A fork finds the file closed: in the child, SQLite would take locks for its own that only the
   parent has, and what it writes could be lost.
-- A file of a newer Holdfast, or of somebody else, is left alone.
+- A file of a newer Holdfast, or of another program, is refused before anything of it is changed,
+  its mode included.
 - A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
   they wrote would be found by nobody.
 - Whose the file may be, and who else may read it, is in `holdfast.journals.permissions`; that is
-  checked before SQLite opens it, and again before anything but the schema is written to it.
+  checked before SQLite opens it. Permissions are removed before a file that is a journal is
+  written to, and again, for the files beside it, before anything but the schema is written.
 """
 
 from __future__ import annotations
@@ -217,7 +219,7 @@ class SqliteFile:
         connection = self._connect_to_read() if self._is_read_only else self._connect(self._where)
         try:
             self._prepare(connection)
-            self._permissions.check()  # also what SQLite has created, or found, beside it
+            self._permissions.tighten()  # also what SQLite has created, or found, beside it
             self._identity = self._identity or self._identity_now()
         except BaseException:
             connection.close()
@@ -284,6 +286,7 @@ class SqliteFile:
                 text = f"{self.path} is not a journal yet: nothing was written to it"
                 raise JournalError(text)
             return
+        self._permissions.tighten()
         self._switch_to_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         with _transaction(connection):
