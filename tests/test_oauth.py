@@ -429,6 +429,19 @@ async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status)
     assert scene.shown == ["Bearer token-2"] * 2
 
 
+async def test_a_step_up_keeps_the_scopes_that_the_server_gives_by_default():
+    scene = Scene(step_up=["write"], lifetime=60)
+    scene.server.scope = "read list"
+    scene.server.guard = wants("token-2", "token-3", error="insufficient_scope", scope="write")
+    async with scene.connect() as client:
+        await client.list_tasks()
+        await asyncio.sleep(3600)
+        await client.list_tasks()
+
+    requested = [asked.get("scope") for asked in scene.server.asked]
+    assert requested == [None, "read list write", "read list write"]
+
+
 async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
     scene = Scene(step_up=["write"])
     scene.server.guard = wants(error="insufficient_scope", scope="write", status=403)
