@@ -288,6 +288,25 @@ def test_an_address_that_names_none_is_refused(journal):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "journal",
+    [
+        ":memory:",
+        Path(":memory:"),
+        "sqlite:///:memory:",
+        "file::memory:?cache=shared",
+        "file:calls?cache=shared&mode=memory",
+    ],
+)
+def test_a_journal_in_memory_is_refused(tmp_path, monkeypatch, journal):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ValueError, match="must outlive the program: name a file, such as"):
+        connect("http://agent.test", journal=journal)
+
+    assert not list(tmp_path.iterdir())
+
+
 async def test_a_journal_may_be_somebody_elses():
     agent, journal = FakeAgent(completes("42", after=60)), Foreign()
     async with connected(agent, journal) as client:

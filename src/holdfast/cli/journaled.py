@@ -129,14 +129,15 @@ def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) ->
     """
     try:
         path = Path(journal_file("--journal", name)).expanduser()
+        journal = SqliteJournal(
+            path, store_messages=True, lease=_LEASE, retention=None, read_only=read_only
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
-    return SqliteJournal(
-        path, store_messages=True, lease=_LEASE, retention=None, read_only=read_only
-    )
+    return journal
 
 
 async def check_journal(journal: SqliteJournal) -> None:

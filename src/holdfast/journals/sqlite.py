@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import copy
 import os
+import re
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,8 @@ _FORGET_USES = "DELETE FROM push_tokens WHERE ends <= ?"
 _FORGETS = 3600.0
 """Seconds after which it is looked again whether something is to be forgotten."""
 
+_IN_MEMORY = re.compile(r"file:[^?]*\?(?:.*&)?mode=memory(?:&|\Z)")
+
 _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 
 
@@ -112,7 +115,8 @@ class SqliteJournal:
 
     Raises:
         TypeError: An argument of another type.
-        ValueError: A number or a mode that cannot be right.
+        ValueError: A number or a mode that cannot be right, or a name of a database in memory
+            (``":memory:"``).
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class SqliteJournal:
         mode: int = 0o600,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
+        _check_outlasts(path)
         check_kind("store_messages", store_messages, bool)
         check_kind("read_only", read_only, bool)
         check_count("mode", mode)
@@ -399,6 +404,14 @@ class SqliteJournal:
             message_id=message_id,
             held_until=utc(record.lease_until),
         )
+
+
+def _check_outlasts(path: str | os.PathLike[str]) -> None:
+    """Refuse SQLite's names of databases in memory, which would become files of these names."""
+    name = str(path)
+    if name.startswith((":memory:", "file::memory:")) or _IN_MEMORY.match(name):
+        text = f"a journal must outlive the program: name a file, such as 'calls.db', not {name!r}"
+        raise ValueError(text)
 
 
 class _Writing:
