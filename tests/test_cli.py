@@ -385,6 +385,29 @@ def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+def test_a_long_wait_is_reported_on_stderr_and_seldom(form):
+    agent = FakeAgent(lambda _: replies("hi"), latency=50)
+    done = holdfast("send", "hello", "-o", form, agent=agent)
+    card = f"Progress: waiting for the agent card of {AGENT}\n"  # at 3 s and 33 s
+    reply = f"Progress: waiting for the reply of {AGENT}/rpc to the message\n"  # at 63 s and 93 s
+    assert done.err == 2 * card + 2 * reply
+    assert "waiting" not in done.out
+    assert done.exit == 0
+
+
+def test_a_long_wait_for_another_reply_is_reported_too():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetTask")
+    done = holdfast("task", "get", "task-1", "--timeout", "5s", agent=agent)
+    assert f"Progress: waiting for the reply of {AGENT}/rpc to GetTask\n" in done.err
+
+
+def test_a_short_wait_is_silent():
+    done = holdfast("send", "hello", agent=FakeAgent(lambda _: replies("hi"), latency=2))
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(
     ("operation", "where", "counts"),
     [

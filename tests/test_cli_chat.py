@@ -650,7 +650,7 @@ def test_ctrl_c_stops_waiting_for_an_authorization():
 
 def test_ctrl_c_before_there_is_an_answer_names_the_message():
     stall = Stall(), "SendStreamingMessage"
-    done = Scripted(completes("ok"), faults=[stall]).chat("go", Stop(5))
+    done = Scripted(completes("ok"), faults=[stall]).chat("go", Stop(2))
     assert re.fullmatch(
         r"Warning: message [0-9a-f-]{36} was in flight; the agent may have received it\n", done.err
     )

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -113,6 +114,23 @@ def test_an_interruption_is_quiet_and_keeps_the_task(form):
     assert "Traceback" not in err
     assert ("State: TASK_STATE_WORKING\n" in out) == (form == "text")
     assert agent.calls("CancelTask") == []
+
+
+def test_an_interruption_before_the_card_arrives_says_that_nothing_was_sent():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(BOUND)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with start("send", "hello", "-a", url) as process:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 130
+    assert (out, err) == (
+        "",
+        f"Warning: interrupted while waiting for the agent card of {url}; nothing was sent\n",
+    )
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

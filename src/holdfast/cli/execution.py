@@ -26,6 +26,7 @@ from holdfast.cli.output import output_for
 from holdfast.cli.settings import read_settings
 from holdfast.cli.sources import ignored, loaded_configuration, unknown
 from holdfast.cli.speaking import OutputError
+from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -219,6 +220,9 @@ def _interrupted(session: Session, output: Output) -> None:
         output.hint(session.go_on(session.task.id))
     elif session.message_id is not None:
         output.warn(f"message {session.message_id} was in flight; the agent may have received it")
+    elif session.awaits_card:
+        where = masked_reference(str(session.reference))
+        output.warn(f"interrupted while waiting for the agent card of {where}; nothing was sent")
 
 
 def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:

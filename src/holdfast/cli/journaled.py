@@ -110,6 +110,9 @@ class JournaledSession(Session):
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
         """Remember no task: there are many."""
 
+    def _await(self, observation: Observation) -> None:
+        """Report no single reply that does not come: there are many."""
+
     def _observed(self, observation: Observation) -> None:
         if self.settings.verbose:
             super()._observed(observation)

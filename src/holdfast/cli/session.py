@@ -34,6 +34,7 @@ from holdfast.cli.values import (
     secrets_in_params,
     secrets_in_reference,
 )
+from holdfast.cli.waiting import Waiting
 from holdfast.cli.wire_log import LoggedEngine, LoggedGrpc
 from holdfast.cli.wording import (
     found,
@@ -46,6 +47,7 @@ from holdfast.cli.wording import (
 from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupportedError
 from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
+    GET_AGENT_CARD,
     GET_TASK,
     SEND_NAMES,
     SUBSCRIBE_TO_TASK,
@@ -62,6 +64,7 @@ from holdfast.runtime.listeners import (
     Reconciled,
     ReconcileStarted,
     Reconnected,
+    RequestFinished,
     RetryScheduled,
 )
 from holdfast.runtime.reaching import ReachLayer
@@ -130,6 +133,7 @@ class Session:
         continues: Whether that message continues a task.
         follows: Whether somebody looks on while an answer comes.
         asks_for_config: Whether it is about a configuration of the task, by its id.
+        awaits_card: Whether the agent's card was requested, and has not arrived.
         engine: What carries requests.
         plain_engine: The same, of which nothing is logged: what secrets are asked for with.
         logins: Where the user is logged in.
@@ -157,7 +161,9 @@ class Session:
         self.continues = False
         self.follows = settings.stream
         self.asks_for_config = False
+        self.awaits_card = False
         self._output = output
+        self._waiting = Waiting(output)
         self._is_warned_of_version = False
         self._failures = 0  # of subscriptions, one after the other
         self._broke_with: A2AError | None = None  # as far as it was told
@@ -226,6 +232,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._waiting.end()
         await self.client.close()
         await self.engine.close()
 
@@ -323,7 +330,13 @@ class Session:
             A2AError: There is none, or it is not usable.
         """
         self.check()
-        card = await self.client.agent_card(timeout=self.left())
+        self.awaits_card = True
+        self._await_card()
+        try:
+            card = await self.client.agent_card(timeout=self.left())
+        finally:
+            self._waiting.end()
+        self.awaits_card = False
         self.card = card
         version = self.settings.version
         if version != PROTOCOL_VERSION and not leaves_room_for(version, card):
@@ -463,6 +476,7 @@ class Session:
         return self.message_id
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+        self._waiting.end()
         self._answers_again()
         if task is None:
             return
@@ -483,6 +497,7 @@ class Session:
 
         Of what was said in vain it is known here whether it was said at all.
         """
+        self._await(observation)
         if isinstance(observation, AttemptStarted):
             self.is_under_way |= observation.operation in SEND_NAMES
         elif isinstance(observation, ReconcileStarted):
@@ -499,6 +514,22 @@ class Session:
                 self._output.warn(reconnected(observation))
         elif _is_cut(observation):
             self._output.warn(reconnecting(observation))
+
+    def _await_card(self) -> None:
+        self._waiting.begin(f"the agent card of {masked_reference(str(self.reference))}")
+
+    def _await(self, observation: Observation) -> None:
+        """Report a reply that does not come, unless the task that is waited for was named."""
+        if isinstance(observation, AttemptFailed | RequestFinished):
+            self._waiting.end()
+        elif not isinstance(observation, AttemptStarted):
+            return
+        elif observation.operation == GET_AGENT_CARD.name:
+            self._await_card()
+        elif self.task is None:
+            what = "the message" if observation.operation in SEND_NAMES else observation.operation
+            agent = masked_reference(observation.agent or str(self.reference))
+            self._waiting.begin(f"the reply of {agent} to {what}")
 
     def _wait_out(self, observation: Observation) -> None:
         """Says, once an outage, that the agent is away; a cut alone costs who waits nothing."""

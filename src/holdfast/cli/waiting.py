@@ -1,0 +1,61 @@
+"""What a command waits for, reported where nothing else is reported for a while.
+
+Rules: a short wait is silent; a long one is reported after a few seconds and then seldom, on
+standard error, whether a terminal shows it or a program reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.cli.output import Output
+
+__all__ = ["Waiting"]
+
+_SILENT_S = 3.0
+"""Seconds for which a wait is silent."""
+
+_REPEATED_S = 30.0
+"""Seconds between two reports, whatever they are about."""
+
+
+class Waiting:
+    """Reports what a command waits for.
+
+    Args:
+        output: Where to report.
+
+    Attributes:
+        subject: What is waited for; None for nothing that needs a report.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self.subject: str | None = None
+        self._output = output
+        self._reported = -math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, subject: str) -> None:
+        """Wait for something from now on."""
+        self.end()
+        self.subject = subject
+        loop = asyncio.get_running_loop()
+        at = max(loop.time() + _SILENT_S, self._reported + _REPEATED_S)
+        self._timer = loop.call_at(at, self._report)
+
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self.subject = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _report(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._reported = loop.time()
+        self._timer = loop.call_later(_REPEATED_S, self._report)
+        with contextlib.suppress(OSError):  # reported by what is written next
+            self._output.tell("Progress", f"waiting for {self.subject}")
