@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.runtime.cautions import LOGGER
+from holdfast.wire.origins import SECURITY_LOGGER
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,13 +29,13 @@ class Diagnostics(logging.Handler):
         super().__init__(logging.DEBUG)
         self._output = output
         self._enabled = enabled
-        self._logger = logging.getLogger("holdfast" if enabled else LOGGER)
+        self._logger = logging.getLogger("holdfast" if enabled else SECURITY_LOGGER)
         self._level = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
         """Shows one record."""
         try:
-            if record.name == LOGGER:
+            if record.name == SECURITY_LOGGER:
                 self._output.warn(record.getMessage().partition("; pass ")[0])  # of Python
             else:
                 self._output.debug(record.getMessage())

@@ -22,7 +22,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from holdfast.errors import JournalError
-from holdfast.runtime.cautions import LOGGER
+from holdfast.wire.origins import SECURITY_LOGGER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ _BESIDE = ("-wal", "-shm", "-journal")
 _WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
 
-logger = logging.getLogger(LOGGER)
+logger = logging.getLogger(SECURITY_LOGGER)
 
 
 class Permissions:

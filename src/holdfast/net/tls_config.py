@@ -20,11 +20,11 @@ import msgspec
 from holdfast.model.discreet import Discreet
 from holdfast.model.extras import how_to_install
 from holdfast.model.settings import check_kind
-from holdfast.runtime.cautions import LOGGER
+from holdfast.wire.origins import SECURITY_LOGGER
 
 __all__ = ["PemFiles", "TlsConfig"]
 
-logger = logging.getLogger(LOGGER)
+logger = logging.getLogger(SECURITY_LOGGER)
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ROOT = 0

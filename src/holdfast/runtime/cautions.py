@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from holdfast.model.hosts import is_loopback
 from holdfast.model.operations import SEND_NAMES
-from holdfast.wire.origins import origin
+from holdfast.wire.origins import SECURITY_LOGGER, origin
 from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.runtime.transport import AnyCall
 
-__all__ = ["LOGGER", "Cautions"]
-
-LOGGER = "holdfast.security"
-"""Name of the logger."""
+__all__ = ["Cautions"]
 
 _MOST = 1000
 """Origins that are remembered. A hostile card can name as many as it likes."""
 
-logger = logging.getLogger(LOGGER)
+logger = logging.getLogger(SECURITY_LOGGER)
 
 
 class Cautions:

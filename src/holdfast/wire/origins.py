@@ -16,7 +16,10 @@ from urllib.parse import urlsplit
 from holdfast.model.grpc_addresses import without_grpc
 from holdfast.model.hosts import spelled
 
-__all__ = ["audience", "canonical_origin", "origin", "origin_and_aliases"]
+__all__ = ["SECURITY_LOGGER", "audience", "canonical_origin", "origin", "origin_and_aliases"]
+
+SECURITY_LOGGER = "holdfast.security"
+"""Name of the logger that warns of requests, files and settings that weaken a promise."""
 
 _PORTS = {"http": 80, "https": 443}
 _ALIASES = ("localhost", "127.0.0.1", "::1")
