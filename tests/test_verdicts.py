@@ -40,6 +40,7 @@ EVENTS = Answered(status=200, media_type="text/event-stream", is_result=True)
 NOBODY = Answered(failure="the connection was refused")
 REFUSED = Answered(status=401, challenge="Bearer")
 HTML = Answered(status=502, media_type="text/html")
+NOT_JSON = Answered(status=200, media_type="text/html", failure="the reply is not JSON")
 
 
 def card_facts(*, streaming=True, **facts):
@@ -162,6 +163,14 @@ TABLE = [
     ),
     (observed(interface_facts(is_own_origin=False)), "address.interface", "warning"),
     (observed(interface_facts(address="http://a.test/rpc")), "address.plain", "warning"),
+    # Credentials, where no agent answers
+    (observed(interface_facts(task=HTML)), "authentication.asked", "not measured"),
+    (observed(interface_facts(task=NOT_JSON)), "authentication.asked", "not measured"),
+    (
+        observed(interface_facts(task=HTML, unauthorized=HTML), has_credentials=True),
+        "authentication.accepted",
+        "not measured",
+    ),
     # Interfaces and versions
     (observed(interface_facts(task=NOBODY)), "bindings.answers", "problem"),
     (observed(interface_facts(task=HTML)), "bindings.answers", "problem"),
@@ -274,6 +283,17 @@ def test_every_finding_says_what_there_is_to_say(facts):
         for told in (finding.saw, finding.means, finding.do):
             assert not told.endswith(".")
             assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("answered", "cause"),
+    [(HTML, "the agent fails"), (NOT_JSON, "it is not this agent")],
+    ids=["5xx", "not JSON"],
+)
+def test_a_server_error_may_be_the_agents_own(answered, cause):
+    facts = observed(interface_facts(task=answered))
+    (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == "bindings.answers"]
+    assert cause in finding.means
 
 
 def test_nothing_observed_is_nothing_measured():

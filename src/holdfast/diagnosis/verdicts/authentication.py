@@ -123,6 +123,9 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "answer requests without credentials with 401 and WWW-Authenticate (A2A 7.4)",
             about,
         )
+    elif not without.is_of_agent:
+        text = f"{saw}, which is not an answer of an agent"
+        yield Finding("authentication.asked", "not measured", text, about=about)
     else:
         text = "callers without credentials are answered, as the card says"
         yield Finding("authentication.asked", "ok", text, about=about)
@@ -189,6 +192,9 @@ def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
         )
     elif interface.unauthorized is not None and interface.unauthorized.is_refusal:
         yield Finding("authentication.accepted", "ok", "the credentials are taken", about=about)
+    elif not answered.is_of_agent:
+        text = f"with credentials: {answered.in_words}, which is not an answer of an agent"
+        yield Finding("authentication.accepted", "not measured", text, about=about)
     else:
         yield Finding(
             "authentication.accepted",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_interfaces"]
 
+_SERVER_ERROR = 500
+
 
 def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges each interface."""
@@ -91,6 +93,15 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
             f"the server there is busy: {answered.in_words}",
             "this interface cannot be examined now",
             "wait, and examine it again",
+            about,
+        )
+    if answered.status >= _SERVER_ERROR:
+        return Finding(
+            "bindings.answers",
+            "problem",
+            f"a question is answered by {answered.in_words}",
+            "the agent fails, or a gateway does not reach it, or another program listens there",
+            "check the logs of the agent and of the gateway, and the path in the card",
             about,
         )
     return Finding(
