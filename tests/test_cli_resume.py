@@ -95,7 +95,8 @@ def test_a_call_of_which_nobody_knows_is_told_with_what_was_looked_at(left):
     done = left.resume(agent=agent)
 
     assert done.exit == 1
-    assert "Message ID: m1\nError: the outcome of message m1 is unknown: " in done.out
+    told = "it may have been sent, and the process that recorded it ended before a reply"
+    assert f"Message ID: m1\nError: the outcome of message m1 is unknown: {told}" in done.out
     assert "; searched: " in done.out
     assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.out
     assert "Error: 1 of 1 calls to http://agent.test have no answer\n" in done.err

@@ -74,9 +74,7 @@ def test_what_went_to_an_agent_is_not_sent_to_another_one(tmp_path):
     assert done.exit == 1
     assert other.executions == {}
     assert result["executed"] is None
-    assert (
-        "was sent to http://agent.test, and this agent has no task" in result["error"]["message"]
-    )
+    assert "was for http://agent.test, and this agent has no task" in result["error"]["message"]
     assert "--agent-card http://agent.test" in result["error"]["hint"]
 
     assert runs("--retry-errors", card=other.url).exit == 1

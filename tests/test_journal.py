@@ -485,6 +485,23 @@ async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_
     await first.journal.close()
 
 
+async def test_a_call_that_crashed_between_a_refusal_and_its_retry_may_have_been_sent(path):
+    agent = FakeAgent(streaming=False)
+    agent.inject(Respond(status=429, headers={"retry-after": "30"}), on="SendMessage")
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(1)
+    await die(asking, first.journal)
+    await asyncio.sleep(60)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        with pytest.raises(OutcomeUnknownError, match="it may have been sent, and the process"):
+            await call.resume()
+    assert agent.executions == {}
+    await first.journal.close()
+
+
 async def test_who_stops_waiting_leaves_a_call_to_be_resumed_at_once(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:

@@ -362,7 +362,7 @@ def resumed(
 def elsewhere(record: CallRecord, agent: str) -> JournalError:
     """That a call went to an agent of another name, and this one does not know it."""
     return JournalError(
-        f"message {record.message_id} went to {record.agent}, and {agent} does not know it: name "
+        f"message {record.message_id} was for {record.agent}, and {agent} does not know it: name "
         "the agent as it was named then, or give the run another run_id",
         reason="elsewhere",
         message_id=record.message_id,
@@ -393,8 +393,8 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) 
         context_id=record.context_id,
     )
     lost = OutcomeUnknownError(
-        f"the outcome of message {record.message_id} is unknown: the process that recorded it "
-        "ended before a reply was recorded",
+        f"the outcome of message {record.message_id} is unknown: it may have been sent, and "
+        "the process that recorded it ended before a reply was recorded",
         message_id=record.message_id,
         context_id=record.context_id,
     )

@@ -219,9 +219,7 @@ def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
     if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
         there = masked_reference(why.agent)
         hint = f"name that agent with --agent-card {there}, or another run with --run-id"
-        message = (
-            f"message {error.message_id} was sent to {there}, and this agent has no task of it"
-        )
+        message = f"message {error.message_id} was for {there}, and this agent has no task of it"
         return replace(failure, message=f"{message}; it was not sent again", hint=hint)
     if error.looked_at:
         looked_at = f"searched: {'; '.join(error.looked_at)}"

@@ -195,7 +195,12 @@ def reply_lost(error: A2AError, _situation: Situation) -> str:
     """Say that the outcome of a message is unknown."""
     message_id = cast("errors.OutcomeUnknownError", error).message_id
     cause = error.__cause__
-    why = bare(cause) if isinstance(cause, errors.A2AError) else "its reply was lost"
+    if isinstance(cause, errors.A2AError):
+        why = bare(cause)
+    elif error.attempts:
+        why = "its reply was lost"
+    else:  # of another process, known from a journal
+        why = "it may have been sent, and the process that recorded it ended before a reply"
     return f"the outcome of message {message_id} is unknown: {why}; it was not sent again"
 
 

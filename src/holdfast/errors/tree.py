@@ -798,10 +798,11 @@ class QueueFullError(A2AError):
 
 
 class OutcomeUnknownError(A2AError):
-    """A message was sent, its reply was lost, and it is unknown whether the agent executed it.
+    """The reply to a message was lost, and it is unknown whether the agent executed the message.
 
     It was not sent again, unless ``on_unknown`` asked for it. ``__cause__`` is the failure that
-    lost the reply; for a call from a journal, it is the failure of the search.
+    lost the reply; for a call from a journal, it is the failure of the search. The message of such
+    a call may not have been sent at all: a journal records calls, not their attempts.
 
     Attributes:
         message_id: The id of the message that was sent.
