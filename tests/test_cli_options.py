@@ -547,6 +547,32 @@ def test_a_card_that_asks_for_a_bearer_token_gets_it_only_from_those_who_name_it
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (
+            [],
+            (
+                f"set A2ACLI_BEARER (or --bearer) together with --credential-origin {AGENT}, if "
+                "you trust this server: no credential is sent before the card declares a scheme "
+                "for it otherwise"
+            ),
+        ),
+        (["--credential-origin", AGENT], "set A2ACLI_BEARER (or --bearer)"),
+        (
+            ["--bearer", SECRET, "--credential-origin", AGENT],
+            "check the credentials: the agent does not accept them",
+        ),
+    ],
+    ids=["nothing", "origin", "refused"],
+)
+def test_a_guarded_card_says_in_one_go_what_it_takes(words, hint):
+    agent = FakeAgent()
+    refusal = Respond(status=401, headers={"www-authenticate": "Bearer"})
+    agent.inject(refusal, on="GetAgentCard", times=9)
+    assert f"Hint: {hint}\n" in holdfast("card", "get", *words, agent=agent).err
+
+
+@pytest.mark.parametrize(
     ("option", "meant"),
     [
         ("--auth", "--bearer or --api-key does that."),
@@ -684,7 +710,7 @@ def test_credentials_that_are_missing_or_wrong(flags, code):
 
 
 BEARER_FLAG, KEY_FLAG = "A2ACLI_BEARER (or --bearer)", "A2ACLI_API_KEY (or --api-key)"
-NOT_TAKEN = "check the credentials: the agent does not take them"
+NOT_TAKEN = "check the credentials: the agent does not accept them"
 NOT_PERMITTED = (
     "the credentials were understood, and do not permit this: ask the agent's owner for the "
     "permission, or use others"

@@ -52,6 +52,8 @@ _SERVER_ERROR, _BUSY = 500, 503
 _SHOWN = 300
 """Characters of what a card asks for that a hint shows at most."""
 
+_NOT_ACCEPTED = "check the credentials: the agent does not accept them"
+
 _VARIABLES = {
     "--api-key": "A2ACLI_API_KEY",
     "--bearer": "A2ACLI_BEARER",
@@ -113,18 +115,22 @@ def give_credentials(error: A2AError, situation: Situation) -> str | None:
     settings = situation.settings
     if situation.card is None and bearer_challenge(error.headers) is not None:
         has_token = situation.auth is not None and (settings.bearer or not settings.credentials)
-        if not has_token or settings.is_credential_origin:
-            return _what_to_give(situation)
-        shown = masked_reference(str(situation.reference))
+        shown = shlex.quote(masked_reference(str(situation.reference)))
+        if settings.is_credential_origin:
+            return _NOT_ACCEPTED if has_token else _what_to_give(situation)
+        if has_token:
+            return (
+                "no credential is sent before the card declares a scheme for it; if you trust "
+                f"this server: --credential-origin {shown}"
+            )
         return (
-            "no credential is sent before the card declares a scheme for it; if you trust this "
-            "server: "
-            f"--credential-origin {shlex.quote(shown)}"
+            f"{_what_to_give(situation)} together with --credential-origin {shown}, if you trust "
+            "this server: no credential is sent before the card declares a scheme for it otherwise"
         )
     if settings.withheld and not settings.credentials:
         return "the credentials that are set are for another agent; see the warnings above"
     if gave_what_is_asked_for(situation):
-        return "check the credentials: the agent does not take them"
+        return _NOT_ACCEPTED
     return _what_to_give(situation)
 
 
