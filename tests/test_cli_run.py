@@ -877,9 +877,22 @@ def test_an_output_that_takes_nothing_more_ends_the_sending(runs):
     done = runs("--concurrency", "1", lines=["a", "b", "c"], output="/dev/full")
 
     assert done.exit == 1
-    assert "Summary: 0 completed, 3 left\n" in done.err
+    summary = "Summary: 0 completed, 1 answered, but not written to the results, 2 left\n"
+    assert summary in done.err
     assert "Error: /dev/full cannot be written: No space left on device\n" in done.err
     assert runs.sent < 3
+
+    assert runs().exit == 0
+    assert runs.texts == {1: "A", 2: "B", 3: "C"}
+    assert runs.sent == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+def test_answers_that_cannot_be_written_are_counted_and_kept_in_the_journal(runs):
+    done = runs(lines=["a", "b", "c"], output="/dev/full")
+    summary = "Summary: 0 completed, 3 answered, but not written to the results\n"
+    assert summary in done.err
+    assert runs.sent == 3
 
     assert runs().exit == 0
     assert runs.texts == {1: "A", 2: "B", 3: "C"}

@@ -42,11 +42,12 @@ class Counts:
         earlier: Whose answer was there before.
         skipped: That are no messages.
         written: Whose result was written by this run.
+        unwritten: Whose answer could not be written to the results; the journal has it.
     """
 
     def __init__(self) -> None:
         self.completed = self.failed = self.waiting = self.errors = self.not_sent = 0
-        self.earlier = self.skipped = self.written = 0
+        self.earlier = self.skipped = self.written = self.unwritten = 0
 
     @property
     def unanswered(self) -> int:
@@ -93,6 +94,7 @@ class Counts:
             f"{self.completed} completed",
             *_some(self.failed, "failed"),
             *_some(self.waiting, "waiting for input or authorization"),
+            *_some(self.unwritten, "answered, but not written to the results"),
             *_some(self.errors, "without an answer"),
             *_some(self.not_sent, "not sent"),
             *_some(self.earlier, "done by an earlier run"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from holdfast.bulk import RunItem
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import (
+    answer_of,
     check_journal,
     failure_of,
     members_of,
@@ -280,9 +281,14 @@ class Run:
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, RunItemChangedError):
                 outcome = _changed(line, self._plan.journal, outcome.message_id)
-            if outcome is not None:
+            if outcome is None:
+                continue
+            try:
                 self._write(line, outcome, results)
-                self._look_at(outcome)
+            except CommandError as fault:
+                self._give_up(fault.failure)
+                self._counts.unwritten += answer_of(outcome) is not None
+            self._look_at(outcome)
 
     def _write(self, line: Line, outcome: Answer | Exception, results: Results) -> None:
         members = members_of(outcome, self._session, self._output)
@@ -390,19 +396,20 @@ class Run:
     # ── What is said at the end ──────────────────────────────────────────────────────────────
 
     def _left(self, lines: Lines, results: Results) -> int | None:
-        """Return the number of lines without a result; None if it is unknown."""
+        """Return the number of lines without an answer or error; None if it is unknown."""
         if not self._is_ended:
             return 0
         if not lines.is_file:
             return None
         skips = self._plan.skips_bad_lines
         try:
-            return sum(
+            without = sum(
                 not skips if isinstance(line, BadLine) else line.key not in results.known
                 for line in lines.again()
             )
         except OSError:
             return None
+        return without - self._counts.unwritten
 
     def _tell(self, left: int | None) -> None:
         """Report the outcome of the run.
