@@ -586,6 +586,26 @@ def test_an_option_of_other_tools_leads_to_the_one_that_does_it(option, meant):
     assert refused("send", "hello", option, "x") == f"No such option '{option}'. {meant}"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["task", "push-config", "create", "task-1", "--url", "http://x/"],
+            (
+                "No such option '--url'. URL is the second argument: holdfast task push-config "
+                "create TASK_ID URL"
+            ),
+        ),
+        (
+            ["task", "get", "--task-id", "task-1"],
+            "No such option '--task-id'. TASK_ID is an argument: holdfast task get TASK_ID",
+        ),
+    ],
+)
+def test_an_argument_that_is_passed_as_an_option_is_named(words, message):
+    assert refused(*words) == message
+
+
 def test_json_in_place_of_a_file_and_a_file_in_place_of_json_are_explained(tmp_path):
     for given in ('{"k": 1}', "[1]"):
         told = refused("send", "--data", given)

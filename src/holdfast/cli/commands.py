@@ -83,6 +83,8 @@ def run(arguments: Sequence[str], world: World) -> int:
 def _message(error: click.UsageError) -> str:
     """What is wrong, without a guess at another option that is not much like what was written."""
     if isinstance(error, click.NoSuchOption):
+        if (advice := _argument(error)) is not None:
+            return f"No such option '{error.option_name}'. {advice}"
         options = {name for one in _options(error.ctx) for name in one.opts}
         meant = [name for name in _MEANT.get(error.option_name, ()) if name in options]
         if meant:
@@ -90,6 +92,18 @@ def _message(error: click.UsageError) -> str:
         near = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     return error.format_message()
+
+
+def _argument(error: click.NoSuchOption) -> str | None:
+    """Return how to pass a value that is an argument of the command; None if it is not one."""
+    ctx, name = error.ctx, error.option_name.lstrip("-").replace("-", "_").upper()
+    arguments = [one for one in _options(ctx) if isinstance(one, click.Argument)]
+    names = [(one.metavar or one.human_readable_name).strip("[].") for one in arguments]
+    if ctx is None or name not in names:
+        return None
+    place = ("first ", "second ", "third ")[names.index(name)] if len(names) > 1 else ""
+    many = "the" if place else "an"
+    return f"{name} is {many} {place}argument: {ctx.command_path} {' '.join(names)}"
 
 
 def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:
