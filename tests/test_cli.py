@@ -306,6 +306,15 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     )
 
 
+def test_a_timeout_that_leaves_no_time_to_search_says_so_and_names_the_operation_once():
+    agent = FakeAgent()
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    done = holdfast("send", "hello", "--timeout", "4s", agent=agent)
+    (told,) = [line for line in done.err.splitlines() if line.startswith("Warning: ")]
+    assert told.startswith("Warning: SendMessage did not finish within the call timeout of 4 s ")
+    assert told.endswith("no time is left to search for its task, the message is not sent again")
+
+
 def test_the_search_for_a_lost_reply_is_reported_when_it_begins():
     agent = FakeAgent()
     agent.inject(Respond(status=500, body=b"oops"), on="SendMessage")

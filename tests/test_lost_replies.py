@@ -676,14 +676,34 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
     client = connected(agent, journal=journal, env=VirtualWall())
 
     with pytest.raises(OutcomeUnknownError, match="No search was made") as caught:
-        await client.send_message("hello", timeout=5)
+        await client.send_message("hello", timeout=5.12345)
 
+    assert "did not finish within the call timeout of 5.12 s. No search" in caught.value.message
+    assert "made: no time was left of the call timeout of 5.12 s to " in caught.value.message
+    assert "the search for message" not in caught.value.message
     assert caught.value.looked_at == ()
     assert isinstance(caught.value.search_error, DeadlineExceededError)
     assert caught.value.search_error.deadline == "call"
     (pending,) = await client.pending()
     assert (await pending.resume()).text == "42"
     await journal.close()
+
+
+async def test_a_client_closed_during_the_first_request_of_a_search_says_that_it_was_begun():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Stall(), on="ListTasks")
+    client = connected(agent)
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(6)
+    await client.close()
+
+    with pytest.raises(
+        OutcomeUnknownError, match=r"not finished after .* closed during"
+    ) as caught:
+        await sending
+
+    assert "No search was made" not in caught.value.message
 
 
 async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_path):
@@ -695,7 +715,7 @@ async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_pa
         await client.send_message("hello", timeout=5)
     (pending,) = await client.pending()
 
-    with pytest.raises(OutcomeUnknownError, match=r"could not be searched: .*refused") as told:
+    with pytest.raises(OutcomeUnknownError, match=r"was sent failed: .*refused") as told:
         await pending.resume(timeout=7)
 
     late = told.value.search_error
@@ -864,10 +884,13 @@ async def test_what_cannot_be_looked_for_was_not_looked_for(version):
     agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
-    with pytest.raises(OutcomeUnknownError, match="The agent could not be searched: ") as caught:
+    with pytest.raises(OutcomeUnknownError, match="the agent has no list of tasks") as caught:
         await connected(agent).send_message("How far?")
 
-    assert "not found" not in caught.value.message.partition("could not be")[2]
+    assert "The search of the tasks changed since the message was sent failed: " in str(
+        caught.value
+    )
+    assert "not found" not in caught.value.message.partition("failed: ")[2]
     assert caught.value.search_error is None
 
 

@@ -890,7 +890,7 @@ class Client(ClosingContext):
                 )
             except (DeadlineExceededError, TaskAuthRequiredError) as error:
                 raise CancelUnconfirmedError(
-                    f"task {task_id} is still {_state_of(error.task)} {deadline.timeout:g} s "
+                    f"task {task_id} is still {_state_of(error.task)} {deadline.shown} "
                     "after the agent took the request to cancel it",
                     task=error.task or task,
                     **error.facts(),

@@ -305,7 +305,7 @@ def _overdue(
     what: str, deadline: Deadline, record: CallRecord | None = None
 ) -> DeadlineExceededError:
     return DeadlineExceededError(
-        f"{what} within the {deadline.name} timeout of {deadline.timeout:g} s",
+        f"{what} within the {deadline.name} timeout of {deadline.shown}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         executed=None if record is None or record.state is None else True,

@@ -321,7 +321,7 @@ def _taken(admission: Admission) -> str:
 def _no_place(deadline: Deadline, taken: str) -> DeadlineExceededError:
     return DeadlineExceededError(
         "no concurrency slot was free within the "
-        f"{deadline.name} timeout of {deadline.timeout:g} s: {taken}; nothing was sent",
+        f"{deadline.name} timeout of {deadline.shown}: {taken}; nothing was sent",
         deadline=deadline.name,
         timeout=deadline.timeout,
         executed=False,

@@ -105,7 +105,9 @@ async def find_task(
         max_pages=calls.resilience.reconcile.max_pages,
     )
     calls.observers.reconcile_started(
-        error, operation=lost.operation, seconds=calls.resilience.reconcile.timeout
+        error,
+        operation=lost.operation,
+        seconds=min(calls.resilience.reconcile.timeout, deadline.left(began)),
     )
     searcher = _Searcher(
         search, error, calls, deadline, per_call=per_call, at_least_once=at_least_once
@@ -126,12 +128,16 @@ async def find_task(
         await call.saw(task)
     if isinstance(outcome, Unseen) and outcome.why is not None and task is not None:
         raise _only_seen(outcome.why, task) from error
-    told = "" if isinstance(outcome, Found) else search.told(seconds)
+    told = "" if isinstance(outcome, Found) else search.told(seconds, is_begun=searcher.has_asked)
     return SearchReport(result=outcome, looked_at=search.looked_at, told=told)
 
 
 class _Searcher:
-    """Makes the calls that a search is made of."""
+    """Makes the calls that a search is made of.
+
+    Attributes:
+        has_asked: Whether a request was made.
+    """
 
     def __init__(
         self,
@@ -145,6 +151,7 @@ class _Searcher:
     ) -> None:
         seconds = calls.resilience.reconcile.timeout
         now = asyncio.get_running_loop().time()
+        self.has_asked = False
         self._search = search
         self._error = error
         self._calls = calls
@@ -189,7 +196,7 @@ class _Searcher:
 
     async def _ask(self, step: GetTask | ListPage | Fetch) -> None:
         """Asks for one thing, and tells the search what came."""
-        search = self._search
+        search, self.has_asked = self._search, True
         try:
             match step:
                 case ListPage():
@@ -242,7 +249,8 @@ class _Searcher:
 
     def _closed(self) -> A2AConnectionError:
         return A2AConnectionError(
-            f"the client was closed during the search for message {self._error.message_id}",
+            f"the client was closed {'during' if self.has_asked else 'before'} the search for "
+            f"message {self._error.message_id}",
             failure="closed",
             **self._facts(),
         )
@@ -257,9 +265,12 @@ class _Searcher:
         failed = ""
         if error is not None and not isinstance(error, DeadlineExceededError):
             failed = f"; what failed last: {error.message}"
+        limit, name = f"the {deadline.name} timeout of {deadline.shown}", self._error.message_id
+        what = f"no time was left of {limit} to search for message {name}"
+        if self.has_asked:
+            what = f"the search for message {name} did not finish within {limit}{failed}"
         late = DeadlineExceededError(
-            f"the search for message {self._error.message_id} did not finish within the "
-            f"{deadline.name} timeout of {deadline.timeout:g} s{failed}",
+            what,
             deadline=deadline.name,
             timeout=deadline.timeout,
             **self._facts(),

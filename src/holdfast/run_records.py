@@ -76,7 +76,7 @@ class RunRecords:
         def too_late() -> DeadlineExceededError:
             return DeadlineExceededError(
                 f"the journal did not return the key {key!r} within the {deadline.name} timeout "
-                f"of {deadline.timeout:g} s",
+                f"of {deadline.shown}",
                 deadline=deadline.name,
                 timeout=deadline.timeout,
             )

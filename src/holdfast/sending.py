@@ -350,7 +350,7 @@ class Sending:
         deadline = self._deadline
         return DeadlineExceededError(
             f"the call was not recorded in the journal within the {deadline.name} timeout of "
-            f"{deadline.timeout:g} s; nothing was sent",
+            f"{deadline.shown}; nothing was sent",
             deadline=deadline.name,
             timeout=deadline.timeout,
             executed=False,

@@ -501,7 +501,7 @@ class Session:
         if isinstance(observation, AttemptStarted):
             self.is_under_way |= observation.operation in SEND_NAMES
         elif isinstance(observation, ReconcileStarted):
-            self._output.warn(searching(observation, self.left()))
+            self._output.warn(searching(observation))
         elif isinstance(observation, Reconciled):
             if observation.task_id is not None:
                 self._output.warn(found(observation))

@@ -61,7 +61,7 @@ def retrying(retry: RetryScheduled, tries: int | None) -> str:
     told.excerpt = None
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
     count = "" if tries is None else f" (attempt {retry.number} of {tries})"
-    return f"{retry.operation}: {bare(told)}; trying again in {wait}{count}"
+    return f"{_failure(retry.operation, told)}; trying again in {wait}{count}"
 
 
 def reconnected(observation: Reconnected) -> str:
@@ -82,8 +82,8 @@ def reconnecting(failed: AttemptFailed | RetryScheduled) -> str:
     told = copy.copy(failed.error)
     told.excerpt = None
     return (
-        f"the stream was cut, and cannot be resumed yet: {failed.operation}: {bare(told)}; trying "
-        "again"
+        f"the stream was cut, and cannot be resumed yet: {_failure(failed.operation, told)}; "
+        "trying again"
     )
 
 
@@ -92,27 +92,24 @@ def waiting_out(failed: AttemptFailed, task_id: str) -> str:
     told = copy.copy(failed.error)
     told.excerpt = None
     return (
-        f"{failed.operation}: {bare(told)}; waiting for task {task_id} until the agent answers "
+        f"{_failure(failed.operation, told)}; waiting for task {task_id} until the agent answers "
         "again"
     )
 
 
-def searching(started: ReconcileStarted, left: float) -> str:
-    """Say that the reply to a message is lost and that its task is searched for, in one line.
-
-    Args:
-        started: The search that begins.
-        left: Seconds that are left for the command.
-    """
+def searching(started: ReconcileStarted) -> str:
+    """Say that the reply to a message is lost and that its task is searched for, in one line."""
     told = copy.copy(started.error.__cause__)
-    why = "no reply came"
+    why = f"{started.operation}: no reply came"
     if isinstance(told, errors.A2AError):
         told.excerpt = None
-        why = bare(told)
-    limit = shown_duration(min(started.timeout, left))
+        why = _failure(started.operation, told)
+    search = "no time is left to search for its task"
+    if started.timeout:
+        search = f"searching for its task for up to {shown_duration(started.timeout)}"
     return (
-        f"{started.operation}: {why}; the reply to message {started.message_id} is lost: "
-        f"searching for its task for up to {limit}, the message is not sent again"
+        f"{why}; the reply to message {started.message_id} is lost: {search}, the message is not "
+        "sent again"
     )
 
 
@@ -139,6 +136,12 @@ def as_told(error: A2AError, _situation: Situation) -> str:
     if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
         told.retry_after = None
     return str(told)
+
+
+def _failure(operation: str, error: A2AError) -> str:
+    """Return what failed and why; the operation is named once."""
+    told = bare(error)
+    return told if told.startswith(f"{operation} ") else f"{operation}: {told}"
 
 
 def bare(error: A2AError) -> str:

@@ -30,6 +30,11 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: float
     is_for_opening: bool = False
 
+    @property
+    def shown(self) -> str:
+        """The timeout in the words of errors, rounded."""
+        return f"{self.timeout:.2g} s" if self.timeout < 0.1 else f"{round(self.timeout, 2):g} s"
+
     def left(self, now: float) -> float:
         """Seconds left, not below zero."""
         return max(0.0, self.at - now)

@@ -295,7 +295,7 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
     waited = "" if place is None else f" while waiting for a {place}"
     return DeadlineExceededError(
         f"{call.operation.name} did not finish within the {deadline.name} timeout of "
-        f"{deadline.timeout:g} s{waited}{'' if progress.card is None else awaited}",
+        f"{deadline.shown}{waited}{'' if progress.card is None else awaited}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         **_ended(call),

@@ -166,7 +166,7 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
     """The search for a message begins whose reply was lost with `error`.
 
     `operation` is the one that sent it, as in `Reconciled`, which follows. The search takes
-    `timeout` seconds at most, and no longer than the call.
+    `timeout` seconds at most; zero where the time of the call is over, and no search is made.
     """
 
     message_id: str
@@ -467,6 +467,12 @@ def _log(observation: Observation) -> None:
                 _subject(observation),
                 observation.task_id,
                 observation.number,
+            )
+        case ReconcileStarted() if not observation.timeout:
+            logger.warning(
+                "%s the reply to message %s was lost, and no time is left to search for its task",
+                _subject(observation),
+                observation.message_id,
             )
         case ReconcileStarted():
             logger.warning(

@@ -114,7 +114,7 @@ def overrun(
         then: What follows from it.
     """
     return DeadlineExceededError(
-        f"{what} within the {deadline.name} timeout of {deadline.timeout:g} s{then}",
+        f"{what} within the {deadline.name} timeout of {deadline.shown}{then}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         task=task,
@@ -150,7 +150,7 @@ def in_vain(
         facts["request_id"] = failure.request_id
         facts["executed"] = failure.executed if task is None else True
     when = f"{left:.3g} s before" if left else "at"
-    end = f"{when} the end of the {deadline.name} timeout of {deadline.timeout:g} s"
+    end = f"{when} the end of the {deadline.name} timeout of {deadline.shown}"
     name = f"task {task_id}" if task_id else "the task"
     seen = "never seen" if task is None else f"last seen {task.state.name}"
     late = DeadlineExceededError(

@@ -206,8 +206,13 @@ class Reconciliation:
         errors = [place.error for place in self._places if place.error is not None]
         return errors[-1] if errors else None
 
-    def told(self, seconds: float) -> str:
-        """Return a sentence about a search that found nothing in so many seconds."""
+    def told(self, seconds: float, *, is_begun: bool) -> str:
+        """Return a sentence about a search that found nothing in so many seconds.
+
+        Args:
+            seconds: How long it took.
+            is_begun: Whether a request was made.
+        """
         named = "; ".join(self.looked_at)
         why = self.step.why if isinstance(self.step, Unseen) else None
         if any(place.looks for place in self._places):
@@ -217,7 +222,11 @@ class Reconciliation:
                 how = f"was not finished after {seconds:.3g} s: {why.message}"
             return f"The search of {named} {how}"
         if named:
-            return f"The agent could not be searched: {named}"
+            tried = [place for place in self._places if place.trouble]
+            failed = [f"{place.name} failed: {place.trouble}" for place in tried]
+            return f"The search of {'; of '.join(failed)}"
+        if is_begun and why is not None:
+            return f"The search was not finished after {seconds:.3g} s: {why.message}"
         return "No search was made" if why is None else f"No search was made: {why.message}"
 
     def got(self, task: Task) -> None:
