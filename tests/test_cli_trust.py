@@ -57,6 +57,18 @@ def test_the_table_has_each_setting_and_nothing_else():
     assert {*variables(app)} | without_flag == RULES.keys()
 
 
+def test_config_show_has_each_setting_of_the_documentation(run):
+    documented = re.findall(r"^\| `(A2ACLI_\w+)` \|", PAGE.read_text(), re.MULTILINE)
+    shown = run("config", "show", "-o", "json", card=None).json["settings"]
+    assert sorted(one["variable"] for one in shown) == sorted(documented)
+
+
+def test_config_show_writes_each_switch_in_lower_case(run):
+    done = run("config", "show", card=None)
+    assert done.field("allow-unadvertised-pkce") == "false [default]"
+    assert not re.search("True|False", done.out)
+
+
 def test_the_documentation_has_the_table():
     rows = re.findall(r"^\| `(A2ACLI_\w+)` \| (.+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     in_words = {True: "yes", False: "no"}

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.execution import CONTEXT, execute
-from holdfast.cli.options import EVERYWHERE, LINES, with_options
-from holdfast.cli.sources import setting_option
-from holdfast.cli.tck import GET_IT, LEVELS
+from holdfast.cli.options import EVERYWHERE, LINES, TCK, with_options
+from holdfast.cli.tck import LEVELS
 from holdfast.cli.values import Reads, complete_path, read_id
 
 if TYPE_CHECKING:
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["conformance"]
 
 _MEASURING = (
-    setting_option(
-        "--tck",
-        metavar="DIRECTORY",
-        type=Reads("path", read_id),
-        shell_complete=complete_path,
-        show_default=False,
-        help=f"The TCK, as it is cloned. To get it: {GET_IT}",
-    ),
+    *TCK,
     click.option(
         "--level",
         type=click.Choice(LEVELS),

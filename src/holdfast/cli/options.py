@@ -16,6 +16,7 @@ import click
 from holdfast._version import __version__
 from holdfast.cli.logging_in import FLOWS
 from holdfast.cli.sources import setting_option as _option
+from holdfast.cli.tck import GET_IT
 from holdfast.cli.values import (
     SHORT_BINDINGS,
     Reads,
@@ -56,6 +57,7 @@ __all__ = [
     "PUSHING",
     "REPLY",
     "STREAMING",
+    "TCK",
     "WAITING",
     "version_line",
     "with_options",
@@ -74,10 +76,6 @@ def _complete_transport(
 ) -> list[str]:
     known = (*BINDINGS, *SHORT_BINDINGS)
     return [name for name in known if name.upper().startswith(incomplete.upper())]
-
-
-def _as_flag(value: object) -> str:
-    return str(value).lower()
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -> None:
@@ -123,7 +121,6 @@ TRUST = (
     _option(
         "--require-signature",
         is_flag=True,
-        shown=_as_flag,
         help="Refuse an agent whose card is not verified, before anything is sent to it.",
     ),
 )
@@ -219,7 +216,6 @@ EVERYWHERE = (
     _option(
         "--insecure",
         is_flag=True,
-        shown=_as_flag,
         help="Do not verify TLS certificates; they are verified by default. For development only.",
     ),
     _timeout(DEFAULT_TIMEOUT),
@@ -236,13 +232,11 @@ EVERYWHERE = (
         "--verbose",
         "-v",
         is_flag=True,
-        shown=_as_flag,
         help="Show everything that was sent and received, not only the outcome.",
     ),
     _option(
         "--debug",
         is_flag=True,
-        shown=_as_flag,
         help="Log requests, replies, durations and retries on stderr. Never shows credentials.",
     ),
     _option(
@@ -290,7 +284,6 @@ EVERYWHERE = (
     _option(
         "--no-cache",
         is_flag=True,
-        shown=_as_flag,
         help="Fetch the agent's card anew, and keep no copy of it; otherwise it is cached between "
         "commands as its headers allow, for a day at most.",
     ),
@@ -307,14 +300,12 @@ WAITING = (
         "--return-immediately",
         "asynchronous",
         is_flag=True,
-        shown=_as_flag,
         help="Do not wait; return the identifiers at once.",
     ),
     _option(
         "--wait",
         "--watch",
         is_flag=True,
-        shown=_as_flag,
         help="Wait until the task ends or waits for a person. Default of send and cancel.",
     ),
 )
@@ -479,6 +470,16 @@ OAUTH = (
         is_flag=True,
         help="Log in by authorization-code although the server does not advertise PKCE with S256 "
         "(RFC 7636).",
+    ),
+)
+TCK = (
+    _option(
+        "--tck",
+        metavar="DIRECTORY",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        show_default=False,
+        help=f"The TCK, as it is cloned. To get it: {GET_IT}",
     ),
 )
 

@@ -12,12 +12,14 @@ from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.options import (
     EVERYWHERE,
     HISTORY,
+    MESSAGE_METADATA,
     METADATA,
     OAUTH,
     OUTPUT_FORMATS,
     POLLING,
     PUSHING,
     REPLY,
+    TCK,
     WAITING,
     with_options,
 )
@@ -40,7 +42,18 @@ def config(**_options: object) -> None:
 
 
 @config.command("show", context_settings=CONTEXT)
-@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING, POLLING, PUSHING, OAUTH)
+@with_options(
+    EVERYWHERE,
+    REPLY,
+    METADATA,
+    MESSAGE_METADATA,
+    HISTORY,
+    WAITING,
+    POLLING,
+    PUSHING,
+    OAUTH,
+    TCK,
+)
 @click.pass_context
 def config_show(ctx: click.Context, /, **_options: object) -> None:
     """Show each setting as it is in effect, and where its value comes from.

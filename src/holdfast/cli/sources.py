@@ -67,6 +67,7 @@ class SettingOption(click.Option):
         self._mask = mask
         if attributes.get("is_flag"):
             attributes["type"] = _Switch()
+            self._shown = _shown_switch
         super().__init__(*args, envvar=variable, **attributes)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
@@ -158,6 +159,10 @@ class _Switch(click.types.BoolParamType):
             return value if isinstance(value, bool) else read_switch(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def _shown_switch(value: object) -> str:
+    return str(value).lower()
 
 
 def configuration_of(ctx: click.Context) -> Configuration:
