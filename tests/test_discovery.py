@@ -228,15 +228,38 @@ async def test_what_is_wrong_with_a_card_is_named(document, field):
         assert caught.value.executed is False
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'"card"', b"\xff", b"[" * 50])
-async def test_what_is_no_card_is_told(body):
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "not JSON: the reply is empty"),
+        (b"\n<!DOCTYPE html>s3cret", "not JSON: the reply is an HTML page"),
+        (b"welcome", "not JSON: the reply has 7 bytes of text"),
+        (b"\xff", "not JSON: the reply has 1 bytes of binary data"),
+        (b"[]", "not a JSON object but list"),
+        (b'"card"', "not a JSON object but str"),
+        (b"[" * 50, "not JSON: Expecting value: line 1 column 51"),
+    ],
+)
+async def test_what_is_no_card_is_told(body, words):
     network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(body)})
 
     with pytest.raises(InvalidAgentCardError) as caught:
         await connect("http://agent.test", engine=network).agent_card()
 
+    assert f"the agent card is {words}" in caught.value.message
+    assert ("there may be no agent at this address" in caught.value.message) == ("reply" in words)
+    assert "s3cret" not in caught.value.message
     assert (caught.value.http_status, caught.value.field) == (200, None)
     assert caught.value.agent == f"http://agent.test{WELL_KNOWN}"
+
+
+async def test_an_html_page_in_place_of_a_card_is_named_with_its_media_type():
+    agent = FakeAgent()
+    headers = {"content-type": "text/html; charset=utf-8"}
+    agent.inject(Respond(status=200, headers=headers, body=b"<html>Hi</html>"), on="GetAgentCard")
+
+    with pytest.raises(InvalidAgentCardError, match=r"HTML page \(text/html\); there may be no"):
+        await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
 
 
 @pytest.mark.parametrize(

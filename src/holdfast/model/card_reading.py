@@ -9,7 +9,7 @@ from holdfast.model import codec
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.v03 import card as v03
 
-__all__ = ["read_card"]
+__all__ = ["content_kind", "read_card"]
 
 
 def read_card(document: Any) -> AgentCard:
@@ -37,3 +37,19 @@ def read_card(document: Any) -> AgentCard:
         raise InvalidAgentCardError(message, field=error.path, executed=False) from None
     check_card(card)
     return v03.beside(card, members) if "url" in members else card
+
+
+def content_kind(content: bytes) -> str:
+    """Say what is in a document that is not a card, and not the content: it may be a secret."""
+    start = content.lstrip()[:100].lower()
+    if not start:
+        return "is empty"
+    if start.startswith((b"<!doctype", b"<html")):
+        return "is an HTML page"
+    if start.startswith(b"-----begin "):
+        return "is a key or a certificate (PEM)"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return f"has {len(content)} bytes of binary data"
+    return f"has {len(content)} bytes of text"

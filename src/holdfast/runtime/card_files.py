@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import AgentCardResolutionError, InvalidAgentCardError, LimitExceededError
 from holdfast.model import codec
-from holdfast.model.card_reading import read_card
+from holdfast.model.card_reading import content_kind, read_card
 from holdfast.wire.limits import check_json_size, exceeded
 
 if TYPE_CHECKING:
@@ -46,21 +46,5 @@ def read_card_file(path: Path, limits: Limits) -> tuple[AgentCard, Any]:
         error.executed = False
         raise
     except codec.MalformedError as error:
-        message = f"the agent card {path} is {error}; the file {_kind(content)}"
+        message = f"the agent card {path} is {error}; the file {content_kind(content)}"
         raise InvalidAgentCardError(message, executed=False) from None
-
-
-def _kind(content: bytes) -> str:
-    """Say what is in a file that is not a card, and not the content: it may be a secret."""
-    start = content.lstrip()[:100].lower()
-    if not start:
-        return "is empty"
-    if start.startswith((b"<!doctype", b"<html")):
-        return "is an HTML page"
-    if start.startswith(b"-----begin "):
-        return "is a key or a certificate (PEM)"
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return f"has {len(content)} bytes of binary data"
-    return f"has {len(content)} bytes of text"

@@ -15,7 +15,7 @@ from holdfast.errors import (
 )
 from holdfast.model import codec
 from holdfast.model.card import AgentCard
-from holdfast.model.card_reading import read_card
+from holdfast.model.card_reading import content_kind, read_card
 from holdfast.model.discreet import Discreet
 from holdfast.model.operations import WELL_KNOWN
 from holdfast.runtime.engine import HttpEngine, fetch
@@ -30,6 +30,7 @@ from holdfast.wire.http import (
     Timeouts,
     excerpt,
     harmless_headers,
+    media_type,
     presentable,
 )
 from holdfast.wire.limits import about_card, check_json_size, of_cards
@@ -45,6 +46,9 @@ __all__ = [
     "CardTransport",
     "FoundCard",
 ]
+
+_SHOWN = 60
+"""Characters of a media type that an error shows at most."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -215,13 +219,25 @@ class CardTransport(UnaryOnly):
             document = codec.parse(reply.body)
             return read_card(document), document
         except codec.MalformedError as error:
-            wrong = InvalidAgentCardError(f"the agent card is {error}")
+            wrong = InvalidAgentCardError(_not_json(error, reply))
         except InvalidAgentCardError as error:
             wrong = error
         wrong.http_status = reply.status
         wrong.headers = harmless_headers(reply.headers)
         wrong.excerpt = excerpt(reply.body)
         raise wrong
+
+
+def _not_json(error: codec.MalformedError, reply: HttpReply) -> str:
+    """Say why a reply is not a card, and what it is instead."""
+    if reply.body.lstrip().startswith((b"{", b"[")):
+        return f"the agent card is {error}"
+    kind, named = content_kind(reply.body), media_type(reply.headers)[:_SHOWN]
+    shown = f" ({named})" if named else ""
+    return (
+        f"the agent card is not JSON: the reply {kind}{shown}; there may be no agent at this "
+        "address"
+    )
 
 
 def _is_well_known(url: str) -> bool:
