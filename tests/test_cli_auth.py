@@ -13,12 +13,13 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import trustme
-from tests.authorization_server import ISSUER, FakeAuthorizationServer, answer, refused
+from tests.authorization_server import ISSUER, FakeAuthorizationServer, answer, away, refused
 from tests.cli_harness import VirtualWall, holdfast
 from tests.raw_server import always, reply, serve
 from tests.test_cli_process import BOUND, start
 
 from holdfast import connect
+from holdfast.errors import A2AConnectionError
 from holdfast.model import codec
 from holdfast.model.card import (
     AuthorizationCodeOAuthFlow,
@@ -544,6 +545,40 @@ def test_auth_010_metadata_of_another_issuer_is_refused(scene):
 
     assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
     assert "another issuer" in done.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "said", "hint"),
+    [
+        (away(), "A2ACLI_ERR_UNREACHABLE", "refused", "check --issuer, and that the server is"),
+        (
+            A2AConnectionError("no such name", failure="dns", executed=False),
+            "A2ACLI_ERR_UNREACHABLE",
+            "no such name",
+            "check the host's name in --issuer",
+        ),
+        (
+            answer(b"<html>Welcome</html>"),
+            "A2ACLI_ERR_AUTH_FAILED",
+            "has no metadata of an authorization server (HTTP 200, not a JSON object)",
+            "check --issuer: ",
+        ),
+    ],
+    ids=["refused", "dns", "HTML"],
+)
+def test_auth_010_an_issuer_that_cannot_be_used_is_named(scene, metadata, code, said, hint):
+    async def answered(_request):
+        if isinstance(metadata, Exception):
+            raise metadata
+        return metadata
+
+    scene.server.answered = answered
+    error = scene.run(*DEVICE, "-o", "json").error
+    assert error["code"] == code
+    assert ISSUER in error["message"]
+    assert said in error["message"]
+    assert "agent" not in error["message"]
+    assert error["hint"].startswith(hint)
 
 
 # ── AUTH_011: an authorization in the middle of a task ───────────────────────────────────────

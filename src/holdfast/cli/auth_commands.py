@@ -252,7 +252,8 @@ def _check_pkce(asked: _Asked, server: AuthorizationServer) -> None:
 async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer, tuple[str, ...]]:
     """The authorization server, and what the token must be for."""
     from holdfast.auth.oauth import FromCard
-    from holdfast.auth.oauth.servers import check_endpoint, discover, named_in, named_origins
+    from holdfast.auth.oauth.servers import check_endpoint, named_in, named_origins
+    from holdfast.cli.login_server import discover_server
 
     engine = session.plain_engine
     if asked.issuer is not None:
@@ -261,7 +262,7 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
         except ValueError as error:
             message = f"--issuer: {error}"
             raise click.UsageError(message) from None
-        return (await discover(engine, asked.issuer)).server, tuple(asked.scopes)
+        return await discover_server(engine, asked.issuer), tuple(asked.scopes)
     card, flow = await session.get_card(), _GRANTS[asked.flow]
     origins = named_origins(card, flow)
     if not origins:
@@ -285,7 +286,7 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
     if named.server is not None:
         return named.server, scopes
     url = named.metadata_url or ""
-    server = (await discover(engine, url, at=url)).server
+    server = await discover_server(engine, url, at=url)
     where.check_server(server)
     return server, scopes
 

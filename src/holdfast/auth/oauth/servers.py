@@ -247,7 +247,8 @@ async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) ->
             )
         document = object_in(got.reply.body) if got.reply.status == 200 else None
         if document is None:
-            refused = f"HTTP {got.reply.status}"
+            is_ok = got.reply.status == 200
+            refused = f"HTTP {got.reply.status}{', not a JSON object' if is_ok else ''}"
             continue
         expected = _issuer_of(url) if at is not None else issuer
         return Discovered(_server_in(document, expected), got.asked)
