@@ -566,7 +566,7 @@ def test_auth_010_metadata_of_another_issuer_is_refused(scene):
     ],
     ids=["refused", "dns", "HTML"],
 )
-def test_auth_010_an_issuer_that_cannot_be_used_is_named(scene, metadata, code, said, hint):
+def test_an_issuer_that_cannot_be_used_is_named(scene, metadata, code, said, hint):
     async def answered(_request):
         if isinstance(metadata, Exception):
             raise metadata
