@@ -1035,13 +1035,36 @@ async def test_a_401_for_headers_of_the_callers_own_does_not_ask_for_them(name):
     agent = asking(["bearer"], token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
-        await connected(agent, None, headers={name: "wrong=1"}).send_message("hello")
+        await connected(agent, None, headers={name: "Bearer wrong=1"}).send_message("hello")
 
     assert caught.value.message.endswith(
         "asks for the bearer token 'bearer', and did not take what was sent in the header "
         f"{name.lower()}"
     )
     assert (caught.value.schemes, caught.value.missing) == (("bearer",), ())
+
+
+NO_SCHEME = "; the Authorization header that was sent names no scheme: write 'Bearer <token>'"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auth": SECRET},
+        {"auth": {"AUTHORIZATION": SECRET}},
+        {"headers": {"Authorization": SECRET}},
+    ],
+)
+@pytest.mark.parametrize("answer", ["401", "403"])
+async def test_a_401_for_a_token_without_a_scheme_names_that_and_not_the_token(options, answer):
+    agent = asking(["bearer"])
+    agent.inject(Respond(status=int(answer)), on="SendMessage", times=9)
+
+    with pytest.raises((AuthenticationError, PermissionDeniedError)) as caught:
+        await connected(agent, **{"auth": None, **options}).send_message("hello")
+
+    assert caught.value.message.endswith(NO_SCHEME) == (answer == "401")
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("auth", ["Bearer wrong", SchemeCredentials({"bearer": "wrong"})])

@@ -16,6 +16,7 @@ from holdfast.runtime.credentials import AuthProvider
 from holdfast.runtime.transport import ClientCallContext
 from holdfast.wire.credentials import Credentials
 from holdfast.wire.http import check_headers
+from holdfast.wire.security import explain_no_scheme
 
 if TYPE_CHECKING:
     from holdfast.errors import AuthenticationError
@@ -59,8 +60,9 @@ class StaticAuth:
         """The same headers for each attempt."""
         return self._credentials
 
-    async def on_unauthorized(self, _call: AnyCall, _error: AuthenticationError, /) -> bool:
-        """There are no others to try."""
+    async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
+        """There are no others to try; a token without a scheme is named as the likely reason."""
+        explain_no_scheme(error, self._credentials.headers)
         return False
 
     def __repr__(self) -> str:

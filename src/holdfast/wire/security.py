@@ -35,6 +35,7 @@ __all__ = [
     "Alternative",
     "alternatives",
     "explain",
+    "explain_no_scheme",
     "explain_unused",
     "in_words",
     "unmet",
@@ -48,6 +49,9 @@ T = TypeVar("T")
 
 _BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
 """A user, a colon, a password, and no control characters (RFC 7617, 2)."""
+
+_SCHEMES = ("basic", "bearer", "digest", "negotiate")
+"""What alone is a scheme without a credential, and not the other way round."""
 
 OF_THE_PROTOCOL = frozenset(
     {
@@ -274,11 +278,13 @@ def explain(
         error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
         if given:
             error.message += f", and did not take what was sent in the header {given}"
+            explain_no_scheme(error, headers)
             return
         error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
     elif not (given or secrets_in(headers)):
         error.message += "; no credentials were sent"
     else:
+        explain_no_scheme(error, headers)
         return
     within_reach = next((one.carries for one in found if one.carries), None)
     if within_reach is not None:
@@ -286,6 +292,23 @@ def explain(
         error.message += f"{ADVICE}SchemeCredentials({{{held}}})"
     elif not found:
         error.message += ADVICE
+
+
+def explain_no_scheme(
+    error: AuthenticationError | PermissionDeniedError, headers: Mapping[str, str]
+) -> None:
+    """Add to a 401 that the value of ``Authorization`` is a token without a scheme.
+
+    Args:
+        error: The refusal; a 403 stays as it is.
+        headers: What was sent. No value is shown.
+    """
+    sent = {name.lower(): value for name, value in headers.items()}
+    words = sent.get("authorization", "").lower().split()
+    if isinstance(error, AuthenticationError) and len(words) == 1 and words[0] not in _SCHEMES:
+        error.message += (
+            "; the Authorization header that was sent names no scheme: write 'Bearer <token>'"
+        )
 
 
 def explain_unused(error: AuthenticationError | PermissionDeniedError, card: AgentCard) -> None:
