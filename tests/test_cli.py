@@ -104,19 +104,43 @@ def test_a_message_reply_in_json_is_wrapped():
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(
-    ("plan", "state", "words"),
+    ("plan", "state", "words", "why"),
     [
-        (fails("no luck", after=5), "TASK_STATE_FAILED", "failed"),
-        (rejects("not mine", after=5), "TASK_STATE_REJECTED", "was rejected"),
-        (asks("Which city?", after=5), "TASK_STATE_INPUT_REQUIRED", "waits for your answer"),
-        (needs_auth("log in"), "TASK_STATE_AUTH_REQUIRED", "waits for an authorization"),
+        (fails("no luck", after=5), "TASK_STATE_FAILED", "failed", ": no luck"),
+        (fails(after=5), "TASK_STATE_FAILED", "failed", ""),
+        (rejects("not mine", after=5), "TASK_STATE_REJECTED", "was rejected", ": not mine"),
+        (asks("Which city?", after=5), "TASK_STATE_INPUT_REQUIRED", "waits for your answer", ""),
+        (needs_auth("log in"), "TASK_STATE_AUTH_REQUIRED", "waits for an authorization", ""),
     ],
 )
-def test_an_outcome_is_no_failure_of_the_command(form, plan, state, words):
+def test_an_outcome_is_no_failure_of_the_command(form, plan, state, words, why):
     done = holdfast("send", "hello", "-o", form, agent=FakeAgent(lambda _: plan))
     assert done.exit == 0
     assert state in done.out
-    assert f"Warning: task task-1 {words} ({state})\n" in done.err
+    assert f"Warning: task task-1 {words} ({state}){why}\n" in done.err
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "hi", "--stream"),
+        ("task", "get", "--wait", "task-1"),
+        ("task", "subscribe", "task-1"),
+    ],
+)
+def test_the_reason_of_a_failed_task_is_one_short_line_on_stderr_and_whole_on_stdout(words, form):
+    agent = FakeAgent(lambda _: fails(f"no oven:\n\x1b[2J{'x' * 400}", after=5))
+    if words[0] == "task":
+        holdfast("send", "hi", "--async", agent=agent)
+    done = holdfast(*words, "-o", form, agent=agent)
+    (warning,) = (line for line in done.err.splitlines() if line.startswith("Warning: "))
+    assert warning.startswith(
+        "Warning: task task-1 failed (TASK_STATE_FAILED): no oven: \\x1b[2Jx"
+    )
+    assert warning.endswith("xx…")
+    assert len(warning) < 380
+    assert "x" * 400 in done.out
 
 
 def test_a_question_comes_with_the_command_that_answers_it():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import sqlite3
@@ -131,14 +132,19 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
     ]  # fmt: skip
     summary = "2 completed, 1 failed, 1 waiting for input or authorization, 1 without an answer"
     assert f"Summary: {summary}\n" in done.err
+    assert re.search(r"Warning: line 1: the outcome of message \S+ is unknown: .*\n", done.err)
+    assert re.search(r"Warning: line 3: task \S+ failed \(TASK_STATE_FAILED\).*\n", done.err)
     assert "Error: 1 of 5 lines has no answer\nCode: HOLDFAST_ERR_RUN\n" in done.err
     assert done.exit == 1
 
 
-def test_a_failed_task_is_an_answer(tmp_path):
+def test_a_failed_task_is_an_answer_and_the_first_one_comes_with_its_reason(tmp_path):
     runs = Runs(tmp_path, FakeAgent(fails("no oven")))
+    done = runs("--concurrency", "1", lines=["a", "b", "c"])
 
-    assert runs(lines=["a"]).exit == 0
+    assert done.exit == 0
+    reason = "task task-1 failed (TASK_STATE_FAILED): no oven"
+    assert f"Warning: line 1: {reason}; 2 more failed\n" in done.err
 
 
 def test_a_task_that_waits_for_an_authorization_is_told_when_the_time_is_over(tmp_path):

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from holdfast.cli.errors import CommandError, out_of_time
+from holdfast.cli.plain import shortened
 from holdfast.cli.values import shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
@@ -26,8 +27,10 @@ __all__ = [
     "Filters",
     "cancel_task",
     "comment",
+    "described_ending",
     "get_task",
     "list_tasks",
+    "named_outcome",
     "send",
     "subscribe_to_task",
     "warn_of_gap",
@@ -48,6 +51,10 @@ class Filters(TypedDict):
 
 _CANCEL_TIMEOUT = 60.0
 """Seconds that a cancel waits for the end of the task unless told otherwise."""
+
+
+_LONGEST_REASON = 300
+"""Characters of an agent's reason that a warning shows; the task has all of them."""
 
 
 async def send(
@@ -301,8 +308,8 @@ def comment(
     session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
 ) -> None:
     """Names an outcome that is no success, and the command that goes on from here."""
-    if (said := OUTCOMES.get(task.state)) is not None:
-        output.warn(f"task {task.id} {said} ({task.state}){why}")
+    if task.state in OUTCOMES:
+        output.warn(f"{named_outcome(task)}{why or _stated_reason(task)}")
     if task.state is TaskState.INPUT_REQUIRED:
         output.hint(session.command("send", "--task-id", task.id, "<reply>"))
     elif task.state is TaskState.AUTH_REQUIRED:
@@ -311,6 +318,31 @@ def comment(
         output.hint(f"or answer the agent: {reply}")
     elif goes_on and not task.state.is_terminal:
         output.hint(session.command("task", "get", "--wait", task.id))
+
+
+def described_ending(task: Task) -> str:
+    """Return how a task ended without success, and the reason that the agent gives for it.
+
+    Returns:
+        One line; an empty text for a completed or unfinished task.
+    """
+    if not task.state.is_terminal or task.state is TaskState.COMPLETED:
+        return ""
+    return f"{named_outcome(task)}{_stated_reason(task)}"
+
+
+def named_outcome(task: Task) -> str:
+    """Return the task's id and the outcome that its state is."""
+    return f"task {task.id} {OUTCOMES[task.state]} ({task.state})"
+
+
+def _stated_reason(task: Task) -> str:
+    """Return the reason that the agent gives for a task's end, behind a colon; or nothing."""
+    message = task.status.message
+    if message is None or not task.state.is_terminal:
+        return ""
+    reason = " ".join(message.text.split())
+    return f": {shortened(reason, _LONGEST_REASON)}" if reason else ""
 
 
 OUTCOMES: Mapping[TaskState, str] = {

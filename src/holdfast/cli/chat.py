@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.actions import OUTCOMES, warn_of_gap, why_over
+from holdfast.cli.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
 from holdfast.cli.described import describe
 from holdfast.cli.terminal import InterruptedLine
 from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
@@ -293,7 +293,7 @@ class Chat:
         warn_of_gap(self._session, self._output, events)
         if task is not None and task.state.is_terminal and task.state in OUTCOMES:
             why = await why_over(events)
-            self._output.warn(f"task {task.id} {OUTCOMES[task.state]} ({task.state}){why}")
+            self._output.warn(f"{named_outcome(task)}{why}")
 
     def _failed(self, error: A2AError) -> None:
         failure, task = describe(error, self._session), self._open_task

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from holdfast import errors
 from holdfast.cli.credentials import Need, ways_in
+from holdfast.cli.plain import shortened
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.cli.wording import is_about_address
 from holdfast.wire.bindings import PROTOCOL_VERSIONS
@@ -160,12 +161,12 @@ def _what_to_give(situation: Situation) -> str:
     else:
         given = {_all_of(way, situation.settings) for way in ways if way.hindrance is None}
     if not given:
-        asked = _cut(", or ".join(way.words for way in ways))
+        asked = shortened(", or ".join(way.words for way in ways), _SHOWN)
         many = "the command line can give none of these"
         return f"the agent asks for {asked}; {ways[0].hindrance if len(ways) == 1 else many}"
     login = _login(situation)
     first = "" if login is None else f"log in: {login}, or "
-    return first + _cut(f"set {', or '.join(sorted(given))}")
+    return first + shortened(f"set {', or '.join(sorted(given))}", _SHOWN)
 
 
 def _login(situation: Situation) -> str | None:
@@ -205,10 +206,6 @@ def _to_set(need: Need) -> str:
     flag = need.flag or ""
     what = f" to {shlex.quote(need.param)}" if need.param else ""
     return f"{_VARIABLES[flag]} (or {flag}){what}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def gave_what_is_asked_for(situation: Situation) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SPECIAL", "Plain", "clean", "clean_line"]
+__all__ = ["SPECIAL", "Plain", "clean", "clean_line", "shortened"]
 
 _JOINING = (  # the Arabic script and its kin, those of South Asia, and those that came of them
     "\u0600-\u061b\u061d-\u109f\u1780-\u180a\u1810-\u18af\u1900-\u1cff\ua800-\uabff"
@@ -71,6 +71,11 @@ def clean(text: str) -> str:
 def clean_line(text: str) -> str:
     """Text as it may be shown on one line."""
     return " ".join(clean(text).split())
+
+
+def shortened(text: str, most: int) -> str:
+    """Text of at most so many characters; an ellipsis ends one that was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _shown(character: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.answer import Answer
 from holdfast.cli.journaled import answer_of, was_not_sent
+from holdfast.cli.plain import shortened
 from holdfast.cli.values import shown_duration
 from holdfast.model.types import Task
 
@@ -157,7 +158,7 @@ def _fitted(line: str) -> str:
     except (OSError, ValueError):
         columns = _COLUMNS
     most = max(min(columns, _COLUMNS) - 1, 1)  # a full row moves some terminals to the next
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return shortened(line, most)
 
 
 def _total(lines: Lines) -> str:

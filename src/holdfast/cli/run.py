@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.bulk import RunItem
+from holdfast.cli.actions import described_ending
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import (
     answer_of,
@@ -40,6 +41,7 @@ from holdfast.errors import (
     ReconnectError,
     RunItemChangedError,
 )
+from holdfast.model.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -98,6 +100,8 @@ class Run:
         self._interruptions = 0
         self._outage = session.outage
         self._changed: list[int] = []
+        self._first_failed: tuple[int, str] | None = None
+        self._first_unanswered: tuple[int, str] | None = None
         self._unsendable = 0
         self._has_open = self._is_away = False
         self._stop: Callable[[], None] = lambda: None
@@ -307,8 +311,14 @@ class Run:
         except OSError as error:  # the journal has it
             raise self._unwritable(error) from None
         self._counts.add(outcome)
+        answer = answer_of(outcome)
         if isinstance(outcome, RunItemChangedError):
             self._changed.append(line.number)
+        elif answer is None:
+            message = members["error"]["message"]
+            self._first_unanswered = self._first_unanswered or (line.number, message)
+        elif isinstance(answer, Task) and (ending := described_ending(answer)):
+            self._first_failed = self._first_failed or (line.number, ending)
         if _stays_unsent(outcome):
             self._unsendable += 1
 
@@ -422,6 +432,9 @@ class Run:
         summary = counts.told(left)
         if self._changed:
             self._output.warn(_told_of_changed(sorted(self._changed)))
+        others = counts.errors + counts.not_sent - len(self._changed)
+        self._warn_of_first(self._first_failed, counts.failed, "failed")
+        self._warn_of_first(self._first_unanswered, others, "have no answer")
         if fault is None and not self._interruptions and counts.unanswered:
             have = "has" if counts.unanswered == 1 else "have"
             message = f"{counts.unanswered} of {counts.results} lines {have} no answer"
@@ -436,6 +449,14 @@ class Run:
         if self._interruptions:
             self._output.hint(f"to resume: {session.command(*self._plan.words())}")
             raise KeyboardInterrupt
+
+    def _warn_of_first(self, first: tuple[int, str] | None, count: int, what: str) -> None:
+        """Warn of the first line of a kind with its reason; the results have the others."""
+        if first is None:
+            return
+        number, reason = first
+        more = f"; {count - 1} more {what}" if count > 1 else ""
+        self._output.warn(f"line {number}: {reason}{more}")
 
     def _way_out(self) -> str:
         """Return the hint about lines without an answer."""
