@@ -145,7 +145,7 @@ def test_an_empty_variable_undoes_what_a_file_states(run, shared):
 
 def test_an_empty_line_states_nothing(run, local, shared):
     write(shared, "A2ACLI_TIMEOUT=11s\n")
-    write(local, "A2ACLI_BEARER=\nA2ACLI_TASK_ID\n")
+    write(local, "A2ACLI_BEARER=\nA2ACLI_TASK_ID= # none\n")
     done = run("send", "hello")
     assert (done.exit, done.err) == (0, "")
 
@@ -158,7 +158,7 @@ def test_values_are_quoted_as_in_any_env_file_and_taken_literally(run, shared):
     )
     agent = FakeAgent()
     done = run("send", "hello", agent=agent)
-    assert (done.exit, done.err) == (0, PLAIN)
+    assert (done.exit, done.err) == (0, f"Warning: {shared}, line 6 is not NAME=value\n{PLAIN}")
     call = agent.received[-1]
     assert call.headers["x-api-key"] == "a$HOME"
     assert (call.headers["x-a"], call.headers["x-b"]) == ("1", "${HOME}")
@@ -252,9 +252,51 @@ def test_a_misspelt_name_is_told_with_the_one_that_is_meant(run, local):
     env = {"A2ACLI_STREAM": "1", "A2ACLI_BEARRER": SECRET, "A2ACLI_HISTROY": "1"}
     done = run("card", "get", env=env)
     meant = {"BEARRER": "BEARER", "HISTROY": "HISTORY", "TIMOUT": "TIMEOUT"}
-    assert done.err == "".join(
-        f"Warning: A2ACLI_{name} is not a setting of holdfast; did you mean A2ACLI_{right}?\n"
+    places = {"TIMOUT": f"{local}, line 1: A2ACLI_TIMOUT"}
+    assert set(done.err.splitlines()) == {
+        f"Warning: {places.get(name, f'A2ACLI_{name} in the environment')} is not a setting of "
+        f"holdfast; did you mean A2ACLI_{right}?"
         for name, right in meant.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "warning"),
+    [
+        ("A2ACLI_FOOBAR=1", ", line 2: A2ACLI_FOOBAR is not a setting of holdfast"),
+        (
+            "HOLDFAST_BEARER={}",
+            ", line 2: HOLDFAST_BEARER is not a setting of holdfast; did you mean A2ACLI_BEARER?",
+        ),
+        (
+            "a2a-cli_api-key={}",
+            ", line 2: a2a-cli_api-key is not a setting of holdfast; did you mean A2ACLI_API_KEY?",
+        ),
+        ("A2ACLI_BEARER:{}=", ", line 2 is not A2ACLI_NAME=value"),
+        ("A2ACLI_BEARER", ", line 2 is not A2ACLI_NAME=value"),
+        ("HOLDFAST_BEARER: {}", ", line 2 is not A2ACLI_NAME=value"),
+        ("{} x\ny z", ", lines 2, 3 are not NAME=value"),
+        ("{} x\n" * 7, ", lines 2, 3, 4, 5, 6 and 2 more are not NAME=value"),
+        (
+            'X="{}\nA2ACLI_BEARER={}\n"',
+            ", line 3 is not read: it is inside the quotes that begin in line 2",
+        ),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_name_or_line_that_sets_nothing_is_told_once_without_its_value(
+    run, local, line, warning, named
+):
+    write(local, f"OTHER=1\n{line.replace('{}', SECRET)}\n")
+    done = run("send", "hello", *(["--config", str(local)] if named else []))
+    assert (done.exit, done.err) == (0, f"Warning: {local}{warning}\n")
+
+
+def test_a_name_in_the_environment_that_resembles_no_setting_is_another_programs(run):
+    env = {"HOLDFAST_FOOBAR": "1", "A2ACLI_FOOBAR": "1", "HOLDFAST_TIMEOUT": SECRET}
+    assert run("send", "hello", env=env).err == (
+        "Warning: HOLDFAST_TIMEOUT in the environment is not a setting of holdfast; did you mean "
+        "A2ACLI_TIMEOUT?\n"
     )
 
 
@@ -368,8 +410,9 @@ def test_config_show_names_what_is_no_setting(run, local, form):
     write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
     done = run("config", "show", "-o", form, env={"A2ACLI_STREAM": "1"})
     assert done.err == (
-        "Warning: A2ACLI_STREAM is not a setting of holdfast\n"
-        "Warning: A2ACLI_TIMOUT is not a setting of holdfast; did you mean A2ACLI_TIMEOUT?\n"
+        f"Warning: {local}, line 1: A2ACLI_TIMOUT is not a setting of holdfast; did you mean "
+        "A2ACLI_TIMEOUT?\n"
+        "Warning: A2ACLI_STREAM in the environment is not a setting of holdfast\n"
     )
 
 

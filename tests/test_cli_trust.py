@@ -283,7 +283,7 @@ def test_a_hostile_file_says_little_and_steers_no_terminal(run, found):
     done = run("send", "hello")
     assert done.exit == 0
     assert done.err.count("\n") <= 61
-    assert f"{found} has 490 more such lines" in done.err
+    assert f"{found} has 491 more such lines" in done.err
     assert "\x1b" not in done.err
     found.write_text("A2ACLI_AGENT_CARD='x\x1b]0;owned\x07\u202e\u061c\u200b\U000e0041'\n")
     shown = re.sub(r"\s+", "", run("send", "--help", card=None).out)

@@ -3,7 +3,8 @@
 Rules:
 - A flag beats the environment, which beats the local file, which beats the global one.
 - Files are read and never written; only names that begin with ``A2ACLI_`` are looked at, and taken
-  literally.
+  literally. A line that is not ``NAME=value``, and a name that only resembles a setting's, are
+  reported with the file and the line, and never with a value.
 - A file is the user's own if the user named it, or it is the global one, and it belongs to the
   user and has mode 0600. What any other file may decide is in `holdfast.cli.trust`: a working
   directory may have been written by anybody.
@@ -38,6 +39,7 @@ __all__ = [
     "Ignored",
     "Source",
     "Stated",
+    "looks_like_setting",
     "read_configuration",
 ]
 
@@ -48,7 +50,9 @@ _LARGEST = 64 * 1024
 _PIPE_WAIT_S = 60.0
 """Seconds that a named pipe has to say all of it."""
 _MOST_PROBLEMS = 10
-"""Lines of a file that are reported as wrong."""
+"""Lines of a file that are reported as wrong, each by itself."""
+_NAMED = 5
+"""Numbers of other broken lines that are shown."""
 
 
 class Source(NamedTuple):
@@ -109,11 +113,13 @@ class _File:
     Attributes:
         path: The file.
         stated: What it says, by variable.
+        similar: Where names stand that resemble those of settings, as ``HOLDFAST_OUTPUT``.
         hindrance: Why it is not the user's own; empty if it is.
     """
 
     path: Path
     stated: Mapping[str, Stated] = field(default_factory=dict[str, Stated], repr=False)
+    similar: Mapping[str, Source] = field(default_factory=dict[str, Source])
     hindrance: str = ""
 
 
@@ -137,6 +143,15 @@ class Configuration:
     def names(self) -> set[str]:
         """The variables that the files name, whether they are settings or not."""
         return {name for file in self.files for name in file.stated}
+
+    @property
+    def unknown(self) -> Iterator[tuple[str, Source]]:
+        """The names in the files that resemble a setting's and are not one, and where they are."""
+        for file in self.files:
+            for name, stated in file.stated.items():
+                if name not in RULES:
+                    yield name, stated.source
+            yield from file.similar.items()
 
     def find(self, variable: str, default: str | None = None) -> Stated | None:
         """Return what the files say about a setting, as far as each may decide it.
@@ -267,21 +282,54 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
         problems.append(f"{path} is not read: it is JSON, not lines of A2ACLI_NAME=value")
         return _File(path)
     stated: dict[str, Stated] = {}
+    similar: dict[str, Source] = {}
     wrong: list[str] = []
+    others: list[int] = []  # broken lines that may be of other programs
     for binding in parse_stream(StringIO(text)):
-        original = binding.original.string
+        key, original = binding.key or "", binding.original.string
         blank = original[: len(original) - len(original.lstrip())]
         line = binding.original.line + len(blank.splitlines())
-        if binding.key is not None and binding.key.startswith(PREFIX):
-            source = Source(rank, "file", path, line, is_trusted=not hindrance)
-            stated[binding.key] = Stated(binding.value or "", source)
-        elif binding.error and (ours := _OURS.match(original)):
-            why = "is not read: the quotes of its value are not balanced"
-            wrong.append(f"{path}, line {line} {why if ours['equals'] else _NO_SETTING}")
+        source = Source(rank, "file", path, line, is_trusted=not hindrance)
+        ours = _OURS.match(original)
+        if ours is None:
+            others += [line] if binding.error else []
+        elif binding.error and ours["equals"]:
+            wrong.append(f"{path}, line {line} {_UNBALANCED}")
+        elif binding.value is None or not looks_like_setting(key):
+            wrong.append(f"{path}, line {line} {_NO_SETTING}")
+        elif key.startswith(PREFIX):
+            stated[key] = Stated(binding.value, source)
+        else:
+            similar[key] = source
+        wrong += [f"{path}, line {line + n} {_QUOTED} {line}" for n in _swallowed(original)]
     problems += wrong[:_MOST_PROBLEMS]
     if len(wrong) > _MOST_PROBLEMS:
         problems.append(f"{path} has {len(wrong) - _MOST_PROBLEMS} more such lines")
-    return _File(path, stated, hindrance)
+    if others:
+        problems.append(f"{path}, {_lines(others)} not NAME=value")
+    return _File(path, stated, similar, hindrance)
+
+
+def looks_like_setting(name: str) -> bool:
+    """Whether a name may be meant as that of a setting; then it has no value in it."""
+    return _LIKE.fullmatch(name) is not None
+
+
+def _swallowed(statement: str) -> Iterator[int]:
+    """Where settings stand inside the quotes of another value, in lines below their beginning."""
+    lines = statement.strip().splitlines()
+    for number, line in enumerate(lines[1:], start=1):
+        if (ours := _OURS.match(line)) is not None and ours["equals"]:
+            yield number
+
+
+def _lines(numbers: list[int]) -> str:
+    """Line numbers in words, with their verb."""
+    if len(numbers) == 1:
+        return f"line {numbers[0]} is"
+    more = len(numbers) - _NAMED
+    shown = ", ".join(map(str, numbers[:_NAMED]))
+    return f"lines {shown}{f' and {more} more' if more > 0 else ''} are"
 
 
 def _content(path: Path, *, is_named: bool) -> tuple[bytes, os.stat_result]:
@@ -356,5 +404,10 @@ def _why_not(variable: str, file: _File) -> str:
     return f"{_FOUND} must not set it; {_ELSEWHERE}"
 
 
-_OURS = re.compile(rf"(?P<blank>\s*)(?:export\s+)?{PREFIX}\w*\s*(?P<equals>=?)")
+_PREFIXES = r"(?i:a2a[-_]?cli|holdfast)[-_]"
+"""What names begin with that may be meant as settings."""
+_LIKE = re.compile(rf"{_PREFIXES}[A-Za-z][\w-]{{0,47}}")
+_OURS = re.compile(rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)")
 _NO_SETTING = "is not A2ACLI_NAME=value"
+_UNBALANCED = "is not read: the quotes of its value are not balanced"
+_QUOTED = "is not read: it is inside the quotes that begin in line"

@@ -24,7 +24,7 @@ from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure, internal, unwritable
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import read_settings
-from holdfast.cli.sources import ignored, loaded_configuration, unknown
+from holdfast.cli.sources import loaded_configuration, notices
 from holdfast.cli.speaking import OutputError
 from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError
@@ -50,7 +50,6 @@ __all__ = [
     "execute",
     "fail",
     "nobody_reads",
-    "not_a_setting",
     "perform",
     "reference_of",
 ]
@@ -122,13 +121,8 @@ def announce(ctx: click.Context, output: Output, settings: Settings | None = Non
     configuration = loaded_configuration(ctx)
     if configuration is not None and not ctx.meta.get(_ANNOUNCED):
         ctx.meta[_ANNOUNCED] = True
-        for problem in configuration.problems:
-            output.warn(problem)
-        for one in ignored(ctx, configuration):
-            output.warn(str(one))
-        for name, meant in unknown(configuration):
-            if meant:  # others may be of another tool that follows the same specification
-                output.warn(not_a_setting(name, meant))
+        for notice in notices(ctx, configuration):
+            output.warn(notice)
     for weakness in () if settings is None else settings.weaknesses:
         output.warn(weakness)
 
@@ -145,12 +139,6 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
     except ValueError as error:
         raise click.UsageError(f"--agent-card: {error}", ctx) from None
     return reference.absolute() if absolute and isinstance(reference, Path) else reference
-
-
-def not_a_setting(name: str, meant: str | None) -> str:
-    """What is said of a setting that there is not, and of the one that may be meant."""
-    advice = "" if meant is None else f"; did you mean {meant}?"
-    return f"{name} is not a setting of holdfast{advice}"
 
 
 def perform(world: World, session: Session, output: Output, action: Action) -> int:

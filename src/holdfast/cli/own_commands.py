@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import get_completion_class
 
-from holdfast.cli.execution import CONTEXT, not_a_setting
+from holdfast.cli.execution import CONTEXT
 from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.options import (
     EVERYWHERE,
@@ -25,7 +25,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import effective
-from holdfast.cli.sources import configuration_of, ignored, unknown
+from holdfast.cli.sources import configuration_of, notices
 
 if TYPE_CHECKING:
     from holdfast.cli.world import World
@@ -74,12 +74,8 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     output.settings(settings, configuration, logins)
     for problem in problems:
         output.warn(problem)
-    for problem in configuration.problems:
-        output.warn(problem)
-    for one in ignored(ctx, configuration):
-        output.warn(str(one))
-    for name, meant in unknown(configuration):
-        output.warn(not_a_setting(name, meant))
+    for notice in notices(ctx, configuration, every=True):
+        output.warn(notice)
 
 
 def _logins(world: World) -> tuple[dict[str, str], list[str]]:

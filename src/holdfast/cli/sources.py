@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
+from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX, looks_like_setting
 from holdfast.cli.plain import clean_line
 from holdfast.cli.trust import RULES, rule_of
 from holdfast.cli.values import read_switch
@@ -26,10 +28,9 @@ __all__ = [
     "SettingOption",
     "beside",
     "configuration_of",
-    "ignored",
     "loaded_configuration",
+    "notices",
     "setting_option",
-    "unknown",
     "value_of",
 ]
 
@@ -37,7 +38,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _CONFIGURATION = "holdfast.cli.sources.configuration"
 _MOST_NAMES = 50
-"""Names that are no settings and that are looked at; a file may hold thousands."""
+"""Unknown names that are reported at most; a file may hold thousands."""
 
 
 class SettingOption(click.Option):
@@ -199,23 +200,41 @@ def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
     return None if known is None else known[1]
 
 
-def unknown(configuration: Configuration) -> Iterator[tuple[str, str | None]]:
-    """Name what looks like a setting and is none, in files and the environment.
+def notices(
+    ctx: click.Context, configuration: Configuration, *, every: bool = False
+) -> Iterator[str]:
+    """Say what of the configuration may be a mistake, or is ignored, in one line each.
 
     Args:
+        ctx: The command's context.
         configuration: What the files say.
-
-    Yields:
-        The name, and the one that was probably meant, if one is much like it.
+        every: Whether to name variables that may be another program's: those that begin as a
+            setting and are not much like one.
     """
+    yield from configuration.problems
+    yield from map(str, _ignored(ctx, configuration))
+    yield from islice(_unknown(configuration, every=every), _MOST_NAMES)
+
+
+def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
+    """Name what looks like a setting and is none, in files and the environment."""
     names = {name.removeprefix(PREFIX): name for name in RULES}
-    found = {name for name in {*configuration.names, *os.environ} if name.startswith(PREFIX)}
-    for name in sorted(found - RULES.keys())[:_MOST_NAMES]:
-        meant = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=0.75)
-        yield name, names[meant[0]] if meant else None
+
+    def advice(name: str) -> str:
+        bare = re.split("[-_]", re.sub("(?i)^a2a[-_]cli", "a2acli", name), maxsplit=1)[1]
+        bare = bare.upper().replace("-", "_")
+        meant = get_close_matches(bare, names, n=1, cutoff=0.75)
+        return f"; did you mean {names[meant[0]]}?" if meant else ""
+
+    for name, source in configuration.unknown:
+        yield f"{source.place}: {name} is not a setting of holdfast{advice(name)}"
+    for name in sorted(name for name in os.environ if looks_like_setting(name)):
+        is_shown = advice(name) or (every and name.startswith(PREFIX))
+        if name not in RULES and is_shown:
+            yield f"{name} in the environment is not a setting of holdfast{advice(name)}"
 
 
-def ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignored]:
+def _ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignored]:
     """Name what files say and may not decide for a command.
 
     Args:
