@@ -384,7 +384,7 @@ def test_a_structure_that_is_nested_too_deeply_is_refused():
         (["hi", HALF], "message.parts[1].text"),
         (Part(raw=b"", filename=HALF), "message.parts[0].filename"),
         (Part(text="x", media_type=HALF), "message.parts[0].media_type"),
-        (url_part(f"http://x.test/{HALF}"), "the url of part 1"),
+        (Part(url=f"http://x.test/{HALF}"), "the url of part 1"),
         (Message(parts=(HI,), message_id=HALF), "message.message_id"),
         (Message(parts=(HI,), context_id=HALF), "message.context_id"),
         (Message(parts=(HI,), extensions=("urn:a", HALF)), "message.extensions[1]"),
@@ -425,7 +425,7 @@ PUSH = {"task_id": "t", "url": "http://push.test/"}
         (lambda c: c.get_task(HALF), "task_id"),
         (lambda c: c.wait(HALF), "task_id"),
         (lambda c: c.cancel_task(HALF), "task_id"),
-        (lambda c: c.list_tasks(HALF), "params.context_id"),
+        (lambda c: c.list_tasks(HALF), "context_id"),
         (lambda c: c.list_tasks(page_token=HALF), "params.page_token"),
         (lambda c: c.get_task_push_notification_config("t", HALF), "config_id"),
         (
@@ -468,7 +468,7 @@ async def test_a_call_with_a_text_that_utf8_cannot_encode_sends_nothing(call, wh
 
 def test_an_empty_address_of_a_file_is_refused():
     with pytest.raises(ValueError, match="the url of part 1 must not be empty"):
-        to_message(url_part(""), new_id="m")
+        to_message(Part(url=""), new_id="m")
 
 
 @pytest.mark.parametrize("name", ["task_id", "context_id"])

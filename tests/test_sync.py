@@ -274,6 +274,10 @@ def test_wrong_arguments_are_told_as_always():
             client.get_task("1", histories=1)
         with pytest.raises(ValueError, match="task_id"):
             client.get_task("")
+        with pytest.raises(TypeError, match=r"^context_id must be a string, not int"):
+            client.conversation(context_id=5)
+        with pytest.raises(TypeError, match=r"^context_id must be a string, not bytes"):
+            client.iter_tasks(b"x")
 
 
 def test_what_a_client_gives_goes_on_being_blocking():

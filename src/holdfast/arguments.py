@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
@@ -201,6 +202,8 @@ def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
     """Reads networks, such as ``10.0.0.0/8``, or single addresses."""
     found: list[Network] = []
     for text in items(name, given):
+        if not isinstance(cast("object", text), IPv4Network | IPv6Network):
+            not_empty(f"one of {name}", text)
         try:
             found.append(network(text))
         except ValueError:
@@ -403,9 +406,21 @@ def not_negative(name: str, value: int | None) -> int | None:
     return value
 
 
-def timestamp(value: datetime | str | None) -> str | None:
-    """RFC 3339 in UTC with milliseconds (A2A 5.6.1); text is taken as it is."""
+def timestamp(name: str, value: datetime | str | None) -> str | None:
+    """Return a time in RFC 3339, in UTC with milliseconds (A2A 5.6.1); text as it is.
+
+    Args:
+        name: What messages call it.
+        value: What the caller passes.
+
+    Raises:
+        TypeError: It is neither a datetime nor text.
+        ValueError: The text is empty.
+    """
+    if value is None:
+        return None
     if not isinstance(value, datetime):
-        return value
+        check_kind(name, value, str, or_else=" or datetime")
+        return not_empty(name, value)
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

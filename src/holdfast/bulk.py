@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import msgspec
 
 from holdfast.answer import Answer
+from holdfast.arguments import not_empty
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
 from holdfast.runtime.callbacks import uncancelled
@@ -40,6 +41,9 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     content: Content
+
+    def __post_init__(self) -> None:
+        not_empty("key", self.key)
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

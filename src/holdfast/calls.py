@@ -328,7 +328,7 @@ class Calls:
         on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
         check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
         deadline = self.deadline(name, options.get("timeout"))
-        headers, extensions = options.get("headers"), options.get("extensions", ())
+        headers, extensions = options.get("headers"), options.get("extensions")
         context, tenant = options.get("context"), options.get("tenant")
         timeouts = options.get("timeouts")
         if tenant is not None:
@@ -337,9 +337,9 @@ class Calls:
             check_kind("timeouts", timeouts, Timeouts)
         if context is not None:
             check_kind("context", context, ClientCallContext)
-        elif headers is None and not extensions and tenant is None and timeouts is None:
+        elif headers is None and extensions is None and tenant is None and timeouts is None:
             return deadline, msgspec.structs.replace(plain, on_unknown=on_unknown)
-        uris = extension_uris(extensions)
+        uris = extension_uris(() if extensions is None else extensions)
         checked = {} if headers is None else check_headers(headers)
         return deadline, PerCall(
             headers=checked,

@@ -218,9 +218,12 @@ class Client(ClosingContext):
 
         Raises:
             JournalError: The journal cannot be read, or not the record of that message.
-            ValueError: There is no journal: see `connect`.
+            ValueError: There is no journal: see `connect`; or the message id is empty.
+            TypeError: The message id is not text.
             RuntimeError: The client was closed.
         """
+        if message_id is not None:
+            not_empty("message_id", message_id)
         journaling = self._journaling("pending()")
         return [
             PendingCall(record, self._calls, journaling)
@@ -299,7 +302,7 @@ class Client(ClosingContext):
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
             tools: Functions that the agent may call, over AG2's extension for client tools; what
@@ -367,7 +370,7 @@ class Client(ClosingContext):
                 unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
 
@@ -496,7 +499,7 @@ class Client(ClosingContext):
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
             tools: Functions that the agent may call: see `ask`. The stream goes on over all the
@@ -617,6 +620,8 @@ class Client(ClosingContext):
         for name, hook in (("on_input", on_input), ("on_auth", on_auth)):
             if hook is not None:
                 check_hook(name, hook)
+        if context_id is not None:
+            not_empty("context_id", context_id)
         if task is not None:
             check_kind("task", task, Task)
             if context_id is not None and task.context_id not in {None, context_id}:
@@ -692,28 +697,18 @@ class Client(ClosingContext):
         Raises:
             UnsupportedOperationError: The agent speaks protocol 0.3, and has no such list.
         """
-        if status is not None:
-            check_kind("status", status, TaskState)
-        if not 1 <= (not_negative("limit", limit) or 0) <= 100:
-            text = "limit must be from 1 to 100"
-            raise ValueError(text)
-        reply = await self._call(
-            op.LIST_TASKS,
-            ListTasksRequest(
-                context_id=context_id,
-                status=status,
-                page_size=limit,
-                page_token=page_token or None,
-                history_length=not_negative("history_length", history_length),
-                status_timestamp_after=timestamp(status_timestamp_after),
-                include_artifacts=include_artifacts or None,
-            ),
-            options,
-            of=Client.list_tasks,
+        request = _list_request(
+            context_id,
+            status=status,
+            limit=limit,
+            page_token=page_token,
+            history_length=history_length,
+            status_timestamp_after=status_timestamp_after,
+            include_artifacts=include_artifacts,
         )
-        return reply.value
+        return (await self._call(op.LIST_TASKS, request, options, of=Client.list_tasks)).value
 
-    async def iter_tasks(
+    def iter_tasks(
         self,
         context_id: str | None = None,
         *,
@@ -732,20 +727,30 @@ class Client(ClosingContext):
         Raises:
             InvalidAgentResponseError: The agent gives the same page again and again, or empty
                 ones without an end.
+            ValueError: An argument that cannot be right; raised by the call itself.
+            TypeError: An argument of another type; raised by the call itself.
         """
         options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
+        self._calls.begin("call", options, of=Client.list_tasks)
+        request = _list_request(
+            context_id,
+            status=status,
+            limit=limit,
+            page_token=None,
+            history_length=history_length,
+            status_timestamp_after=status_timestamp_after,
+            include_artifacts=include_artifacts,
+        )
+        return self._iter_tasks(request, options)
+
+    async def _iter_tasks(
+        self, request: ListTasksRequest, options: CallOptions
+    ) -> AsyncIterator[Task]:
         token, seen, empty = "", set[str](), 0
         while True:
-            page = await self.list_tasks(
-                context_id,
-                status=status,
-                limit=limit,
-                page_token=token,
-                history_length=history_length,
-                status_timestamp_after=status_timestamp_after,
-                include_artifacts=include_artifacts,
-                **options,
-            )
+            request = msgspec.structs.replace(request, page_token=token or None)
+            reply = await self._call(op.LIST_TASKS, request, options, of=Client.list_tasks)
+            page = reply.value
             for task in page.tasks:
                 yield task
             token = page.next_page_token
@@ -838,7 +843,7 @@ class Client(ClosingContext):
         """
         check_seconds("poll_interval", poll_interval)
         not_empty("task_id", task_id)
-
+        check_kind("force_subscription", force_subscription, bool)
         deadline, per_call = self._calls.begin("stream", options, of=Client.subscribe_to_task)
         calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
         return EventStream(calls, calls.subscribe_to(task_id, forced=force_subscription))
@@ -870,6 +875,7 @@ class Client(ClosingContext):
             CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
         """
         check_seconds("poll_interval", poll_interval)
+        check_kind("confirm", confirm, bool)
         if options.get("timeout") is None:
             options["timeout"] = min(_CANCEL_TIMEOUT, self._calls.timeout)
         deadline, per_call = self._calls.begin("cancel", options, of=Client.cancel_task)
@@ -959,7 +965,7 @@ class Client(ClosingContext):
         request = ListTaskPushNotificationConfigsRequest(
             task_id=not_empty("task_id", task_id),
             page_size=not_negative("limit", limit),
-            page_token=page_token,
+            page_token=_page_token(page_token),
         )
         reply = await self._call(
             op.LIST_PUSH_CONFIGS,
@@ -1016,7 +1022,10 @@ class Client(ClosingContext):
             ValueError: The operation is answered by a stream, the message has no id, the request
                 does not name what it is about, or holds what cannot be sent (an unpaired
                 surrogate, or metadata that are not JSON).
+            TypeError: The operation is not an `Operation`, or the parameters are not its own.
         """
+        check_kind("operation", operation, op.Operation)
+        check_kind("params", params, operation.request)
         if operation.streaming:
             text = f"{operation.name} is answered by a stream, not by one reply"
             raise ValueError(text)
@@ -1138,6 +1147,43 @@ def _stream_calls(
         bound = calls.deadline("call", opening)
         deadline = msgspec.structs.replace(bound, is_for_opening=True)
     return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+
+
+def _list_request(
+    context_id: str | None,
+    *,
+    status: TaskState | None,
+    limit: int,
+    page_token: str | None,
+    history_length: int | None,
+    status_timestamp_after: datetime | str | None,
+    include_artifacts: bool,
+) -> ListTasksRequest:
+    """The request for a page of tasks; for the arguments see `Client.list_tasks`."""
+    if context_id is not None:
+        not_empty("context_id", context_id)
+    if status is not None:
+        check_kind("status", status, TaskState)
+    if not 1 <= (not_negative("limit", limit) or 0) <= 100:
+        text = "limit must be from 1 to 100"
+        raise ValueError(text)
+    check_kind("include_artifacts", include_artifacts, bool)
+    return ListTasksRequest(
+        context_id=context_id,
+        status=status,
+        page_size=limit,
+        page_token=_page_token(page_token),
+        history_length=not_negative("history_length", history_length),
+        status_timestamp_after=timestamp("status_timestamp_after", status_timestamp_after),
+        include_artifacts=include_artifacts or None,
+    )
+
+
+def _page_token(token: str | None) -> str | None:
+    """The token of a page; an empty one, as the last page has it, is none."""
+    if token is not None:
+        check_kind("page_token", token, str)
+    return token or None
 
 
 def _check_named(operation: Operation[Any, Any], params: object) -> None:

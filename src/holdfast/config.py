@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.arguments import check_configuration, check_hook, check_kind, items, not_empty
+from holdfast.engines import engine_of
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.runtime.engine import HttpEngine
 
@@ -59,6 +60,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_kind("streaming", self.streaming, bool)
         check_kind("polling", self.polling, bool)
         check_kind("use_client_preference", self.use_client_preference, bool)
+        if self.engine is not None:
+            engine_of(self.engine)
         if self.grpc_channel_factory is not None:
             check_hook("grpc_channel_factory", self.grpc_channel_factory)
         name = "supported_protocol_bindings"

@@ -46,7 +46,13 @@ has is a ValueError. A `Message` or `Part` of the official SDK is taken too, and
 
 
 def text_part(text: str, *, media_type: str | None = None) -> Part:
-    """A part with text."""
+    """A part with text.
+
+    Raises:
+        TypeError: An argument of another type.
+    """
+    check_kind("text", text, str)
+    _check_words(media_type=media_type)
     return Part(text=text, media_type=media_type)
 
 
@@ -55,7 +61,11 @@ def data_part(data: Any, *, media_type: str | None = None) -> Part:
 
     Integers stay integers on the way there. Servers built with the official SDK send them back
     as ``1.0``.
+
+    Raises:
+        TypeError: The media type is not text.
     """
+    _check_words(media_type=media_type)
     return Part(data=data, media_type=media_type)
 
 
@@ -85,9 +95,7 @@ def file_part(
     """
     import mimetypes  # slow to import, and needed only here
 
-    for name, value in (("media_type", media_type), ("filename", filename)):
-        if value is not None:
-            check_kind(name, value, str)
+    _check_words(media_type=media_type, filename=filename)
     check_count("max_bytes", max_bytes)
     file = _path(path)
     named = filename or file.name
@@ -98,6 +106,13 @@ def file_part(
         filename=named,
         media_type=media_type or mimetypes.guess_type(file.name)[0],
     )
+
+
+def _check_words(**given: str | None) -> None:
+    """Check what is said of a part, by the names of the arguments; each may be left out."""
+    for name, value in given.items():
+        if value is not None:
+            check_kind(name, value, str)
 
 
 def _path(given: object) -> Path:
@@ -148,7 +163,14 @@ _OWN_PIPE = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
 
 def url_part(url: str, *, media_type: str | None = None, filename: str | None = None) -> Part:
-    """A part with the address of a file, which the agent fetches itself."""
+    """A part with the address of a file, which the agent fetches itself.
+
+    Raises:
+        ValueError: The address is empty.
+        TypeError: An argument of another type.
+    """
+    not_empty("url", url)
+    _check_words(media_type=media_type, filename=filename)
     return Part(url=url, filename=filename, media_type=media_type)
 
 

@@ -173,7 +173,7 @@ class Conversation:
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             **options: See `SendOptions`; the timeout is that of the conversation if left out.
 
         Returns:

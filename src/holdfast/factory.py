@@ -48,7 +48,7 @@ class ClientFactory:
     ) -> None:
         self._config = ClientConfig() if config is None else config
         check_kind("config", self._config, ClientConfig)
-        self._consumers = hooks("consumers", consumers or (), "__call__")
+        self._consumers = hooks("consumers", () if consumers is None else consumers, "__call__")
         self._producers: dict[str, Producer] = {}
 
     def register(self, label: str, producer: Producer) -> None:
@@ -108,8 +108,11 @@ class ClientFactory:
             **options,
             "supported_protocol_bindings": supported,
             "transport_producers": producers,
-            "consumers": (*self._consumers, *items("consumers", consumers or ())),
-            "interceptors": items("interceptors", interceptors or ()),
+            "consumers": (
+                *self._consumers,
+                *items("consumers", () if consumers is None else consumers),
+            ),
+            "interceptors": items("interceptors", () if interceptors is None else interceptors),
         }
         return connect(agent, **settings)
 

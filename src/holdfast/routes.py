@@ -112,7 +112,7 @@ def route_to(
         text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
         raise ValueError(text)
     named = [
-        _check_address(address, "credential origin", any_scheme=bool(produced))
+        _check_address(address, "address in credential_origins", any_scheme=bool(produced))
         for address in items("credential_origins", credential_origins)
     ]
     if url is not None:
@@ -232,7 +232,7 @@ def producers_of(
         return {}
     check_kind("transport_producers", given, Mapping)
     for label, producer in given.items():
-        not_empty("the name of a binding", label)
+        not_empty("the name of a binding in transport_producers", label)
         hooks("transport_producers", (producer,), "__call__")
     # Cards write the names of bindings in either case; what Holdfast speaks is taken over so, too.
     upper = {label: label.upper() for label in given}

@@ -15,7 +15,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.arguments import check_able, check_kind, check_one_of, check_seconds, check_url
+from holdfast.arguments import (
+    check_able,
+    check_kind,
+    check_one_of,
+    check_seconds,
+    check_url,
+    items,
+)
 from holdfast.auth import to_provider
 from holdfast.content import to_message
 from holdfast.diagnosis.cards import card_of_file, fetch_card
@@ -210,10 +217,11 @@ class Examination:
             raise ValueError(text)
         if protocol_version is not None:
             check_one_of("protocol_version", protocol_version, PROTOCOL_VERSIONS)
+        bindings = items("bindings", bindings)
         for binding in bindings:
             check_one_of("each of bindings", binding, HTTP_BINDINGS)
         self._version = protocol_version
-        self._bindings = tuple(bindings)
+        self._bindings = bindings
         env = SystemEnv() if env is None else env
         check_able("env", env, "wall", "random", "new_id")
         limits = Limits() if limits is None else limits

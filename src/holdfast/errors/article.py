@@ -8,11 +8,11 @@ does not say, RATE_LIMITED, AGENT_UNAVAILABLE and TASK_TIMEOUT may pass, and the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from holdfast.model.settings import check_kind
 
 __all__ = [
     "ArticleErrorCode",
@@ -64,7 +64,14 @@ def make_error(code: int, message: str, data: Mapping[str, Any] | None = None) -
         message: What went wrong, in one sentence.
         data: JSON members: ``detail`` (text), ``retryable`` (bool), ``retryAfter`` (seconds), and
             whatever else the caller of the agent should know; left out if empty.
+
+    Raises:
+        TypeError: An argument of another type.
     """
+    check_kind("code", code, int)
+    check_kind("message", message, str)
+    if data is not None:
+        check_kind("data", data, Mapping)
     error: dict[str, Any] = {"code": int(code), "message": message}
     if data:
         error["data"] = dict(data)

@@ -131,6 +131,9 @@ class SqliteJournal:
         mode: int = 0o600,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
+        if not os.fspath(path):
+            text = "path must not be empty"
+            raise ValueError(text)
         _check_outlasts(path)
         check_kind("store_messages", store_messages, bool)
         check_kind("read_only", read_only, bool)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
+from holdfast.arguments import not_empty
 from holdfast.model import codec
 from holdfast.model.settings import check_count, check_kinds, check_numbers
 from holdfast.push.refusals import Refusal, Refused
@@ -69,6 +70,8 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_kinds(self, algorithms=tuple, body_digest=bool)
+        if self.issuer is not None:
+            not_empty("issuer", self.issuer)
         check_numbers(self, ("max_age", "leeway"))
         check_count("max_tokens", self.max_tokens, least=1)
         check_algorithms(self.algorithms)

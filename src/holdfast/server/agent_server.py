@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +16,10 @@ from holdfast.arguments import (
     check_one_of,
     check_url,
     items,
+    not_empty,
 )
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension
+from holdfast.model.settings import check_count
 from holdfast.runtime.env import SystemEnv
 from holdfast.server.cards import interfaces, metadata_card
 from holdfast.server.executors import Executor, FunctionExecutor
@@ -162,6 +165,7 @@ class A2AServer:
         env: Env | None = None,
     ) -> None:
         need("server", "A2AServer")
+        check_count("max_body", max_body, least=1)
         self._executor = _executor(agent if executor is None else executor)
         self._card = metadata_card(agent, card)
         extended = None if extended_card is None else metadata_card(agent, extended_card)
@@ -169,6 +173,7 @@ class A2AServer:
             from a2a.server.tasks import InMemoryTaskStore
 
             task_store = InMemoryTaskStore()
+        check_able("task_store", task_store, "save", "get", "delete")
         self._settings = ServerSettings(
             extended_card=extended,
             card_modifier=card_modifier,
@@ -197,9 +202,10 @@ class A2AServer:
             body_timeout=body_timeout,
             keep_alive=keep_alive,
             timeout=timeout,
-            handler_options=dict(handler_options or {}),
+            handler_options=_options(handler_options),
         )
         self._env: Env = SystemEnv() if env is None else env
+        check_able("env", self._env, "wall", "random", "new_id")
         self._services: weakref.WeakSet[Service] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -225,6 +231,8 @@ class A2AServer:
             TypeError: An argument of another type.
         """
         check_url(url, "url")
+        if grpc_url is not None:
+            not_empty("grpc_url", grpc_url)
         found = _bindings(bindings)
         settings = self._settings
         own = self._card.capabilities
@@ -398,6 +406,13 @@ class A2AServer:
 def _named(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
     """Names that may be left out."""
     return None if given is None else items(name, given)
+
+
+def _options(given: dict[str, Any] | None) -> dict[str, Any]:
+    """Arguments of the SDK's handler, which may be left out."""
+    if given is not None:
+        check_kind("handler_options", given, Mapping)
+    return dict(given or {})
 
 
 def _engine(engine: HttpEngine | None) -> HttpEngine | None:

@@ -11,6 +11,7 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast.arguments import check_able
 from holdfast.errors import A2AError
 from holdfast.errors.values import one_line
 from holdfast.model.settings import check_kind
@@ -101,7 +102,8 @@ class ProtocolErrors:
         self._app = app
         self._agent = agent
         self._nested = nested
-        self._env = SystemEnv() if env is None else env
+        self._env: Env = SystemEnv() if env is None else env
+        check_able("env", self._env, "wall", "random", "new_id")
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         """Serves one request; what is no HTTP request passes (ASGI 3)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_kind, check_one_of, check_seconds, not_empty
+from holdfast.arguments import check_able, check_kind, check_one_of, check_seconds, not_empty
 from holdfast.model.card import AgentCard, AgentExtension
 from holdfast.model.settings import check_count
 from holdfast.wire.reach import Network
@@ -84,6 +84,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"{', '.join(pushing[:-1])} and {pushing[-1]} need push=True or a store"
             )
+        if self.push_sender is not None:
+            check_able("push_sender", self.push_sender, "send_notification")
         if self.push_sender is not None and self.push_engine is not None:
             raise ValueError("push_engine is for the server's own sender: leave out push_sender")
 

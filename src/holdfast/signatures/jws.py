@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model import codec
 from holdfast.model.extras import missing_extra
+from holdfast.model.settings import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,10 +73,13 @@ def check_algorithms(algorithms: tuple[str, ...]) -> None:
 
     Raises:
         ValueError: There is none, or ``none``.
+        TypeError: One is not text.
     """
     if not algorithms:
         text = "algorithms must be a tuple of names, such as ('ES256',)"
         raise ValueError(text)
+    for name in algorithms:
+        check_kind("one of algorithms", name, str)
     if any(name.lower() == "none" for name in algorithms):
         text = "algorithms must not have 'none', which is no signature"
         raise ValueError(text)

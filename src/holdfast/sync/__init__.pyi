@@ -361,7 +361,8 @@ class Client:
 
         Raises:
             JournalError: The journal cannot be read, or not the record of that message.
-            ValueError: There is no journal: see `connect`.
+            ValueError: There is no journal: see `connect`; or the message id is empty.
+            TypeError: The message id is not text.
             RuntimeError: The client was closed.
         """
 
@@ -413,7 +414,7 @@ class Client:
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
             tools: Functions that the agent may call, over AG2's extension for client tools; what
@@ -461,7 +462,7 @@ class Client:
                 unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
 
@@ -540,7 +541,7 @@ class Client:
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
             tools: Functions that the agent may call: see `ask`. The stream goes on over all the
@@ -643,6 +644,8 @@ class Client:
         Raises:
             InvalidAgentResponseError: The agent gives the same page again and again, or empty
                 ones without an end.
+            ValueError: An argument that cannot be right; raised by the call itself.
+            TypeError: An argument of another type; raised by the call itself.
         """
 
     def wait(
@@ -779,6 +782,7 @@ class Client:
             ValueError: The operation is answered by a stream, the message has no id, the request
                 does not name what it is about, or holds what cannot be sent (an unpaired
                 surrogate, or metadata that are not JSON).
+            TypeError: The operation is not an `Operation`, or the parameters are not its own.
         """
 
     def __enter__(self) -> Self: ...
@@ -926,7 +930,7 @@ class Conversation:
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
-                out.
+                out, any if empty.
             **options: See `SendOptions`; the timeout is that of the conversation if left out.
 
         Returns:
@@ -989,7 +993,8 @@ class Coordinator:
 
     Args:
         agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
-            not closed. Or addresses, which are their names as well.
+            not closed. Or addresses, which are their names as well. Without any, or with an empty
+            list, the coordinator begins without agents; `add` adds them.
         concurrency: How many messages are under way at once. Each waits for its answer; the
             others wait in line, each fan-out in turns with the others. Where there are several
             agents, each leaves as many places free as it has. As many agents as there are
@@ -1513,11 +1518,13 @@ def connect(
             begins with ``grpc://``, or with ``grpcs://`` for TLS, leaves gRPC alone to be spoken.
         tenant: Tenant, in place of the one that the card names.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
-            the card has none of them, its own order counts. An interface of the protocol's newer
-            version comes before one that is preferred. The last one needs the extra ``grpc``;
+            the card has none of them, or the list is empty, its own order counts. An interface of
+            the protocol's newer version comes before one that is preferred. The last one needs the
+            extra ``grpc``;
             without it, and with an `engine` of your own writing, which it would go past, such an
             interface is not chosen unless you name the binding.
-        supported_protocol_bindings: The only bindings that may be used; all of them if left out.
+        supported_protocol_bindings: The only bindings that may be used; all of them if left out
+            or empty, as in the official SDK's configuration.
         protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
             left out, each interface is spoken to in the version that the card declares for it, 1.0
             before 0.3; where it declares none, a harmless request finds out before the first call.
