@@ -84,10 +84,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"{', '.join(pushing[:-1])} and {pushing[-1]} need push=True or a store"
             )
-        if self.push_sender is not None:
-            check_able("push_sender", self.push_sender, "send_notification")
         if self.push_sender is not None and self.push_engine is not None:
             raise ValueError("push_engine is for the server's own sender: leave out push_sender")
+        if self.push_sender is not None:
+            check_able("push_sender", self.push_sender, "send_notification")
 
     def _check_callables(self) -> None:
         for name in ("card_modifier", "push_url_validator", "authenticate"):
