@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
+from holdfast.cli.commands import app
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
@@ -1171,6 +1172,24 @@ def test_help_by_name_is_help_by_flag(words):
     asked = holdfast("help", *words, card=None)
     assert asked.out == holdfast(*words, "--help", card=None).out
     assert f"Usage: holdfast {' '.join(words)} " in asked.out
+
+
+def test_help_fits_a_narrow_terminal_and_keeps_options_and_commands_whole(monkeypatch):
+    whole = {words: holdfast(*words, "--help", card=None).out for words in every_command(app)}
+    assert len(whole) > 20
+    monkeypatch.setenv("COLUMNS", "40")
+    for words, wide in whole.items():
+        narrow = holdfast(*words, "--help", card=None).out
+        assert [line for line in narrow.splitlines() if len(line.rstrip()) > 40] == []
+        options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", wide, re.MULTILINE))
+        assert options <= set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", narrow, re.MULTILINE))
+        assert "..." not in narrow.partition("\nCommands:\n")[2]
+
+
+def every_command(command, words=()):
+    yield words
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, (*words, name))
 
 
 @pytest.mark.parametrize("words", [["nope"], ["task", "nope"], ["send", "nope"]])

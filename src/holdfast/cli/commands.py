@@ -18,6 +18,7 @@ from holdfast.cli.demo_server import demo_server
 from holdfast.cli.doctor_command import doctor
 from holdfast.cli.errors import CommandError, usage
 from holdfast.cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
+from holdfast.cli.help_text import fit_help
 from holdfast.cli.journal_commands import resume, run_lines
 from holdfast.cli.message_commands import chat, send
 from holdfast.cli.options import (
@@ -202,3 +203,4 @@ app.add_command(send)
 app.add_command(show_help)
 app.add_command(skill)
 app.add_command(task)
+fit_help(app)

@@ -71,8 +71,7 @@ class _DemoCommand(click.Command):
 
         for title, text in (("Words", help_text()), ("Faults", faults_text())):
             with formatter.section(title):
-                for line in text.splitlines():
-                    formatter.write(f"  {line}\n")
+                formatter.write_text(f"\b\n{text}")
 
 
 @click.command(

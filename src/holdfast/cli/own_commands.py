@@ -8,6 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli.execution import CONTEXT
+from holdfast.cli.help_text import HelpContext
 from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.options import (
     EVERYWHERE,
@@ -130,7 +131,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
             message = f"No such command {' '.join(words)!r}."
             raise click.UsageError(message, ctx)
         command = found
-        above = click.Context(command, parent=above, info_name=word, **_help_settings())
+        above = HelpContext(command, parent=above, info_name=word, **_help_settings())
     click.echo(command.get_help(above))
 
 

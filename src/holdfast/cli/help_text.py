@@ -1,0 +1,102 @@
+"""Help that fits the terminal, also a narrow one.
+
+click formats help for 50 columns at least, and leaves a third of them to descriptions. Where the
+terminal is narrower, each option has a line of its own here, with its description below it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["HelpContext", "fit_help"]
+
+_LEAST = 20
+"""Columns below which help is as for this many."""
+_NARROW = 60
+"""Columns below which a description stands below its option."""
+_SHORT = 12
+"""Columns of a name that may stand beside its description there, as that of a command."""
+_INDENT = 4
+"""Columns by which a description that stands below its option is indented."""
+_WHOLE = 1_000
+"""Characters of a command's description in the list of commands."""
+
+
+class _Formatter(click.HelpFormatter):
+    """Formats help for the columns that there are."""
+
+    def __init__(
+        self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
+    ) -> None:
+        columns = shutil.get_terminal_size().columns
+        if width is None and columns < _NARROW:
+            width = max(columns - 2, _LEAST)
+        super().__init__(indent_increment, width, max_width)
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write options or commands, each with its description."""
+        rows = list(rows)
+        if self.width < _NARROW - 2:
+            col_max = _SHORT
+            if any(len(name) > _SHORT for name, _ in rows):
+                col_max = _INDENT - col_spacing
+                rows = [(self._broken(name), text) for name, text in rows]
+        super().write_dl(rows, col_max, col_spacing)
+
+    def write_text(self, text: str) -> None:
+        """Write a text; also tables (paragraphs that begin with a backspace) fit a narrow one."""
+        if self.width < _NARROW - 2:
+            paragraphs = (
+                self._rewrapped(one) if one.startswith("\b\n") else one
+                for one in text.split("\n\n")
+            )
+            text = "\n\n".join(paragraphs)
+        super().write_text(text)
+
+    def _rewrapped(self, table: str) -> str:
+        """The rows of a table, each broken where the line ends."""
+        return "\n".join(
+            textwrap.fill(
+                re.sub(r"(?<=\S)\s{2,}", "  ", row),
+                max(self.width - self.current_indent, _LEAST),
+                subsequent_indent=" " * _INDENT,
+                break_on_hyphens=False,
+            )
+            if row.strip()
+            else row
+            for row in table.split("\n")
+        )
+
+    def _broken(self, name: str) -> str:
+        """An option in lines of its own: broken between its names, and between its choices."""
+        lines, most = [""], self.width - self.current_indent
+        for piece in re.split(r"(?<=[ |])", name):
+            if lines[-1] and len(lines[-1] + piece.rstrip()) > most:
+                lines.append(" " * self.current_indent)
+            lines[-1] += piece
+        return "\n".join(line.rstrip() for line in lines)
+
+
+class HelpContext(click.Context):
+    """The context of a command whose help fits the terminal."""
+
+    formatter_class = _Formatter
+
+
+def fit_help(command: click.Command) -> None:
+    """Make the help of a command, and of those below it, fit the terminal."""
+    command.context_class = HelpContext
+    command.short_help = command.get_short_help_str(_WHOLE)  # click cuts it off otherwise
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            fit_help(below)
