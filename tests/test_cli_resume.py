@@ -306,6 +306,19 @@ def test_a_journal_that_cannot_be_used_is_told(left, content, told):
     assert left.path.exists() == (content is not None)
 
 
+@pytest.mark.parametrize("words", [[], ["--list"], ["--forget", "m1"]])
+def test_a_missing_journal_is_named_with_what_creates_one_and_is_not_created(
+    tmp_path, monkeypatch, words
+):
+    monkeypatch.chdir(tmp_path)
+    done = holdfast("resume", "--journal", "nope.db", *words, card=None)
+
+    assert (done.exit, done.out) == (1, "")
+    assert f"Error: there is no journal {tmp_path / 'nope.db'}\n" in done.err
+    assert "Hint: check the path; a journal is created by holdfast run --journal FILE" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_agent_that_cannot_be_called_is_told_and_the_others_are_gone_on_with(left):
     left.add("m1", agent="ftp://agent.test")
     left.add("m2")

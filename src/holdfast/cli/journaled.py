@@ -68,6 +68,11 @@ _HINTS: Mapping[JournalFailure, str] = {
 _ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
 """The hint for a journal that cannot be used, by reason; and the hint for all other reasons."""
 
+_CREATED_BY = (
+    "check the path; a journal is created by holdfast run --journal FILE, or by a program that "
+    "calls connect(..., journal=FILE)"
+)
+
 _LEASE = 5.0
 """Seconds after which the next run resumes the calls that a killed run had in flight."""
 
@@ -138,8 +143,8 @@ def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) ->
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if is_there and not path.exists():
-        message = f"there is no journal {path}"
-        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
+        message = f"there is no journal {path.absolute()}"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message, hint=_CREATED_BY))
     return journal
 
 
