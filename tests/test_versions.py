@@ -542,6 +542,34 @@ async def test_a_wrong_version_that_the_caller_names_is_held_against_the_card(
     assert agent.executions == {}
 
 
+@pytest.mark.parametrize(
+    ("options", "place"), [({}, "the interface's URL in the agent card"), (None, "url=")]
+)
+@both_bindings
+async def test_a_404_of_an_interface_names_its_address_and_what_to_check(binding, options, place):
+    agent = FakeAgent(bindings=(binding,))
+    agent.inject(Respond(status=404, headers={}, body=b"<html>no such page</html>"), times=3)
+    options = {"url": agent.url} if options is None else options
+
+    with pytest.raises(A2AHTTPError) as caught:
+        await client_of(agent, binding, **options).send_message("hello")
+
+    told = str(caught.value)
+    assert f"there may be no {binding} interface at this address: check {place}" in told
+    assert f"agent {agent.url}" in told
+
+
+@both_bindings
+async def test_a_refused_version_is_named_beside_those_that_the_card_declares(binding):
+    agent = FakeAgent(card=card(interface(binding, "1.0")))
+    agent.inject(VERSION_REFUSED, times=3)
+
+    with pytest.raises(VersionNotSupportedError) as caught:
+        await client_of(agent, binding).get_task("t-1")
+
+    assert "protocol 1.0 was spoken, and the card declares 1.0" in str(caught.value)
+
+
 async def test_what_a_version_lacks_is_held_against_the_card_too():
     with pytest.raises(UnsupportedOperationError) as caught:
         await client_of(FakeAgent(), protocol_version="0.3").list_tasks()

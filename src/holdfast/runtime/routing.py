@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ import msgspec
 
 from holdfast.errors import (
     A2AError,
+    A2AHTTPError,
     AuthenticationError,
     CredentialOriginError,
     InvalidAgentCardError,
@@ -200,6 +202,14 @@ class InterfaceLayer(PassThrough):
                 explain(error, choice.card, call.headers)
         else:
             self._doubt_version(error, call, choice, chosen)
+            if isinstance(error, A2AHTTPError) and error.http_status == HTTPStatus.NOT_FOUND:
+                given = self._route.url is not None
+                place = "url=" if given else "the interface's URL in the agent card"
+                error.message = (
+                    f"{error.message.rstrip('.')}; there may be no "
+                    f"{chosen.endpoint.interface.protocol_binding} interface at this address: "
+                    f"check {place}"
+                )
 
     def _doubt_version(
         self, error: A2AError, call: AnyCall, choice: _Choice, chosen: _Choice
@@ -210,10 +220,12 @@ class InterfaceLayer(PassThrough):
         """
         spoken, interface = chosen.endpoint.version, chosen.endpoint.interface
         is_forced = self._route.version is not None and not leaves_room_for(spoken, choice.card)
-        if is_forced and is_of_another_version(error):
-            declared = ", ".join(declared_versions(choice.card))
+        is_doubted = is_forced and is_of_another_version(error)
+        if is_doubted or isinstance(error, VersionNotSupportedError):
+            declared = ", ".join(declared_versions(choice.card)) or "no version"
+            asked = " as asked for" if is_forced else ""
             error.message = (
-                f"{error.message.rstrip('.')}; protocol {spoken} was spoken as asked for, and the "
+                f"{error.message.rstrip('.')}; protocol {spoken} was spoken{asked}, and the "
                 f"card declares {declared}"
             )
         elif not shows_another_version(error, call, interface.protocol_binding):
