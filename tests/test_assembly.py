@@ -616,6 +616,7 @@ async def test_arguments_that_cannot_be_right_are_refused_before_anything_is_sen
         (lambda c, v: c.pending(message_id=v), "message_id must be a string"),
         (lambda c, v: c.call(v, GetTaskRequest(id="t")), "operation must be Operation"),
         (lambda c, v: c.call(GET_TASK, v), "params must be GetTaskRequest"),
+        (lambda c, v: c.call(GET_TASK, GetTaskRequest(id=v)), r"params\.id must be str"),
         (lambda _, v: holdfast.RunItem(key=v, content="x"), "key must be a string"),
         (lambda _, v: holdfast.text_part(v), "text must be str"),
         (lambda _, v: holdfast.url_part(v), "url must be a string"),

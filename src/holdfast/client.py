@@ -1189,9 +1189,12 @@ def _page_token(token: str | None) -> str | None:
 def _check_named(operation: Operation[Any, Any], params: object) -> None:
     """Checks that a request names what it is about, which by itself only a path would need."""
     for name in getattr(params, "__struct_fields__", ()):
-        if f"{{{name}}}" in operation.path and not getattr(params, name):
-            text = f"the request lacks {name}"
-            raise MalformedError(text)
+        if f"{{{name}}}" in operation.path:
+            value = getattr(params, name)
+            if not value:
+                text = f"the request lacks {name}"
+                raise MalformedError(text)
+            check_kind(f"params.{name}", value, str)
 
 
 def _returns_immediately(request: SendMessageRequest) -> bool:
