@@ -26,6 +26,7 @@ from holdfast.model.types import Artifact, Part, TaskState
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
+    Delay,
     FakeAgent,
     FakeNetwork,
     Respond,
@@ -1103,6 +1104,17 @@ async def test_a_subscription_that_is_refused_while_the_task_runs_is_a_problem()
     assert levels(diagnosis, "subscribe.snapshot") == {"problem"}
     assert levels(diagnosis, "subscribe.unknown") == {"warning"}
     assert levels(diagnosis, "subscribe.finished") == {"warning"}
+
+
+async def test_a_refusal_that_crosses_the_end_of_the_task_is_no_problem():
+    agent = FakeAgent(SLOW, bindings=("JSONRPC",))
+    agent.inject(Stall(phase="idle", after_events=2), on="SendStreamingMessage")
+    agent.inject(Delay(seconds=10, after_execution=False), on="SubscribeToTask", times=2)
+
+    diagnosis = await examined(agent, send="go")
+
+    assert not agent.pending_faults
+    assert levels(diagnosis, "subscribe.snapshot") == {"not measured"}
 
 
 async def test_nobody_subscribes_to_a_running_task_of_protocol_0_3():

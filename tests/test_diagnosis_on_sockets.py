@@ -98,7 +98,7 @@ async def test_an_agent_on_the_official_sdk_is_healthy(sdk):
 async def test_an_agent_of_protocol_0_3_is_healthy(sdk03):
     diagnosis = await diagnose(sdk03, send="slow 2 hello")
 
-    assert diagnosis.is_healthy
+    assert diagnosis.is_healthy, diagnosis.findings
     assert "answers in 0.3" in diagnosis.of("versions.spoken")[0].saw
     assert levels(diagnosis, "list.there") == {"info"}
     assert levels(diagnosis, "streaming.flushed") == {"ok"}
@@ -126,7 +126,7 @@ async def test_an_agent_of_ag2_keeps_no_messages(tmp_path):
     with ag2_process(tmp_path / "errors") as url:
         diagnosis = await diagnose(url, send="hello")
 
-    assert diagnosis.is_healthy
+    assert diagnosis.is_healthy, diagnosis.findings
     assert levels(diagnosis, "recording.task") == {"warning"}
 
 
@@ -134,7 +134,7 @@ async def test_a_fake_agent_behind_a_socket():
     async with LoopbackServer(FakeAgent()) as server:
         diagnosis = await diagnose(server.url, send="hello")
 
-    assert diagnosis.is_healthy
+    assert diagnosis.is_healthy, diagnosis.findings
     assert levels(diagnosis, "recording") == {"ok"}
 
 

@@ -203,9 +203,8 @@ class Delivery:
         call = self._questions.call(op.SUBSCRIBE_TO_TASK, params)
         opened, events = await self._questions.open(call)
         if events is None:
-            task = self.task
-            # A refusal may have crossed the end of the task.
-            facts.opened = None if task is None or task.state.is_settled else opened
+            # The task may have ended before the refusal, and its stream may say so later.
+            facts.opened = None if await self._is_settled() else opened
             return
         facts.opened = opened
         is_chunked = False
@@ -230,6 +229,12 @@ class Delivery:
         if whole is not None:
             told, true = _length(fold.task), _length(whole)
             facts.text = "right" if told == true else "repeated" if told > true else "lost"
+
+    async def _is_settled(self) -> bool:
+        """Whether the agent itself says that the task has ended, or waits for input."""
+        call = self._questions.call(op.GET_TASK, GetTaskRequest(id=self._facts.task_id))
+        task = (await self._questions.ask(call)).value or self.task
+        return task is None or task.state.is_settled
 
     # ── Afterwards ───────────────────────────────────────────────────────────────────────────
 
