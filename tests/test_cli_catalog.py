@@ -149,3 +149,13 @@ def test_a_catalog_without_the_name_of_an_entry_is_told(tmp_path, catalog):
     assert (done.exit, done.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
     told = f"{path} is a catalog of agents: name an entry, as {path}#one"
     assert done.error["message"] == told
+
+
+def test_a_misspelt_entry_is_told_with_the_nearest_one_and_the_others(tmp_path):
+    path = tmp_path / "agents.json"
+    many = {f"agent-{number:02}": AGENT for number in range(12)}
+    path.write_text(json.dumps({"agents": {**many, "weather": AGENT}}))
+    done = holdfast("card", "get", "-o", "json", card=f"{path}#wether")
+    assert done.error["hint"].startswith("did you mean weather? it has agent-00, agent-01, ")
+    assert done.error["hint"].endswith(", and 3 more")
+    assert "did you mean" not in holdfast("card", "get", card=f"{path}#nothing").err

@@ -3,6 +3,7 @@
 import json
 import re
 
+import msgspec
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
@@ -19,7 +20,7 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast.testing import FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
 from holdfast.wire.http import HttpRequest
 
 SECRET = "s3cret-value-of-mine"
@@ -103,7 +104,7 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--stream=yes"], "--stream"),
         (["task", "subscribe"], "TASK_ID"),
         (["task", "subscribe", "t", "--async"], "--async"),
-        (["task", "list", "--status", "busy"], "one of them is submitted, working"),
+        (["task", "list", "--status", "busy"], "the states are submitted, working"),
         (["task", "list", "--status", "unspecified"], "not a state of tasks"),
         (["task", "list", "--since", "yesterday"], "not a time"),
         (["task", "list", "--limit", "101"], "101"),
@@ -1427,3 +1428,101 @@ def test_a_file_of_the_working_directory_does_not_stand_in_for_a_host(tmp_path, 
     for name in hosts:
         with pytest.raises(ValueError, match=f"write https?://{name} or ./{name}"):
             read_reference(name)
+
+
+# ── What to do next ──────────────────────────────────────────────────────────────────────────
+
+
+def offering(url, binding="JSONRPC", version="1.0"):
+    """An agent whose card has one interface."""
+    interface = AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+    return FakeAgent(card=AgentCard(name="a", version="1", supported_interfaces=(interface,)))
+
+
+PAST_CARD = "to call an address that is not in it: --endpoint URL --transport BINDING"
+
+
+@pytest.mark.parametrize(
+    ("agent", "message", "hint"),
+    [
+        (
+            offering("ftp://agent.test/rpc"),
+            (
+                "supportedInterfaces[0].url begins with ftp://, and the binding JSONRPC needs "
+                "http:// or https:// (agent http://agent.test/.well-known/agent-card.json"
+            ),
+            f"the card's author has to correct the card; {PAST_CARD}",
+        ),
+        (
+            offering(f"{AGENT}/nope"),
+            "HTTP 404 Not Found",
+            (
+                f"the address comes from the agent's card: holdfast card get --agent-card {AGENT} "
+                f"shows it; {PAST_CARD}"
+            ),
+        ),
+        (
+            offering(f"{AGENT}/rpc", version="2.0"),
+            "speaks protocol 2.0; this client speaks 1.0 and 0.3",
+            f"the agent's card offers 2.0; holdfast speaks 1.0 and 0.3; {PAST_CARD}",
+        ),
+        (
+            offering("ws://agent.test/", "WEBSOCKET"),
+            "offers only WEBSOCKET; this client speaks JSONRPC, HTTP+JSON",
+            (
+                "if the agent has an address for JSONRPC or HTTP+JSON or GRPC: --endpoint URL "
+                "--transport BINDING"
+            ),
+        ),
+    ],
+    ids=["scheme", "path", "version", "binding"],
+)
+def test_a_card_that_leads_nowhere_is_named_with_what_to_do(agent, message, hint):
+    done = holdfast("send", "hi", "-o", "json", agent=agent)
+    assert done.exit == 1
+    assert message in done.error["message"]
+    assert done.error["hint"] == hint
+
+
+def test_a_card_file_with_a_wrong_address_is_to_be_corrected(tmp_path):
+    agent, path = offering("ftp://agent.test/rpc"), tmp_path / "card.json"
+    path.write_bytes(msgspec.json.encode(agent.card))
+    done = holdfast("send", "hi", "-o", "json", card=str(path))
+    assert done.error["hint"] == f"correct the interface in {path}"
+
+
+def test_an_endpoint_without_an_agent_names_the_card_that_has_the_path():
+    words = ["--endpoint", f"{AGENT}/nope", "--transport", "jsonrpc", "-o", "json"]
+    done = holdfast("send", "hi", *words, card=None)
+    assert done.error["hint"] == (
+        "check the path of --endpoint; the agent's card names the right one: holdfast card get "
+        f"--agent-card {AGENT}"
+    )
+
+
+def test_a_refused_version_is_named_with_those_of_the_card():
+    agent = FakeAgent()
+    agent.inject(Fail(code=-32009, message="no"), on="SendMessage")
+    assert holdfast("send", "hi", "-o", "json", agent=agent).error["hint"] == (
+        "protocol 1.0 was used; the agent's card offers 1.0; if the agent speaks 0.3: "
+        "--a2a-version 0.3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["send", "hi", "--transport", "jsonrcp"], "jsonrpc"),
+        (["send", "hi", "--transport", "HTTP-JSON"], "HTTP+JSON"),
+        (["send", "hi", "--output", "jsn"], "json"),
+        (["task", "list", "--status", "Input_requierd"], "input-required"),
+        (["task", "list", "--status", "TASK_STATE_WORKNG"], "working"),
+        (["auth", "login", "--flow", "devicecode"], "device-code"),
+        (["send", "hi", "--output", "yaml"], None),
+    ],
+)
+def test_a_misspelt_value_is_told_with_the_one_that_is_meant(words, meant):
+    done = holdfast(*words)
+    error = done.err.splitlines()[0]
+    assert (done.exit, error.startswith("Error: Invalid value for ")) == (2, True)
+    assert error.endswith(f"; did you mean {meant}?") if meant else "did you mean" not in error

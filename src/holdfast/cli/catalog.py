@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 from holdfast.cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
 from holdfast.cli.reference import is_file, read_reference
-from holdfast.cli.values import masked_reference
+from holdfast.cli.values import masked_reference, nearest
 from holdfast.errors import A2AError
 from holdfast.model.hosts import number_of
 from holdfast.wire.reach import Reach, furthest_in, scope_of_host
@@ -163,7 +163,9 @@ def _entry(content: bytes, catalog: str | Path, name: str, scope: Scope | None) 
     if name not in agents:
         known = ", ".join(sorted(agents)[:_NAMED])
         more = f", and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
-        hint = f"it has {known}{more}" if known else None
+        meant = nearest(name, agents)
+        first = f"did you mean {meant}? " if meant else ""
+        hint = f"{first}it has {known}{more}" if known else "the catalog is empty"
         raise _not_found(catalog, f"has no entry {name!r}", hint=hint)
     reference = agents[name]
     if reference is None:

@@ -10,7 +10,7 @@ import click
 from holdfast.cli.execution import CONTEXT, execute
 from holdfast.cli.options import EVERYWHERE, LINES, TCK, with_options
 from holdfast.cli.tck import LEVELS
-from holdfast.cli.values import Reads, complete_path, read_id
+from holdfast.cli.values import Choice, Reads, complete_path, read_id
 
 if TYPE_CHECKING:
     from holdfast.cli.output import Output
@@ -22,7 +22,7 @@ _MEASURING = (
     *TCK,
     click.option(
         "--level",
-        type=click.Choice(LEVELS),
+        type=Choice(LEVELS),
         default="must",
         show_default=True,
         help="Which requirements to test. The TCK of protocol 0.3 has its mandatory ones only.",

@@ -152,7 +152,11 @@ _ROWS = (
         hint=hints.name_card,
         before_card=True,
     ),
-    _Row(errors.AgentCardResolutionError, "HOLDFAST_ERR_NO_TRANSPORT"),
+    _Row(
+        errors.AgentCardResolutionError,
+        "HOLDFAST_ERR_NO_TRANSPORT",
+        hint=hints.other_transport,
+    ),
     _Row(
         errors.CredentialOriginError,
         "HOLDFAST_ERR_CREDENTIAL_ORIGIN",
@@ -169,7 +173,7 @@ _ROWS = (
     _Row(
         errors.A2AHTTPError,
         "HOLDFAST_ERR_HTTP",
-        hint=hints.come_back_if_busy,
+        hint=hints.check_path,
     ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.TaskNotFoundError, hint=hints.find_task),

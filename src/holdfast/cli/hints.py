@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -11,7 +12,8 @@ from holdfast.cli.credentials import Need, ways_in
 from holdfast.cli.plain import shortened
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.cli.wording import is_about_address
-from holdfast.wire.bindings import PROTOCOL_VERSIONS
+from holdfast.runtime.interfaces import declared_versions
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 from holdfast.wire.challenges import bearer_challenge
 from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import wanted
@@ -30,6 +32,7 @@ __all__ = [
     "answer",
     "ask_for_it",
     "be_reachable",
+    "check_path",
     "come_back",
     "come_back_if_busy",
     "correct_card",
@@ -43,6 +46,7 @@ __all__ = [
     "name_card",
     "name_it",
     "no_hint",
+    "other_transport",
     "speak_theirs",
     "trust_it",
     "wait_for_task",
@@ -60,6 +64,11 @@ _VARIABLES = {
     "--bearer": "A2ACLI_BEARER",
     "--svc-param": "A2ACLI_SVC_PARAM",
 }
+_INTERFACES = "supportedInterfaces["
+_CALL_PAST_CARD = "to call an address that is not in it: --endpoint URL --transport BINDING"
+_NO_SUCH_PATH = frozenset({404, 405, 410})
+"""HTTP statuses of servers that have nothing at an address, or another thing than an agent."""
+
 _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host's name in --agent-card and in the agent's card",
     "refused": "check that the agent is running at this address",
@@ -264,6 +273,26 @@ def come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
     return speak_theirs(error, situation)
 
 
+def check_path(error: A2AError, situation: Situation) -> str | None:
+    """Name where a path comes from at which there is no agent; else when to try again."""
+    if error.http_status not in _NO_SUCH_PATH or situation.card is None:
+        return come_back_if_busy(error, situation)
+    if situation.settings.is_endpoint:
+        parts = urlsplit(error.agent or situation.settings.agent_card)
+        card = f"holdfast card get --agent-card {parts.scheme}://{parts.netloc}"
+        return f"check the path of --endpoint; the agent's card names the right one: {card}"
+    shown = situation.command("card", "get")
+    return f"the address comes from the agent's card: {shown} shows it; {_CALL_PAST_CARD}"
+
+
+def other_transport(error: A2AError, _situation: Situation) -> str | None:
+    """How to call an agent whose card names no binding that is spoken here."""
+    if "pip install" in error.message:
+        return None  # it says what is missing
+    spoken = " or ".join(BINDINGS)
+    return f"if the agent has an address for {spoken}: --endpoint URL --transport BINDING"
+
+
 def trust_it(_error: A2AError, situation: Situation) -> str | None:
     """How to name the interface that no credentials go to otherwise."""
     save = situation.command("card", "get", "-o", "json")
@@ -292,6 +321,10 @@ def name_it(error: A2AError, situation: Situation) -> str | None:
 
 def correct_card(error: A2AError, situation: Situation) -> str | None:
     """How to correct a card that cannot be right."""
+    if situation.card is None and (getattr(error, "field", None) or "").startswith(_INTERFACES):
+        if isinstance(situation.reference, Path):
+            return f"correct the interface in {situation.reference}"
+        return f"the card's author has to correct the card; {_CALL_PAST_CARD}"
     if not is_about_address(error, situation):
         return name_card(error, situation)
     save = situation.command("card", "get", "-o", "json")
@@ -309,8 +342,20 @@ def speak_theirs(error: A2AError, situation: Situation) -> str | None:
     """The version to ask for: one of ours, and the agent's if there is a sign of what that is."""
     if situation.settings.version not in PROTOCOL_VERSIONS:
         return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
-    other = error.other_version
-    return None if other is None else f"if the agent speaks {other}: --a2a-version {other}"
+    other, card = error.other_version, situation.card
+    is_about_version = isinstance(error, errors.VersionNotSupportedError)
+    declared = () if card is None or situation.settings.is_endpoint else declared_versions(card)
+    offered = f"the agent's card offers {', '.join(declared)}; " if declared else ""
+    if other is None:
+        spoken = " and ".join(PROTOCOL_VERSIONS)
+        return (
+            f"{offered}holdfast speaks {spoken}; {_CALL_PAST_CARD}" if is_about_version else None
+        )
+    hint = f"if the agent speaks {other}: --a2a-version {other}"
+    if not is_about_version or error.code is None:
+        return hint
+    used = " or ".join(version for version in PROTOCOL_VERSIONS if version != other)
+    return f"protocol {used} was used; {offered}{hint}"
 
 
 def find_task(_error: A2AError, situation: Situation) -> str | None:

@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from holdfast.cli.values import Reads, complete_path, read_grace, read_id, read_rate
+from holdfast.cli.values import Choice, Reads, complete_path, read_grace, read_id, read_rate
 from holdfast.policy.reconcile import OnUnknown
 
 __all__ = ["DEFAULT_CONCURRENCY", "RESUMING", "RUNNING"]
@@ -68,7 +68,7 @@ RUNNING = (
     ),
     click.option(
         "--on-unknown",
-        type=click.Choice(get_args(OnUnknown)),
+        type=Choice(get_args(OnUnknown)),
         default="reconcile",
         show_default=True,
         help="What to do about a message whose reply is lost: search for the task that it made; "
@@ -78,7 +78,7 @@ RUNNING = (
     ),
     click.option(
         "--on-bad-line",
-        type=click.Choice(["skip", "fail"]),
+        type=Choice(["skip", "fail"]),
         default="fail",
         show_default=True,
         help="What to do about a line that is not a message: skip it, or send no line after it. "

@@ -19,6 +19,7 @@ from holdfast.cli.sources import setting_option as _option
 from holdfast.cli.tck import GET_IT
 from holdfast.cli.values import (
     SHORT_BINDINGS,
+    Choice,
     Reads,
     complete_path,
     hidden,
@@ -165,7 +166,7 @@ EVERYWHERE = (
     _option(
         "--output",
         "-o",
-        type=click.Choice(OUTPUT_FORMATS, case_sensitive=False),
+        type=Choice(OUTPUT_FORMATS, case_sensitive=False),
         default="text",
         help="Output format: labelled lines, or one document of the protocol's own types.",
     ),
@@ -409,7 +410,7 @@ PUSHING = (
 OAUTH = (
     _option(
         "--flow",
-        type=click.Choice(FLOWS),
+        type=Choice(FLOWS),
         default="device-code",
         help="How to log in.",
     ),
@@ -445,7 +446,7 @@ OAUTH = (
     ),
     _option(
         "--client-auth",
-        type=click.Choice(["client_secret_basic", "client_secret_post", "none"]),
+        type=Choice(["client_secret_basic", "client_secret_post", "none"]),
         show_default="what the server takes",
         help="How the client authenticates at the authorization server.",
     ),

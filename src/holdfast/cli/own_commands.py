@@ -27,6 +27,7 @@ from holdfast.cli.options import (
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import effective
 from holdfast.cli.sources import configuration_of, notices
+from holdfast.cli.values import Choice
 
 if TYPE_CHECKING:
     from holdfast.cli.world import World
@@ -95,7 +96,7 @@ def _logins(world: World) -> tuple[dict[str, str], list[str]]:
 
 
 @click.command("completion", context_settings=CONTEXT)
-@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+@click.argument("shell", type=Choice(["bash", "fish", "zsh"]))
 @click.pass_context
 def completion(ctx: click.Context, /, shell: str) -> None:
     """Write a script with which SHELL completes commands, options and their values.

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -24,17 +25,20 @@ from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import OF_THE_PROTOCOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "SHORT_BINDINGS",
+    "Choice",
     "Reads",
     "complete_path",
     "complete_state",
+    "did_you_mean",
     "hidden",
     "hidden_params",
     "masked_reference",
     "names_user",
+    "nearest",
     "read_bearer",
     "read_duration",
     "read_endpoint",
@@ -189,7 +193,8 @@ def read_transport(text: str) -> str:
     binding = text.strip().upper().replace("-", "")
     binding = SHORT_BINDINGS.get(binding.lower(), binding)
     if binding not in BINDINGS:
-        message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}"
+        advice = did_you_mean(text, (*BINDINGS, *SHORT_BINDINGS))
+        message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}{advice}"
         raise ValueError(message)
     return binding
 
@@ -314,7 +319,8 @@ def read_state(text: str) -> TaskState:
     name = text.strip().upper().replace("-", "_").removeprefix("TASK_STATE_")
     state = TaskState.__members__.get(name)
     if state is None or state is TaskState.UNSPECIFIED:  # which would be no filter
-        message = f"{text!r} is not a state of tasks; one of them is {', '.join(_STATES)}"
+        advice = did_you_mean(name.lower().replace("_", "-"), _STATES)
+        message = f"{text!r} is not a state of tasks; the states are {', '.join(_STATES)}{advice}"
         raise ValueError(message)
     return state
 
@@ -332,6 +338,19 @@ def read_time(text: str) -> datetime:
         message = f"{text!r} is not a time; write 2026-11-21 or 2026-11-21T09:00:00Z"
         raise ValueError(message) from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that a misspelled word is probably meant to be; None if none is like it."""
+    known = {name.lower(): name for name in names}
+    found = get_close_matches(word.strip().lower(), known, n=1)
+    return known[found[0]] if found else None
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return the end of an error about a misspelled word: the nearest name, if one is like it."""
+    meant = nearest(word, names)
+    return "" if meant is None else f"; did you mean {meant}?"
 
 
 def hidden(_text: str) -> str:
@@ -398,6 +417,15 @@ def complete_state(
 ) -> list[CompletionItem]:
     """The states whose names begin so."""
     return [CompletionItem(name) for name in _STATES if name.startswith(incomplete.lower())]
+
+
+class Choice(click.Choice[str]):
+    """One of a few words; the error about another one suggests the nearest."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return the error, with the nearest word."""
+        message = super().get_invalid_choice_message(value, ctx).rstrip(".")
+        return f"{message}{did_you_mean(str(value), self.choices)}"
 
 
 if TYPE_CHECKING:

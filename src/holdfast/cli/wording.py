@@ -263,4 +263,5 @@ def without_advice(error: A2AError, situation: Situation) -> str:
 
 def is_about_address(error: A2AError, situation: Situation) -> bool:
     """Whether a readable card names an address that cannot be called."""
-    return situation.card is not None and (getattr(error, "field", None) or "").endswith(".url")
+    field = getattr(error, "field", None) or ""
+    return situation.card is not None and (field == "url" or field.endswith(".url"))

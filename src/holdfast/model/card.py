@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -262,11 +263,21 @@ def check_interface(interface: AgentInterface, field: str) -> None:
     if not interface.url:
         raise lacks(field)
     if not _is_address(interface):
+        scheme = _SCHEME.match(interface.url)
+        if scheme is not None and scheme[1].lower() not in {"http", "https"}:
+            message = (
+                f"the agent card is not valid: {field} begins with {scheme[0]}, and the binding "
+                f"{interface.protocol_binding} needs http:// or https://"
+            )
+            raise InvalidAgentCardError(message, field=field, executed=False)
         message = (
             f"the agent card is not valid: {field} is not an absolute address, or one that "
             "others read in another way (a user name, a space, a backslash)"
         )
         raise InvalidAgentCardError(message, field=field, executed=False)
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,19})://")
 
 
 def _is_address(interface: AgentInterface) -> bool:
