@@ -7,8 +7,8 @@ It repeats what it is told, word by word where the answer is streamed.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -31,5 +31,12 @@ async def main(port: int) -> None:
         await asyncio.Event().wait()
 
 
-with contextlib.suppress(KeyboardInterrupt):
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999))
+parser = argparse.ArgumentParser()
+parser.add_argument("port", nargs="?", type=int, default=9999, help="0 takes a free one")
+port = parser.parse_args().port
+try:
+    asyncio.run(main(port))
+except OSError as error:
+    sys.exit(f"cannot listen on port {port} ({error.strerror}): name another, 0 takes a free one")
+except KeyboardInterrupt:
+    pass

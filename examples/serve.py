@@ -7,6 +7,7 @@ It asks for a city where none is named, and tells its answer word by word.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import sys
@@ -32,4 +33,9 @@ async def weather(message: Message) -> AsyncIterator[str]:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    asyncio.run(A2AServer(weather).serve(port=int(sys.argv[1]) if len(sys.argv) > 1 else 9999))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", nargs="?", type=int, default=9999, help="0 takes a free one")
+    try:
+        asyncio.run(A2AServer(weather).serve(port=parser.parse_args().port))
+    except OSError as error:
+        sys.exit(f"{error.strerror}: name another port, 0 takes a free one")

@@ -5,6 +5,10 @@ import contextlib
 import gc
 import json
 import re
+import runpy
+import socket
+import sys
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -742,3 +746,17 @@ async def test_a_crash_is_answered_over_the_socket_too():
         await client.send(request_bytes())
 
         assert json.loads((await client.reply())[2])["error"]["message"] == "boom"
+
+
+@pytest.mark.parametrize("name", ["agent", "serve"])
+def test_an_example_whose_port_is_taken_says_so_in_one_line(name, monkeypatch):
+    example = Path(__file__).parent.parent / "examples" / f"{name}.py"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(sys, "argv", [str(example), str(port)])
+        with pytest.raises(SystemExit) as caught:
+            runpy.run_path(str(example), run_name="__main__")
+    said = str(caught.value)
+    assert str(port) in said
+    assert re.search(r"name another( port)?, 0 takes a free one$", said)
+    assert "\n" not in said
