@@ -315,8 +315,8 @@ class Run:
         if isinstance(outcome, RunItemChangedError):
             self._changed.append(line.number)
         elif answer is None:
-            message = members["error"]["message"]
-            self._first_unanswered = self._first_unanswered or (line.number, message)
+            reason = failure_of(outcome, self._session).message
+            self._first_unanswered = self._first_unanswered or (line.number, reason)
         elif isinstance(answer, Task) and (ending := described_ending(answer)):
             self._first_failed = self._first_failed or (line.number, ending)
         if _stays_unsent(outcome):
