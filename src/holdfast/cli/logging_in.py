@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Literal, TextIO, get_args
 
@@ -22,6 +23,9 @@ DIRECTORY = (".config", "holdfast", "logins")
 CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
 """Variable that holds the client's secret; there is no such flag, which would show it."""
 
+_TURN = 0.1
+"""Seconds after which a signal that came while a pipe is read takes effect, at the latest."""
+
 
 def client_secret(file: str) -> str:
     """Read the client's secret from a file; it may block until a pipe or a person writes it.
@@ -33,7 +37,7 @@ def client_secret(file: str) -> str:
         ValueError: The file cannot be read, or holds none.
     """
     try:
-        text = _standard_input() if file == "-" else Path(file).expanduser().read_text("utf-8")
+        text = _standard_input() if file == "-" else _read(Path(file).expanduser()).decode()
     except (OSError, UnicodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error.strerror or error
         text = f"--client-secret-file {file} cannot be read: {reason}"
@@ -43,6 +47,34 @@ def client_secret(file: str) -> str:
     except ValueError as error:
         text = f"--client-secret-file {file}: {error}"
         raise ValueError(text) from None
+
+
+def _read(path: Path) -> bytes:
+    """Read a file; where it is a pipe, one interruption ends the wait for the process that writes.
+
+    A signal that arrives just before a call that blocks takes effect only when that call returns.
+    So a thread reads, which may be abandoned, and this one waits in short turns.
+    """
+    if path.is_file():
+        return path.read_bytes()
+    read: list[bytes | OSError] = []
+
+    def wait() -> None:
+        try:
+            # Unbuffered: the lock of a buffer that is read may not be there at the process's end.
+            with path.open("rb", buffering=0) as pipe:
+                read.append(pipe.readall())
+        except OSError as error:
+            read.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_TURN)
+    (result,) = read
+    if isinstance(result, OSError):
+        raise result
+    return result
 
 
 def _standard_input() -> str:
