@@ -551,7 +551,11 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
             "HTTP 429 Too Many Requests",
             "; not tried again: another try has to wait 3000 s",
         ),
-        (Respond(status=404), "HTTP 404 Not Found", ""),
+        (
+            Respond(status=404),
+            "HTTP 404 Not Found; there may be no JSONRPC interface at this address",
+            "",
+        ),
     ],
 )
 def test_a_message_says_each_thing_once(fault, what, why):

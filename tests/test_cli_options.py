@@ -1503,10 +1503,9 @@ def test_an_endpoint_without_an_agent_names_the_card_that_has_the_path():
 def test_a_refused_version_is_named_with_those_of_the_card():
     agent = FakeAgent()
     agent.inject(Fail(code=-32009, message="no"), on="SendMessage")
-    assert holdfast("send", "hi", "-o", "json", agent=agent).error["hint"] == (
-        "protocol 1.0 was used; the agent's card offers 1.0; if the agent speaks 0.3: "
-        "--a2a-version 0.3"
-    )
+    error = holdfast("send", "hi", "-o", "json", agent=agent).error
+    assert "protocol 1.0 was spoken, and the card declares 1.0" in error["message"]
+    assert error["hint"] == "if the agent speaks 0.3: --a2a-version 0.3"
 
 
 @pytest.mark.parametrize(

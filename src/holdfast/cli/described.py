@@ -174,6 +174,7 @@ _ROWS = (
         errors.A2AHTTPError,
         "HOLDFAST_ERR_HTTP",
         hint=hints.check_path,
+        message=wording.without_check,
     ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.TaskNotFoundError, hint=hints.find_task),

@@ -343,19 +343,12 @@ def speak_theirs(error: A2AError, situation: Situation) -> str | None:
     if situation.settings.version not in PROTOCOL_VERSIONS:
         return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
     other, card = error.other_version, situation.card
-    is_about_version = isinstance(error, errors.VersionNotSupportedError)
-    declared = () if card is None or situation.settings.is_endpoint else declared_versions(card)
-    offered = f"the agent's card offers {', '.join(declared)}; " if declared else ""
-    if other is None:
-        spoken = " and ".join(PROTOCOL_VERSIONS)
-        return (
-            f"{offered}holdfast speaks {spoken}; {_CALL_PAST_CARD}" if is_about_version else None
-        )
-    hint = f"if the agent speaks {other}: --a2a-version {other}"
-    if not is_about_version or error.code is None:
-        return hint
-    used = " or ".join(version for version in PROTOCOL_VERSIONS if version != other)
-    return f"protocol {used} was used; {offered}{hint}"
+    if other is not None:
+        return f"if the agent speaks {other}: --a2a-version {other}"
+    if card is None or not isinstance(error, errors.VersionNotSupportedError):
+        return None
+    declared, spoken = ", ".join(declared_versions(card)), " and ".join(PROTOCOL_VERSIONS)
+    return f"the agent's card offers {declared}; holdfast speaks {spoken}; {_CALL_PAST_CARD}"
 
 
 def find_task(_error: A2AError, situation: Situation) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from holdfast import errors
 from holdfast.cli.values import masked_reference, shown_duration
+from holdfast.runtime.interfaces import CHECK_ADDRESS
 from holdfast.wire.security import ADVICE
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "with_state",
     "withheld",
     "without_advice",
+    "without_check",
 ]
 
 SEARCH = "reconcile"
@@ -246,6 +248,14 @@ def over_limit(error: A2AError, _situation: Situation) -> str:
     advice = f"; if that is right, raise the limit with Limits({which}=…)"  # for programs
     told.message = error.message.replace(advice, "")
     return str(told)
+
+
+def without_check(error: A2AError, situation: Situation) -> str:
+    """Return an HTTP error in one line, without what a program checks: the hint says it."""
+    told = copy.copy(error)
+    what, found, _ = error.message.partition(CHECK_ADDRESS)
+    told.message = f"{what}{found.partition(':')[0]}"
+    return as_told(told, situation)
 
 
 def unauthorized(error: A2AError, _situation: Situation) -> str:

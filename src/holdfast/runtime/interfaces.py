@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Interfaces", "Route", "choose_interfaces", "declared_versions", "leaves_room_for"]
 
+CHECK_ADDRESS = " interface at this address: check "
+"""What an HTTP 404 says before it names what a program checks."""
+
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """What the caller says about where calls go.

@@ -34,6 +34,7 @@ from holdfast.policy.retry import nobody_is_there
 from holdfast.runtime.extensions import Extensions, check_spoken
 from holdfast.runtime.failover import first_that_takes
 from holdfast.runtime.interfaces import (
+    CHECK_ADDRESS,
     Route,
     choose_interfaces,
     declared_versions,
@@ -207,8 +208,8 @@ class InterfaceLayer(PassThrough):
                 place = "url=" if given else "the interface's URL in the agent card"
                 error.message = (
                     f"{error.message.rstrip('.')}; there may be no "
-                    f"{chosen.endpoint.interface.protocol_binding} interface at this address: "
-                    f"check {place}"
+                    f"{chosen.endpoint.interface.protocol_binding}"
+                    f"{CHECK_ADDRESS}{place}"
                 )
 
     def _doubt_version(
