@@ -36,6 +36,8 @@ parser.add_argument("port", nargs="?", type=int, default=9999, help="0 takes a f
 port = parser.parse_args().port
 try:
     asyncio.run(main(port))
+except ValueError as error:
+    parser.error(str(error))
 except OSError as error:
     sys.exit(f"cannot listen on port {port} ({error.strerror}): name another, 0 takes a free one")
 except KeyboardInterrupt:

@@ -37,5 +37,7 @@ if __name__ == "__main__":
     parser.add_argument("port", nargs="?", type=int, default=9999, help="0 takes a free one")
     try:
         asyncio.run(A2AServer(weather).serve(port=parser.parse_args().port))
+    except ValueError as error:
+        parser.error(str(error))
     except OSError as error:
         sys.exit(f"{error.strerror}: name another port, 0 takes a free one")

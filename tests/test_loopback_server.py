@@ -760,3 +760,14 @@ def test_an_example_whose_port_is_taken_says_so_in_one_line(name, monkeypatch):
     assert str(port) in said
     assert re.search(r"name another( port)?, 0 takes a free one$", said)
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["agent", "serve"])
+def test_an_example_says_which_ports_there_are(name, monkeypatch, capsys):
+    example = Path(__file__).parent.parent / "examples" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(example), "99999"])
+
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(example), run_name="__main__")
+
+    assert "port must be between 0 and 65535, not 99999" in capsys.readouterr().err

@@ -259,7 +259,7 @@ async def test_called_it_does_not_send_again_what_it_does_not_find(ask, fault):
 
 async def test_called_it_sends_again_what_it_does_not_find_where_it_is_told_to(ask):
     called = await ask(
-        through="factory", faults=[NotSent()], look=0.05, on_unknown="resend_if_absent"
+        through="factory", faults=[NotSent()], look=1.0, on_unknown="resend_if_absent"
     )
 
     assert in_order(called)

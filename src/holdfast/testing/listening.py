@@ -12,6 +12,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Self
 
+from holdfast.arguments import check_port
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
@@ -40,7 +42,7 @@ class Listener:
     def __init__(self, serve: Serve, *, host: str, port: int, largest_head: int) -> None:
         self._serve = serve
         self._host = host
-        self._port: int = port
+        self._port = check_port("port", port)
         self._largest_head = largest_head
         self._server: asyncio.Server | None = None
         self._full: list[socket.socket] = []
