@@ -11,6 +11,8 @@ import socket
 import struct
 import threading
 
+from holdfast.net.accepting import settle_accepted
+
 __all__ = [
     "LAST_CHUNK",
     "RawConnection",
@@ -201,7 +203,9 @@ class RawServer:
 
     async def stop(self):
         self._stopped = True
+        await settle_accepted()
         self._listening.close()
+        await asyncio.sleep(0)
         tasks = dict(self._tasks)
         for connection, task in tasks.items():
             connection.abort()

@@ -7,9 +7,12 @@ brings along.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiohttp import web
+
+from holdfast.net.accepting import settle_accepted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -56,7 +59,8 @@ class Served:
     async def __aenter__(self) -> Self:
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            self._site = web.TCPSite(self._runner, self._host, self._port)
+            await self._site.start()
         except BaseException:
             await self._runner.cleanup()
             raise
@@ -70,7 +74,12 @@ class Served:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._runner.cleanup()
+        try:
+            await settle_accepted()
+            await self._site.stop()
+            await asyncio.sleep(0)  # aiohttp waits for those that do not wait for a request yet
+        finally:
+            await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if self.application is None:

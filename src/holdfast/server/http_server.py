@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from holdfast.net.accepting import settle_accepted
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Generator
@@ -115,6 +117,14 @@ class HttpServer(uvicorn.Server):
             started.cancel()
         if serving.done():
             await serving
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends, and lets no connection wait that has just been made."""
+        await settle_accepted()
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(0)  # uvicorn looks only once at which connections there are
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

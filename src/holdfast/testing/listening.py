@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Self
 
 from holdfast.arguments import check_port
+from holdfast.net.accepting import settle_accepted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,10 +65,12 @@ class Listener:
         trace: TracebackType | None,
     ) -> None:
         self._left = True
-        await self.refuse()
         for handler in self._handlers:
             handler.cancel()
-        await asyncio.gather(*self._handlers, return_exceptions=True)
+        try:
+            await self.refuse()
+        finally:
+            await asyncio.gather(*self._handlers, return_exceptions=True)
         failures, self._failures = self._failures, []
         if failures and error is None:
             raise failures[0]
@@ -90,7 +93,10 @@ class Listener:
         self._drop_backlog()
         server, self._server = self._server, None
         if server is not None:
-            server.close()
+            try:
+                await settle_accepted()
+            finally:
+                server.close()
             await asyncio.sleep(0)
 
     async def stall(self) -> None:
@@ -123,6 +129,8 @@ class Listener:
         handler = asyncio.get_running_loop().create_task(self._handle(reader, writer))
         self._handlers.add(handler)
         handler.add_done_callback(self._handlers.discard)
+        # One that is cancelled before it has begun closes nothing itself.
+        handler.add_done_callback(lambda _: writer.transport.abort())
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection until either side ends it."""

@@ -8,10 +8,11 @@ small, and have a moment to come; what it shows holds nothing of what it was sen
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs
+
+from holdfast.net.accepting import settle_accepted
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,6 +42,7 @@ class LoopbackRedirect:
         self._state = state.encode()
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connections: set[asyncio.Task[None]] = set()
+        self._has_left = False
 
     async def received(self) -> str:
         """The address that the browser came with."""
@@ -57,17 +59,26 @@ class LoopbackRedirect:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.close()
+        self._has_left = True
         self._answer.cancel()
         for task in self._connections:
             task.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        try:
+            await settle_accepted()
+        finally:
+            self._server.close()
+        await asyncio.sleep(0)
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._has_left:
+            writer.transport.abort()
+            return
         task = asyncio.get_running_loop().create_task(self._answered(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        # Not the task itself: it may be cancelled before it has begun.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -87,9 +98,6 @@ class LoopbackRedirect:
                 self._answer.set_result(self.uri.removesuffix(_PATH) + target)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             pass  # somebody else's request, or half of one
-        finally:
-            with contextlib.suppress(OSError):
-                writer.close()
 
     def _target(self, head: bytes) -> str | None:
         """The target of a request, if it is the browser's."""
