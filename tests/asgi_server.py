@@ -1,10 +1,10 @@
 """An ASGI application on a real socket: as much of a server as tests need."""
 
-import asyncio
 import contextlib
 from urllib.parse import urlsplit
 
-from holdfast.testing.serverhttp import head_of, read_request
+from holdfast.testing.listening import Listener
+from holdfast.testing.serverhttp import LARGEST_HEAD, head_of, read_request
 
 __all__ = ["serving"]
 
@@ -12,30 +12,15 @@ __all__ = ["serving"]
 @contextlib.asynccontextmanager
 async def serving(application):
     """Serves what the function makes of the server's address; gives that application."""
-    app = None
-    handlers = set()
 
     async def serve(reader, writer):
-        handlers.add(asyncio.current_task())
-        try:
-            request = await read_request(reader, url)
-            if request is not None:
-                await _answer(app, request, writer)
-            writer.close()
-            await writer.wait_closed()
-        finally:
-            writer.transport.abort()
+        request = await read_request(reader, server.url)
+        if request is not None:
+            await _answer(app, request, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = "http://{}:{}".format(*server.sockets[0].getsockname())
-    app = application(url)
-    try:
-        async with server:
-            yield app
-    finally:
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
+    async with Listener(serve, host="127.0.0.1", port=0, largest_head=LARGEST_HEAD) as server:
+        app = application(server.url)
+        yield app
 
 
 async def _answer(app, request, writer):

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import socket
 import struct
+from urllib.parse import urlsplit
 
 import grpc
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
 
 from holdfast import AgentCapabilities, AgentCard, AgentInterface
+from holdfast.testing.listening import Listener
 
 __all__ = [
     "ARTIFACT",
@@ -122,10 +124,7 @@ def message_frame(message, **options):
 async def frames_agent(*frames):
     """Answers each request with the same frames; gives the port."""
 
-    answering = {}
-
     async def answer(reader, writer):
-        answering[asyncio.current_task()] = writer
         with contextlib.suppress(OSError, EOFError):
             await reader.readexactly(len(_PREFACE))
             writer.write(_written(_SETTINGS, b"", 0, 0))
@@ -137,44 +136,31 @@ async def frames_agent(*frames):
                     for kind, payload, flags in frames:
                         on = 0 if kind == _GOAWAY else stream
                         writer.write(_written(kind, payload, flags, on))
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            for writer in answering.values():
-                writer.transport.abort()
-            if answering:
-                await asyncio.wait(answering)
+    async with Listener(answer, host="127.0.0.1", port=0, largest_head=65536) as listener:
+        yield urlsplit(listener.url).port
 
 
 def _written(kind, payload, flags, stream):
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-class Wire:
+class Wire(Listener):
     """Passes bytes on to a port, until it is told otherwise.
 
     Attributes:
-        port: Its own.
         connections: How many there were.
     """
 
     def __init__(self, to):
+        super().__init__(self._passed_on, host="127.0.0.1", port=0, largest_head=65536)
         self._to = to
         self._open = set()
-        self.connections = 0
 
-    async def __aenter__(self):
-        self._server = await asyncio.start_server(self._passed_on, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_):
-        self.cut()
-        self._server.close()
-        await self._server.wait_closed()
+    @property
+    def port(self):
+        """Its own."""
+        return urlsplit(self.url).port
 
     def cut(self):
         """Resets all connections."""
@@ -186,19 +172,12 @@ class Wire:
             writer.transport.abort()
 
     async def _passed_on(self, reader, writer):
-        self.connections += 1
-        self._open.add(writer)
-        try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._open.add(back)
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        self._open |= {writer, back}
         try:
             await asyncio.gather(_pass(reader, back), _pass(there, writer))
         finally:
             self._open -= {writer, back}
-            writer.transport.abort()
             back.transport.abort()
 
 

@@ -72,6 +72,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.testing.listening import Listener
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import Limits
 
@@ -908,7 +909,7 @@ async def test_push_configurations_come_and_go(agent_of, binding):
 # ── Replies that are lost ────────────────────────────────────────────────────────────────────
 
 
-class LossyProxy:
+class LossyProxy(Listener):
     """Passes requests on to an agent, and cuts the connection instead of passing on the reply.
 
     Attributes:
@@ -917,47 +918,30 @@ class LossyProxy:
     """
 
     def __init__(self, target, cut):
+        super().__init__(self._pass_on, host="127.0.0.1", port=0, largest_head=65536)
         self._target = target
         self._cut = cut
-        self._tasks = set()
         self.requests = []
-
-    async def __aenter__(self):
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_):
-        self._server.close()
-        await asyncio.gather(*self._tasks)
-
-    def _accept(self, reader, writer):
-        task = asyncio.create_task(self._pass_on(reader, writer))
-        self._tasks.add(task)
 
     async def _pass_on(self, reader, writer):
         request = await whole(reader)
         port = int(self._target.rpartition(":")[2])
         onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", port)
         self.requests.append(request)
-        onward_writer.write(request)
-        reply = await whole(onward_reader)  # the agent is done
-        onward_writer.close()
+        try:
+            onward_writer.write(request)
+            reply = await whole(onward_reader)  # the agent is done
+        finally:
+            onward_writer.transport.abort()
         sock = writer.get_extra_info("socket")
         match self._cut if b'"parts"' in request else "whole":
             case "whole":
                 writer.write(reply)
-                writer.close()
             case "reset":
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
-            case "close":
-                writer.close()
             case "cut":
                 writer.write(reply[:-10])
-                writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
 
 async def whole(reader):

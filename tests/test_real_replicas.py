@@ -5,7 +5,6 @@ where an earlier one has ended them.
 """
 
 import asyncio
-import contextlib
 import json
 import uuid
 
@@ -24,9 +23,12 @@ from holdfast import (
 from holdfast.content import to_message
 from holdfast.net.aiohttp import AiohttpEngine
 from holdfast.runtime.env import SystemEnv
+from holdfast.testing.listening import Listener
 from holdfast.wire.http import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
+
+PIECE = 65536
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
@@ -48,26 +50,25 @@ class Line:
 
     def __init__(self, port):
         self.port = port
-        self._writers = set()
+        self._listener = Listener(self._pass_on, host="127.0.0.1", port=port, largest_head=PIECE)
 
     async def open(self, target):
         self._target = target
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        await self._listener.__aenter__()
 
-    async def _connected(self, reader, writer):
+    async def cut(self):
+        await self._listener.__aexit__(None, None, None)
+
+    async def _pass_on(self, reader, writer):
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers |= {writer, back}
-        with contextlib.suppress(OSError):
+        try:
             await asyncio.gather(_pass(reader, back), _pass(there, writer))
-
-    def cut(self):
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
+        finally:
+            back.transport.abort()
 
 
 async def _pass(reader, writer):
-    while data := await reader.read(65536):
+    while data := await reader.read(PIECE):
         writer.write(data)
         await writer.drain()
     writer.close()
@@ -218,11 +219,11 @@ async def test_a_stream_that_is_cut_resumes_at_another_replica_with_exact_text(c
                 group.create_task(resumed(binding))
             await ready.wait()
             for line in lines:
-                line.cut()
+                await line.cut()
             cut.set()
     finally:
         for line in lines:
-            line.cut()
+            await line.cut()
 
 
 async def test_a_rolling_restart_under_load_costs_no_call_and_runs_no_message_twice(cluster):
