@@ -554,8 +554,8 @@ def test_a_card_that_asks_for_a_bearer_token_gets_it_only_from_those_who_name_it
             [],
             (
                 f"set A2ACLI_BEARER (or --bearer) together with --credential-origin {AGENT}, if "
-                "you trust this server: no credential is sent before the card declares a scheme "
-                "for it otherwise"
+                "you trust this server; otherwise no credential is sent before the card declares "
+                "a scheme for it"
             ),
         ),
         (["--credential-origin", AGENT], "set A2ACLI_BEARER (or --bearer)"),
@@ -1439,7 +1439,8 @@ def offering(url, binding="JSONRPC", version="1.0"):
     return FakeAgent(card=AgentCard(name="a", version="1", supported_interfaces=(interface,)))
 
 
-PAST_CARD = "to call an address that is not in it: --endpoint URL --transport BINDING"
+ENDPOINT = "--endpoint URL --transport BINDING in place of --agent-card"
+PAST_CARD = f"to call another address: {ENDPOINT}"
 
 
 @pytest.mark.parametrize(
@@ -1469,10 +1470,7 @@ PAST_CARD = "to call an address that is not in it: --endpoint URL --transport BI
         (
             offering("ws://agent.test/", "WEBSOCKET"),
             "offers only WEBSOCKET; this client speaks JSONRPC, HTTP+JSON",
-            (
-                "if the agent has an address for JSONRPC or HTTP+JSON or GRPC: --endpoint URL "
-                "--transport BINDING"
-            ),
+            f"if the agent has an address for JSONRPC, HTTP+JSON or GRPC: {ENDPOINT}",
         ),
     ],
     ids=["scheme", "path", "version", "binding"],

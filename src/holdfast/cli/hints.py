@@ -65,9 +65,10 @@ _VARIABLES = {
     "--svc-param": "A2ACLI_SVC_PARAM",
 }
 _INTERFACES = "supportedInterfaces["
-_CALL_PAST_CARD = "to call an address that is not in it: --endpoint URL --transport BINDING"
+_ENDPOINT = "--endpoint URL --transport BINDING in place of --agent-card"
+_CALL_PAST_CARD = f"to call another address: {_ENDPOINT}"
 _NO_SUCH_PATH = frozenset({404, 405, 410})
-"""HTTP statuses of servers that have nothing at an address, or another thing than an agent."""
+"""HTTP statuses of servers that have nothing at an address, or something other than an agent."""
 
 _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host's name in --agent-card and in the agent's card",
@@ -135,7 +136,7 @@ def give_credentials(error: A2AError, situation: Situation) -> str | None:
             )
         return (
             f"{_what_to_give(situation)} together with --credential-origin {shown}, if you trust "
-            "this server: no credential is sent before the card declares a scheme for it otherwise"
+            "this server; otherwise no credential is sent before the card declares a scheme for it"
         )
     if settings.withheld and not settings.credentials:
         return "the credentials that are set are for another agent; see the warnings above"
@@ -274,7 +275,7 @@ def come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
 
 
 def check_path(error: A2AError, situation: Situation) -> str | None:
-    """Name where a path comes from at which there is no agent; else when to try again."""
+    """Return where an address comes from that has no agent; otherwise when to try again."""
     if error.http_status not in _NO_SUCH_PATH or situation.card is None:
         return come_back_if_busy(error, situation)
     if situation.settings.is_endpoint:
@@ -286,11 +287,11 @@ def check_path(error: A2AError, situation: Situation) -> str | None:
 
 
 def other_transport(error: A2AError, _situation: Situation) -> str | None:
-    """How to call an agent whose card names no binding that is spoken here."""
+    """Return how to call an agent whose card names no supported binding."""
     if "pip install" in error.message:
         return None  # it says what is missing
-    spoken = " or ".join(BINDINGS)
-    return f"if the agent has an address for {spoken}: --endpoint URL --transport BINDING"
+    *others, last = BINDINGS
+    return f"if the agent has an address for {', '.join(others)} or {last}: {_ENDPOINT}"
 
 
 def trust_it(_error: A2AError, situation: Situation) -> str | None:
