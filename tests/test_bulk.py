@@ -733,7 +733,8 @@ async def test_what_another_agent_has_under_way_is_left_to_who_names_that_one(tm
 
     assert isinstance(error, OutcomeUnknownError)
     assert (error.executed, error.search_error.reason) == (None, "elsewhere")
-    assert f"was for {here.url}, and {there.url} does not know it: name the agent" in str(error)
+    told = f"was recorded for {here.url}, and {there.url} does not know it: name the agent"
+    assert told in str(error)
     assert error.search_error.agent == here.url
     assert there.executions == {}
     assert results["0"].answer.text == "aa"

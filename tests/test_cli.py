@@ -337,7 +337,7 @@ def test_a_timeout_that_leaves_no_time_to_search_says_so_and_names_the_operation
     done = holdfast("send", "hello", "--timeout", "4s", agent=agent)
     (told,) = [line for line in done.err.splitlines() if line.startswith("Warning: ")]
     assert told.startswith("Warning: SendMessage did not finish within the call timeout of 4 s ")
-    assert told.endswith("no time is left to search for its task, the message is not sent again")
+    assert told.endswith("no time is left to search for its task; the message is not sent again")
 
 
 def test_the_search_for_a_lost_reply_is_reported_when_it_begins():
@@ -348,7 +348,7 @@ def test_the_search_for_a_lost_reply_is_reported_when_it_begins():
     assert done.exit == 1
     (searching,) = [line for line in done.err.splitlines() if "searching for its task" in line]
     assert searching.startswith("Warning: SendMessage: HTTP 500 Internal Server Error (agent ")
-    assert "for up to 30s, the message is not sent again" in searching
+    assert "for up to 30s; the message is not sent again" in searching
     assert "Warning: ListTasks: HTTP 503 Service Unavailable" in done.err
     assert done.err.index("searching") < done.err.index("Warning: ListTasks: ")
     assert f"with holdfast task list --history 10 -o json --agent-card {AGENT}; send" in done.err
@@ -423,7 +423,7 @@ def test_a_long_wait_is_reported_on_stderr_and_seldom(form):
     agent = FakeAgent(lambda _: replies("hi"), latency=50)
     done = holdfast("send", "hello", "-o", form, agent=agent)
     card = f"Progress: waiting for the agent card of {AGENT}\n"  # at 3 s and 33 s
-    reply = f"Progress: waiting for the reply of {AGENT}/rpc to the message\n"  # at 63 s and 93 s
+    reply = f"Progress: waiting for the reply from {AGENT}/rpc to the message\n"  # 63 s, 93 s
     assert done.err == 2 * card + 2 * reply
     assert "waiting" not in done.out
     assert done.exit == 0
@@ -433,7 +433,7 @@ def test_a_long_wait_for_another_reply_is_reported_too():
     agent = FakeAgent()
     agent.inject(Stall(), on="GetTask")
     done = holdfast("task", "get", "task-1", "--timeout", "5s", agent=agent)
-    assert f"Progress: waiting for the reply of {AGENT}/rpc to GetTask\n" in done.err
+    assert f"Progress: waiting for the reply from {AGENT}/rpc to GetTask\n" in done.err
 
 
 def test_a_short_wait_is_silent():

@@ -74,7 +74,8 @@ def test_what_went_to_an_agent_is_not_sent_to_another_one(tmp_path):
     assert done.exit == 1
     assert other.executions == {}
     assert result["executed"] is None
-    assert "was for http://agent.test, and this agent has no task" in result["error"]["message"]
+    message = result["error"]["message"]
+    assert "was recorded for http://agent.test, and this agent has no task" in message
     assert "--agent-card http://agent.test" in result["error"]["hint"]
 
     assert runs("--retry-errors", card=other.url).exit == 1

@@ -679,7 +679,7 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
         await client.send_message("hello", timeout=5.12345)
 
     assert "did not finish within the call timeout of 5.12 s. No search" in caught.value.message
-    assert "made: no time was left of the call timeout of 5.12 s to " in caught.value.message
+    assert "made: the call timeout of 5.12 s left no time to " in caught.value.message
     assert "the search for message" not in caught.value.message
     assert caught.value.looked_at == ()
     assert isinstance(caught.value.search_error, DeadlineExceededError)

@@ -362,8 +362,8 @@ def resumed(
 def elsewhere(record: CallRecord, agent: str) -> JournalError:
     """That a call went to an agent of another name, and this one does not know it."""
     return JournalError(
-        f"message {record.message_id} was for {record.agent}, and {agent} does not know it: name "
-        "the agent as it was named then, or give the run another run_id",
+        f"message {record.message_id} was recorded for {record.agent}, and {agent} does not know "
+        "it: name the agent as it was named then, or give the run another run_id",
         reason="elsewhere",
         message_id=record.message_id,
         agent=record.agent,

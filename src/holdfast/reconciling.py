@@ -266,7 +266,7 @@ class _Searcher:
         if error is not None and not isinstance(error, DeadlineExceededError):
             failed = f"; what failed last: {error.message}"
         limit, name = f"the {deadline.name} timeout of {deadline.shown}", self._error.message_id
-        what = f"no time was left of {limit} to search for message {name}"
+        what = f"{limit} left no time to search for message {name}"
         if self.has_asked:
             what = f"the search for message {name} did not finish within {limit}{failed}"
         late = DeadlineExceededError(

@@ -116,7 +116,7 @@ class JournaledSession(Session):
         """Remember no task: there are many."""
 
     def _await(self, observation: Observation) -> None:
-        """Report no single reply that does not come: there are many."""
+        """Report no wait for a reply: many calls are in flight."""
 
     def _observed(self, observation: Observation) -> None:
         if self.settings.verbose:
@@ -224,8 +224,11 @@ def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
     if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
         there = masked_reference(why.agent)
         hint = f"name that agent with --agent-card {there}, or another run with --run-id"
-        message = f"message {error.message_id} was for {there}, and this agent has no task of it"
-        return replace(failure, message=f"{message}; it was not sent again", hint=hint)
+        message = (
+            f"message {error.message_id} was recorded for {there}, and this agent has no task of "
+            "it; it was not sent again"
+        )
+        return replace(failure, message=message, hint=hint)
     if error.looked_at:
         looked_at = f"searched: {'; '.join(error.looked_at)}"
         failure = replace(failure, message=f"{failure.message}; {looked_at}")

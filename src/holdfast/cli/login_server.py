@@ -1,4 +1,4 @@
-"""How a login fails where its authorization server cannot be used: that server is named."""
+"""Errors of logins whose authorization server cannot be used; they name that server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["discover_server"]
 
-_ANY = "check {}: it does not lead to an authorization server that answers"
+_WRONG = "check {}: it must name an authorization server"
+_ANY = "check {}, and that an authorization server answers there"
 
 _BY_FAILURE = {
     "dns": "check the host's name in {}",
@@ -39,7 +40,7 @@ async def discover_server(
 
     Raises:
         CommandError: The server cannot be used.
-        NetworkPolicyError: The card names an address in a more private network.
+        NetworkPolicyError: The address is in a network that must not be reached.
     """
     source = "--issuer" if at is None else "the address that the agent's card names"
     try:
@@ -47,7 +48,7 @@ async def discover_server(
     except NetworkPolicyError:
         raise
     except AuthenticationError as error:
-        hint = "try again later" if error.transient else _ANY.format(source)
+        hint = "try again later" if error.transient else _WRONG.format(source)
         raise CommandError(
             Failure(
                 code="A2ACLI_ERR_AUTH_FAILED",
@@ -62,12 +63,12 @@ async def discover_server(
 
 
 def _unreachable(error: A2AError, address: str, source: str) -> Failure:
-    told = copy.copy(error)
-    told.agent = None
+    described = copy.copy(error)
+    described.agent = None
     hint = _BY_FAILURE.get(getattr(error, "failure", ""), _ANY)
     return Failure(
         code="A2ACLI_ERR_UNREACHABLE",
-        message=f"the authorization server {masked_reference(address)}: {bare(told)}",
+        message=f"the authorization server {masked_reference(address)}: {bare(described)}",
         hint=hint.format(source),
         exit=UNREACHABLE,
     )

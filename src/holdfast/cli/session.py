@@ -519,7 +519,7 @@ class Session:
         self._waiting.begin(f"the agent card of {masked_reference(str(self.reference))}")
 
     def _await(self, observation: Observation) -> None:
-        """Report a reply that does not come, unless the task that is waited for was named."""
+        """Report a long wait for the card or a reply, until the task is known."""
         if isinstance(observation, AttemptFailed | RequestFinished):
             self._waiting.end()
         elif not isinstance(observation, AttemptStarted):
@@ -529,7 +529,7 @@ class Session:
         elif self.task is None:
             what = "the message" if observation.operation in SEND_NAMES else observation.operation
             agent = masked_reference(observation.agent or str(self.reference))
-            self._waiting.begin(f"the reply of {agent} to {what}")
+            self._waiting.begin(f"the reply from {agent} to {what}")
 
     def _wait_out(self, observation: Observation) -> None:
         """Says, once an outage, that the agent is away; a cut alone costs who waits nothing."""

@@ -110,7 +110,7 @@ def searching(started: ReconcileStarted) -> str:
     if started.timeout:
         search = f"searching for its task for up to {shown_duration(started.timeout)}"
     return (
-        f"{why}; the reply to message {started.message_id} is lost: {search}, the message is not "
+        f"{why}; the reply to message {started.message_id} is lost: {search}; the message is not "
         "sent again"
     )
 
@@ -205,7 +205,10 @@ def reply_lost(error: A2AError, _situation: Situation) -> str:
     elif error.attempts:
         why = "its reply was lost"
     else:  # of another process, known from a journal
-        why = "it may have been sent, and the process that recorded it ended before a reply"
+        why = (
+            "it may have been sent, and the process that recorded it ended before a reply was "
+            "recorded"
+        )
     return f"the outcome of message {message_id} is unknown: {why}; it was not sent again"
 
 
@@ -251,7 +254,7 @@ def over_limit(error: A2AError, _situation: Situation) -> str:
 
 
 def without_check(error: A2AError, situation: Situation) -> str:
-    """Return an HTTP error in one line, without what a program checks: the hint says it."""
+    """Return an HTTP error in one line, without the advice for programs: the hint replaces it."""
     told = copy.copy(error)
     what, found, _ = error.message.partition(CHECK_ADDRESS)
     told.message = f"{what}{found.partition(':')[0]}"

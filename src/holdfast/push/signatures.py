@@ -123,7 +123,7 @@ class Voucher(msgspec.Struct, frozen=True, kw_only=True):
             digest = hashlib.sha256(candidate).hexdigest()
             if hmac.compare_digest(digest, self.body_digest):
                 return candidate
-        raise _refused("the token signs another body")
+        raise _refused("the token's body digest does not match the body")
 
 
 class SignatureCheck:
@@ -213,9 +213,9 @@ class SignatureCheck:
             raise _refused("the token is not for this receiver (aud)")
         digest, task_id, name = claims.get(_BODY_DIGEST), claims.get("taskId"), claims.get("jti")
         if digest is None and policy.body_digest:
-            raise _refused("the token does not sign the body")
+            raise _refused("the token has no body digest")
         if digest is not None and not (isinstance(digest, str) and digest.isascii()):
-            raise _refused("the token's digest of the body cannot be read")
+            raise _refused("the token's body digest cannot be read")
         return Voucher(
             name=_name(token, claims.get("iss"), name),
             ends=ends,

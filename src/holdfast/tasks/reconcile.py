@@ -222,9 +222,8 @@ class Reconciliation:
                 how = f"was not finished after {seconds:.3g} s: {why.message}"
             return f"The search of {named} {how}"
         if named:
-            tried = [place for place in self._places if place.trouble]
-            failed = [f"{place.name} failed: {place.trouble}" for place in tried]
-            return f"The search of {'; of '.join(failed)}"
+            failed = [place for place in self._places if place.trouble]
+            return "; ".join(f"The search of {one.name} failed: {one.trouble}" for one in failed)
         if is_begun and why is not None:
             return f"The search was not finished after {seconds:.3g} s: {why.message}"
         return "No search was made" if why is None else f"No search was made: {why.message}"

@@ -124,7 +124,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             about,
         )
     elif not without.is_of_agent:
-        text = f"{saw}, which is not an answer of an agent"
+        text = f"{saw}, which is not an agent's answer"
         yield Finding("authentication.asked", "not measured", text, about=about)
     else:
         text = "callers without credentials are answered, as the card says"
@@ -193,7 +193,7 @@ def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
     elif interface.unauthorized is not None and interface.unauthorized.is_refusal:
         yield Finding("authentication.accepted", "ok", "the credentials are taken", about=about)
     elif not answered.is_of_agent:
-        text = f"with credentials: {answered.in_words}, which is not an answer of an agent"
+        text = f"with credentials: {answered.in_words}, which is not an agent's answer"
         yield Finding("authentication.accepted", "not measured", text, about=about)
     else:
         yield Finding(
