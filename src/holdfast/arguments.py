@@ -317,7 +317,7 @@ def check_iterable(name: str, given: object, *kinds: type) -> None:
 
 
 def _is_one(given: object) -> bool:
-    """Whether to iterate over a value would take it apart."""
+    """Return whether a value is one item, which an iteration would take apart."""
     return isinstance(given, str | bytes | Mapping)
 
 

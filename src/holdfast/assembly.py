@@ -157,10 +157,9 @@ def connect(
         tenant: Tenant, in place of the one that the card names.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
             the card has none of them, or the list is empty, its own order counts. An interface of
-            the protocol's newer version comes before one that is preferred. The last one needs the
-            extra ``grpc``;
-            without it, and with an `engine` of your own writing, which it would go past, such an
-            interface is not chosen unless you name the binding.
+            the protocol's newer version comes before one that is preferred. ``"GRPC"`` needs the
+            extra ``grpc``; without it, and with a custom `engine`, which gRPC does not use, a
+            gRPC interface is not chosen unless you name the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
         protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If

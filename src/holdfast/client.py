@@ -1159,7 +1159,7 @@ def _list_request(
     status_timestamp_after: datetime | str | None,
     include_artifacts: bool,
 ) -> ListTasksRequest:
-    """The request for a page of tasks; for the arguments see `Client.list_tasks`."""
+    """Return the request for a page of tasks; for the arguments see `Client.list_tasks`."""
     if context_id is not None:
         not_empty("context_id", context_id)
     if status is not None:
@@ -1180,7 +1180,7 @@ def _list_request(
 
 
 def _page_token(token: str | None) -> str | None:
-    """The token of a page; an empty one, as the last page has it, is none."""
+    """Return the page token; None for an empty one, which the last page has."""
     if token is not None:
         check_kind("page_token", token, str)
     return token or None

@@ -52,7 +52,7 @@ def text_part(text: str, *, media_type: str | None = None) -> Part:
         TypeError: An argument of another type.
     """
     check_kind("text", text, str)
-    _check_words(media_type=media_type)
+    _check_optional_text(media_type=media_type)
     return Part(text=text, media_type=media_type)
 
 
@@ -65,7 +65,7 @@ def data_part(data: Any, *, media_type: str | None = None) -> Part:
     Raises:
         TypeError: The media type is not text.
     """
-    _check_words(media_type=media_type)
+    _check_optional_text(media_type=media_type)
     return Part(data=data, media_type=media_type)
 
 
@@ -95,7 +95,7 @@ def file_part(
     """
     import mimetypes  # slow to import, and needed only here
 
-    _check_words(media_type=media_type, filename=filename)
+    _check_optional_text(media_type=media_type, filename=filename)
     check_count("max_bytes", max_bytes)
     file = _path(path)
     named = filename or file.name
@@ -108,8 +108,8 @@ def file_part(
     )
 
 
-def _check_words(**given: str | None) -> None:
-    """Check what is said of a part, by the names of the arguments; each may be left out."""
+def _check_optional_text(**given: str | None) -> None:
+    """Check arguments that are text or left out, by their names."""
     for name, value in given.items():
         if value is not None:
             check_kind(name, value, str)
@@ -170,7 +170,7 @@ def url_part(url: str, *, media_type: str | None = None, filename: str | None = 
         TypeError: An argument of another type.
     """
     not_empty("url", url)
-    _check_words(media_type=media_type, filename=filename)
+    _check_optional_text(media_type=media_type, filename=filename)
     return Part(url=url, filename=filename, media_type=media_type)
 
 

@@ -77,8 +77,8 @@ class Coordinator(ClosingContext):
 
     Args:
         agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
-            not closed. Or addresses, which are their names as well. Without any, or with an empty
-            list, the coordinator begins without agents; `add` adds them.
+            not closed. Or addresses, which are their names as well. If left out or empty, the
+            coordinator starts without agents; `add` adds them.
         concurrency: How many messages are under way at once. Each waits for its answer; the
             others wait in line, each fan-out in turns with the others. Where there are several
             agents, each leaves as many places free as it has. As many agents as there are

@@ -55,7 +55,7 @@ _SETTLING = 8.0
 """Seconds that `Leases.settled` waits, at most."""
 
 _SETTLING_ROUNDS = 2
-"""Work that settles calls may cancel the taking of a lease, which begins work of its own."""
+"""Settling a call may cancel the acquisition of a lease, which then starts work of its own."""
 
 _CLOSING_STEPS = 3
 """Steps of the event loop after which it has begun to close a generator that was dropped."""
@@ -177,7 +177,7 @@ class HeldCall:
     def finish(self, update: RecordUpdate) -> Awaitable[None]:
         """Notes the last thing about the call, and lets go of it; later ones are ignored."""
         if self._withholds and update.outcome is not None:
-            self._withheld = self._withheld or update  # of a call that is lost, too
+            self._withheld = self._withheld or update  # also for a call that is lost
         if self._is_over or self._withheld is not None:
             return _nothing()
         return self._end(update)

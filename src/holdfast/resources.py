@@ -18,7 +18,7 @@ def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
     """The journal to use.
 
     Raises:
-        ValueError: An address that names none, or a database in memory.
+        ValueError: An address that names no file, or a database in memory.
         TypeError: It is not a journal.
     """
     if isinstance(journal, str | os.PathLike):

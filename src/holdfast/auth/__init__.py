@@ -61,7 +61,7 @@ class StaticAuth:
         return self._credentials
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
-        """There are no others to try; a token without a scheme is named as the likely reason."""
+        """Return False: there are no other credentials; the error names a missing scheme."""
         explain_no_scheme(error, self._credentials.headers)
         return False
 

@@ -337,7 +337,7 @@ def named_outcome(task: Task) -> str:
 
 
 def _stated_reason(task: Task) -> str:
-    """Return the reason that the agent gives for a task's end, behind a colon; or nothing."""
+    """Return the reason that the agent gives for a task's end, after a colon; empty if none."""
     message = task.status.message
     if message is None or not task.state.is_terminal:
         return ""

@@ -103,8 +103,8 @@ def _argument(error: click.NoSuchOption) -> str | None:
     if ctx is None or name not in names:
         return None
     place = ("first ", "second ", "third ")[names.index(name)] if len(names) > 1 else ""
-    many = "the" if place else "an"
-    return f"{name} is {many} {place}argument: {ctx.command_path} {' '.join(names)}"
+    article = "the" if place else "an"
+    return f"{name} is {article} {place}argument: {ctx.command_path} {' '.join(names)}"
 
 
 def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:

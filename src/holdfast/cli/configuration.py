@@ -50,9 +50,9 @@ _LARGEST = 64 * 1024
 _PIPE_WAIT_S = 60.0
 """Seconds that a named pipe has to say all of it."""
 _MOST_PROBLEMS = 10
-"""Lines of a file that are reported as wrong, each by itself."""
+"""Wrong lines of a file that are reported one by one, at most."""
 _NAMED = 5
-"""Numbers of other broken lines that are shown."""
+"""Numbers of other broken lines that are shown, at most."""
 
 
 class Source(NamedTuple):
@@ -113,7 +113,7 @@ class _File:
     Attributes:
         path: The file.
         stated: What it says, by variable.
-        similar: Where names stand that resemble those of settings, as ``HOLDFAST_OUTPUT``.
+        similar: Names that resemble those of settings, such as ``HOLDFAST_OUTPUT``.
         hindrance: Why it is not the user's own; empty if it is.
     """
 
@@ -311,12 +311,12 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
 
 
 def looks_like_setting(name: str) -> bool:
-    """Whether a name may be meant as that of a setting; then it has no value in it."""
+    """Return whether a name may be meant as a setting's; such a name is safe to show."""
     return _LIKE.fullmatch(name) is not None
 
 
 def _swallowed(statement: str) -> Iterator[int]:
-    """Where settings stand inside the quotes of another value, in lines below their beginning."""
+    """Yield the offsets of lines with settings that are inside the quotes of another value."""
     lines = statement.strip().splitlines()
     for number, line in enumerate(lines[1:], start=1):
         if (ours := _OURS.match(line)) is not None and ours["equals"]:
@@ -324,7 +324,7 @@ def _swallowed(statement: str) -> Iterator[int]:
 
 
 def _lines(numbers: list[int]) -> str:
-    """Line numbers in words, with their verb."""
+    """Return line numbers for an error, with the verb."""
     if len(numbers) == 1:
         return f"line {numbers[0]} is"
     more = len(numbers) - _NAMED
@@ -405,7 +405,7 @@ def _why_not(variable: str, file: _File) -> str:
 
 
 _PREFIXES = r"(?i:a2a[-_]?cli|holdfast)[-_]"
-"""What names begin with that may be meant as settings."""
+"""The beginning of names that may be meant as settings."""
 _LIKE = re.compile(rf"{_PREFIXES}[A-Za-z][\w-]{{0,47}}")
 _OURS = re.compile(rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)")
 _NO_SETTING = "is not A2ACLI_NAME=value"

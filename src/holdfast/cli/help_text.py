@@ -1,7 +1,7 @@
-"""Help that fits the terminal, also a narrow one.
+"""Help that fits the terminal, including a narrow one.
 
-click formats help for 50 columns at least, and leaves a third of them to descriptions. Where the
-terminal is narrower, each option has a line of its own here, with its description below it.
+click formats help for at least 50 columns, and leaves a third of them to descriptions. On a narrow
+terminal, each option has a line of its own here, with its description below it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["HelpContext", "fit_help"]
 
 _LEAST = 20
-"""Columns below which help is as for this many."""
+"""Columns for which help is formatted at least."""
 _NARROW = 60
-"""Columns below which a description stands below its option."""
+"""Terminals of fewer columns show each description below its option."""
 _SHORT = 12
-"""Columns of a name that may stand beside its description there, as that of a command."""
+"""Columns of the longest name that stays beside its description on a narrow terminal."""
 _INDENT = 4
-"""Columns by which a description that stands below its option is indented."""
+"""Columns by which a description below its option is indented."""
 _WHOLE = 1_000
 """Characters of a command's description in the list of commands."""
 
 
 class _Formatter(click.HelpFormatter):
-    """Formats help for the columns that there are."""
+    """Formats help for the width of the terminal."""
 
     def __init__(
         self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
@@ -54,7 +54,7 @@ class _Formatter(click.HelpFormatter):
         super().write_dl(rows, col_max, col_spacing)
 
     def write_text(self, text: str) -> None:
-        """Write a text; also tables (paragraphs that begin with a backspace) fit a narrow one."""
+        """Write text; tables fit a narrow terminal (they begin with a backspace)."""
         if self.width < _NARROW - 2:
             paragraphs = (
                 self._rewrapped(one) if one.startswith("\b\n") else one
@@ -64,7 +64,7 @@ class _Formatter(click.HelpFormatter):
         super().write_text(text)
 
     def _rewrapped(self, table: str) -> str:
-        """The rows of a table, each broken where the line ends."""
+        """Return a table whose rows are broken at the width of the terminal."""
         return "\n".join(
             textwrap.fill(
                 re.sub(r"(?<=\S)\s{2,}", "  ", row),
@@ -78,7 +78,7 @@ class _Formatter(click.HelpFormatter):
         )
 
     def _broken(self, name: str) -> str:
-        """An option in lines of its own: broken between its names, and between its choices."""
+        """Return the name of an option, broken between its names and between its choices."""
         lines, most = [""], self.width - self.current_indent
         for piece in re.split(r"(?<=[ |])", name):
             if lines[-1] and len(lines[-1] + piece.rstrip()) > most:

@@ -24,7 +24,7 @@ CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
 """Variable that holds the client's secret; there is no such flag, which would show it."""
 
 _TURN = 0.1
-"""Seconds after which a signal that came while a pipe is read takes effect, at the latest."""
+"""Seconds after which a signal during the read of a pipe takes effect, at the latest."""
 
 
 def client_secret(file: str) -> str:
@@ -50,10 +50,10 @@ def client_secret(file: str) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """Read a file; where it is a pipe, one interruption ends the wait for the process that writes.
+    """Read a file; if it is a pipe, one interruption ends the wait for its writer.
 
-    A signal that arrives just before a call that blocks takes effect only when that call returns.
-    So a thread reads, which may be abandoned, and this one waits in short turns.
+    A signal that arrives just before a blocking call takes effect only when that call returns. So
+    a thread reads, which may be abandoned, and this one waits for it in short turns.
     """
     if path.is_file():
         return path.read_bytes()
@@ -61,7 +61,7 @@ def _read(path: Path) -> bytes:
 
     def wait() -> None:
         try:
-            # Unbuffered: the lock of a buffer that is read may not be there at the process's end.
+            # Unbuffered: Python aborts at exit if an abandoned thread holds a buffer's lock.
             with path.open("rb", buffering=0) as pipe:
                 read.append(pipe.readall())
         except OSError as error:

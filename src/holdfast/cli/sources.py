@@ -203,13 +203,13 @@ def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
 def notices(
     ctx: click.Context, configuration: Configuration, *, every: bool = False
 ) -> Iterator[str]:
-    """Say what of the configuration may be a mistake, or is ignored, in one line each.
+    """Yield one line for each part of the configuration that is ignored or may be a mistake.
 
     Args:
         ctx: The command's context.
         configuration: What the files say.
-        every: Whether to name variables that may be another program's: those that begin as a
-            setting and are not much like one.
+        every: Whether to include variables of the environment that begin like a setting but
+            resemble none: they may belong to another program.
     """
     yield from configuration.problems
     yield from map(str, _ignored(ctx, configuration))
@@ -217,7 +217,7 @@ def notices(
 
 
 def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
-    """Name what looks like a setting and is none, in files and the environment."""
+    """Yield a line for each name in files and the environment that only looks like a setting."""
     names = {name.removeprefix(PREFIX): name for name in RULES}
 
     def advice(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What a command waits for, reported where nothing else is reported for a while.
+"""Reports of what a command waits for, while nothing else is reported.
 
-Rules: a short wait is silent; a long one is reported after a few seconds and then seldom, on
-standard error, whether a terminal shows it or a program reads it.
+Rules: a short wait is silent; a long one is reported after a few seconds, and then seldom, on
+standard error, with or without a terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SILENT_S = 3.0
 """Seconds for which a wait is silent."""
 
 _REPEATED_S = 30.0
-"""Seconds between two reports, whatever they are about."""
+"""Seconds between two reports, also of different waits."""
 
 
 class Waiting:
@@ -30,7 +30,7 @@ class Waiting:
         output: Where to report.
 
     Attributes:
-        subject: What is waited for; None for nothing that needs a report.
+        subject: What the command waits for; None while it waits for nothing.
     """
 
     def __init__(self, output: Output) -> None:
@@ -40,7 +40,7 @@ class Waiting:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, subject: str) -> None:
-        """Wait for something from now on."""
+        """Note that a wait begins; it ends the one before."""
         self.end()
         self.subject = subject
         loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Waiting:
         self._timer = loop.call_at(at, self._report)
 
     def end(self) -> None:
-        """Wait for nothing any more."""
+        """Note that the wait has ended."""
         self.subject = None
         if self._timer is not None:
             self._timer.cancel()
@@ -57,5 +57,5 @@ class Waiting:
         loop = asyncio.get_running_loop()
         self._reported = loop.time()
         self._timer = loop.call_later(_REPEATED_S, self._report)
-        with contextlib.suppress(OSError):  # reported by what is written next
+        with contextlib.suppress(OSError):  # the next write reports it
             self._output.tell("Progress", f"waiting for {self.subject}")

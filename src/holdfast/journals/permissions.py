@@ -2,7 +2,7 @@
 
 Rules:
 - The file, and the ``-wal``, ``-shm`` and ``-journal`` that SQLite keeps beside it, belong to the
-  user of the process or to root; where the caller shares them with a group, to anyone of it.
+  user of the process or to root; if the caller shares them with a group, to any member of it.
 - Permissions beyond those that the caller names are removed, once the file is known to be a
   journal: the mode of another program's file stays. If only another owner could remove them, the
   journal is refused. A read-only journal is refused if others could have written to it.

@@ -32,7 +32,7 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def shown(self) -> str:
-        """The timeout in the words of errors, rounded."""
+        """The timeout for error messages: rounded, with its unit."""
         return f"{self.timeout:.2g} s" if self.timeout < 0.1 else f"{round(self.timeout, 2):g} s"
 
     def left(self, now: float) -> float:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Interfaces", "Route", "choose_interfaces", "declared_versions", "leaves_room_for"]
 
 CHECK_ADDRESS = " interface at this address: check "
-"""What an HTTP 404 says before it names what a program checks."""
+"""The part of an HTTP 404's message before the advice for programs."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,7 +166,7 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
     """The search for a message begins whose reply was lost with `error`.
 
     `operation` is the one that sent it, as in `Reconciled`, which follows. The search takes
-    `timeout` seconds at most; zero where the time of the call is over, and no search is made.
+    `timeout` seconds at most; zero if the call has no time left, and then no search is made.
     """
 
     message_id: str

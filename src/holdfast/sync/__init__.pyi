@@ -993,8 +993,8 @@ class Coordinator:
 
     Args:
         agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
-            not closed. Or addresses, which are their names as well. Without any, or with an empty
-            list, the coordinator begins without agents; `add` adds them.
+            not closed. Or addresses, which are their names as well. If left out or empty, the
+            coordinator starts without agents; `add` adds them.
         concurrency: How many messages are under way at once. Each waits for its answer; the
             others wait in line, each fan-out in turns with the others. Where there are several
             agents, each leaves as many places free as it has. As many agents as there are
@@ -1519,10 +1519,9 @@ def connect(
         tenant: Tenant, in place of the one that the card names.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
             the card has none of them, or the list is empty, its own order counts. An interface of
-            the protocol's newer version comes before one that is preferred. The last one needs the
-            extra ``grpc``;
-            without it, and with an `engine` of your own writing, which it would go past, such an
-            interface is not chosen unless you name the binding.
+            the protocol's newer version comes before one that is preferred. ``"GRPC"`` needs the
+            extra ``grpc``; without it, and with a custom `engine`, which gRPC does not use, a
+            gRPC interface is not chosen unless you name the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
         protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If

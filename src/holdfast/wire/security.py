@@ -51,7 +51,7 @@ _BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
 """A user, a colon, a password, and no control characters (RFC 7617, 2)."""
 
 _SCHEMES = ("basic", "bearer", "digest", "negotiate")
-"""What alone is a scheme without a credential, and not the other way round."""
+"""Single words that are a scheme without a credential, not a token without a scheme."""
 
 OF_THE_PROTOCOL = frozenset(
     {

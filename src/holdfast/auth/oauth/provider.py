@@ -389,10 +389,8 @@ class OAuthProvider(ABC):
             # Read within the turn: another step-up may have come to its end in the one before.
             needed = {*self._step_up.granted(key), *more}
             if more and token is not None and not purpose.scopes:
-                more = (
-                    *(token.scopes or ()),
-                    *more,
-                )  # those that the server gives by default stay
+                # The scopes that the server grants by default are kept.
+                more = (*(token.scopes or ()), *more)
             scopes = tuple(dict.fromkeys((*self._scopes_of(purpose), *more)))
             if token is not None and self._is_usable(token, key, needed):
                 self._step_up.note_granted(key, more)
