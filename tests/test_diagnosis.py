@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -1114,6 +1115,25 @@ async def test_a_refusal_that_crosses_the_end_of_the_task_is_no_problem():
     diagnosis = await examined(agent, send="go")
 
     assert not agent.pending_faults
+    assert levels(diagnosis, "subscribe.snapshot") == {"not measured"}
+
+
+class LateSubscriptions(FakeNetwork):
+    """A network on which requests to subscribe take their time."""
+
+    @asynccontextmanager
+    async def stream(self, request):
+        await asyncio.sleep(4.5 if b"SubscribeToTask" in request.body else 0)
+        async with super().stream(request) as reply:
+            yield reply
+
+
+async def test_a_store_behind_the_stream_does_not_make_a_late_refusal_a_problem():
+    agent = FakeAgent(SLOW, bindings=("JSONRPC",), store_lag=1.5)
+    agent.inject(Respond(status=404), on="SubscribeToTask", times=9)
+
+    diagnosis = await examined(agent, engine=LateSubscriptions(agent), send="go")
+
     assert levels(diagnosis, "subscribe.snapshot") == {"not measured"}
 
 

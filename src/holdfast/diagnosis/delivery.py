@@ -231,10 +231,11 @@ class Delivery:
             facts.text = "right" if told == true else "repeated" if told > true else "lost"
 
     async def _is_settled(self) -> bool:
-        """Whether the agent itself says that the task has ended, or waits for input."""
+        """Whether the task has ended or waits for input: its store or its stream may be first."""
         call = self._questions.call(op.GET_TASK, GetTaskRequest(id=self._facts.task_id))
-        task = (await self._questions.ask(call)).value or self.task
-        return task is None or task.state.is_settled
+        stored = (await self._questions.ask(call)).value
+        known = [task for task in (stored, self.task) if task is not None]
+        return not known or any(task.state.is_settled for task in known)
 
     # ── Afterwards ───────────────────────────────────────────────────────────────────────────
 
