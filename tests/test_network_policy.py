@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager
+from ipaddress import ip_address, ip_interface, ip_network
 
 import aiohttp
 import pytest
@@ -110,10 +111,27 @@ def test_a_network_allows_what_is_in_it_in_any_spelling():
     assert reach.refuses("192.168.0.1")
 
 
-@pytest.mark.parametrize("given", [["10.0.0.0/33"], ["agent.test"], [""], [None], [10.0]])
+@pytest.mark.parametrize("given", ["10.0.0.0/33", "agent.test", ""])
 def test_what_is_no_network_is_told(given):
     with pytest.raises(ValueError, match="in allowed_networks is not a network"):
-        connect("http://agent.test", allowed_networks=given)
+        connect("http://agent.test", allowed_networks=[given])
+
+
+@pytest.mark.parametrize("given", [None, 10.0])
+def test_a_network_of_another_type_is_refused(given):
+    with pytest.raises(TypeError, match=r"^one of allowed_networks must be str"):
+        connect("http://agent.test", allowed_networks=[given])
+
+
+@pytest.mark.parametrize("read", [ip_address, ip_network, ip_interface])
+async def test_a_network_may_be_one_that_is_read_already(read):
+    network = Hosts({"agent.test": "10.0.0.1"}, {})
+    client = connect("http://agent.test", engine=network, reach="public")
+
+    assert (await refused(client)).address == "10.0.0.1"
+    allowed = [read("10.0.0.1")]
+    client = connect("http://agent.test", engine=network, reach="public", allowed_networks=allowed)
+    await client.ask("hello")
 
 
 def test_one_string_is_no_sequence_of_networks():

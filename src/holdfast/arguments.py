@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
@@ -198,12 +198,16 @@ def _lacks_scheme(shown: str) -> bool:
     return "://" not in shown and not is_begun and is_http_address(f"http://{shown}")
 
 
+_PARSED = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)
+"""Networks and addresses (and interfaces, which are addresses) that are not text any more."""
+
+
 def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
     """Reads networks, such as ``10.0.0.0/8``, or single addresses."""
     found: list[Network] = []
     for text in items(name, given):
-        if not isinstance(cast("object", text), IPv4Network | IPv6Network):
-            not_empty(f"one of {name}", text)
+        if not isinstance(cast("object", text), _PARSED):
+            check_kind(f"one of {name}", text, str)
         try:
             found.append(network(text))
         except ValueError:
