@@ -43,6 +43,7 @@ from holdfast.testing import (
     fails,
     rate_limited,
     replies,
+    run,
     unavailable,
     works_forever,
 )
@@ -454,6 +455,18 @@ async def test_tasks_are_listed_the_newest_first_and_page_by_page(binding):
     assert {(task.artifacts, task.history) for task in page.tasks} == {((), ())}
     whole = await client.list_tasks(limit=1, include_artifacts=True)
     assert whole.tasks[0].text == "done"
+
+
+def test_tasks_can_be_listed_by_an_iterator_that_was_made_without_an_event_loop():
+    agent = FakeAgent()
+    client = client_of(agent, "JSONRPC")
+    tasks = client.iter_tasks(timeout=5)
+
+    async def listed():
+        await client.send_message("hello")
+        return [task.id async for task in tasks]
+
+    assert len(run(listed())) == 1
 
 
 async def test_every_page_is_asked_for_with_the_same_options():

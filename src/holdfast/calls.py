@@ -317,20 +317,29 @@ class Calls:
             ValueError: A timeout, header or URI that cannot be right.
             TypeError: An option that is none, or of another type.
         """
-        consumers = self.hooks.consumers
-        plain = PerCall(
-            consumers=consumers, extensions=self._extensions, on_unknown=self._on_unknown
-        )
         if not options:
-            return self.deadline(name, None), plain
+            return self.deadline(name, None), self._plain()
+        per_call = self.check(options, sends=sends, of=of)
+        return self.deadline(name, options.get("timeout")), per_call
+
+    def check(
+        self,
+        options: CallOptions | SendOptions,
+        *,
+        sends: bool = False,
+        of: Callable[..., Any] | None = None,
+    ) -> PerCall:
+        """Check the options of calls that begin later; see `begin`, also for what is raised."""
         known = _SEND_OPTIONS if sends else _OPTIONS
         check_options("a call", options, known, of=of)
         on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
         check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
-        deadline = self.deadline(name, options.get("timeout"))
+        timeout = options.get("timeout")
         headers, extensions = options.get("headers"), options.get("extensions")
         context, tenant = options.get("context"), options.get("tenant")
         timeouts = options.get("timeouts")
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         if tenant is not None:
             not_empty("tenant", tenant)
         if timeouts is not None:
@@ -338,17 +347,25 @@ class Calls:
         if context is not None:
             check_kind("context", context, ClientCallContext)
         elif headers is None and extensions is None and tenant is None and timeouts is None:
-            return deadline, msgspec.structs.replace(plain, on_unknown=on_unknown)
+            return msgspec.structs.replace(self._plain(), on_unknown=on_unknown)
         uris = extension_uris(() if extensions is None else extensions)
         checked = {} if headers is None else check_headers(headers)
-        return deadline, PerCall(
+        return PerCall(
             headers=checked,
             extensions=tuple(dict.fromkeys((*self._extensions, *uris))),
             context=context,
             tenant=tenant,
             timeouts=timeouts,
-            consumers=consumers,
+            consumers=self.hooks.consumers,
             on_unknown=on_unknown,
+        )
+
+    def _plain(self) -> PerCall:
+        """What goes with a call without options."""
+        return PerCall(
+            consumers=self.hooks.consumers,
+            extensions=self._extensions,
+            on_unknown=self._on_unknown,
         )
 
     def configuration(

@@ -255,7 +255,7 @@ class Client(ClosingContext):
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
         journaling = self._journaling("resume_pending()")
-        self._calls.begin("wait", options, of=Client.resume_pending)
+        self._calls.check(options, of=Client.resume_pending)
         return resume_all(
             self._calls,
             journaling,
@@ -731,7 +731,7 @@ class Client(ClosingContext):
             TypeError: An argument of another type; raised by the call itself.
         """
         options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
-        self._calls.begin("call", options, of=Client.list_tasks)
+        self._calls.check(options, of=Client.list_tasks)
         request = _list_request(
             context_id,
             status=status,
