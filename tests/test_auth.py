@@ -71,7 +71,11 @@ async def test_a_value_or_headers_become_a_provider(auth, headers):
 
     assert isinstance(provider, StaticAuth)
     assert await provider.credentials(None) == Credentials(headers=headers)
-    assert await provider.on_unauthorized(None, AuthenticationError("no")) is False
+    deadline = Deadline(name="call", timeout=1, at=1)
+    call = Call(
+        operation=GET_TASK, params=GetTaskRequest(id="t"), request_id="r", deadline=deadline
+    )
+    assert await provider.on_unauthorized(call, AuthenticationError("no")) is False
 
 
 def test_none_is_none_and_a_provider_is_itself():
@@ -1065,6 +1069,18 @@ async def test_a_401_for_a_token_without_a_scheme_names_that_and_not_the_token(o
 
     assert caught.value.message.endswith(NO_SCHEME) == (answer == "401")
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["auth", "headers"])
+async def test_an_api_key_in_the_authorization_header_needs_no_scheme(name):
+    key = {"raw": {"apiKeySecurityScheme": {"location": "header", "name": "Authorization"}}}
+    agent = FakeAgent(card=guarded(["raw"], securitySchemes=key), token="other")
+
+    with pytest.raises(AuthenticationError) as caught:
+        options = {"auth": None, name: {"Authorization": SECRET}}
+        await connected(agent, **options).send_message("hello")
+
+    assert "scheme" not in caught.value.message
 
 
 @pytest.mark.parametrize("auth", ["Bearer wrong", SchemeCredentials({"bearer": "wrong"})])

@@ -372,7 +372,7 @@ SIGNATURES = {
     "PassThrough.through": "self call onward /",
     "PassThrough.unary": "self call /",
     "StaticAuth.credentials": "self _call /",
-    "StaticAuth.on_unauthorized": "self _call error /",
+    "StaticAuth.on_unauthorized": "self call error /",
 }
 
 

@@ -60,9 +60,9 @@ class StaticAuth:
         """The same headers for each attempt."""
         return self._credentials
 
-    async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
+    async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
         """Return False: there are no other credentials; the error names a missing scheme."""
-        explain_no_scheme(error, self._credentials.headers)
+        explain_no_scheme(error, self._credentials.headers, call.card)
         return False
 
     def __repr__(self) -> str:

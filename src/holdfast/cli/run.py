@@ -2,10 +2,10 @@
 
 Rules: a line with a result is done, unless the result says that it was certainly not executed; a
 line without a result that the journal knows is resumed; the rest is sent. So the same command
-continues wherever the one before ended. A line that is not a message, an agent that refuses access
-and a journal that cannot be written stop the sending; the messages in flight end first, and their
-results are written. If the agent is unreachable for long, or results cannot be written, the run
-ends without waiting for them.
+continues wherever the one before ended. A line that is not a message, an agent that refuses
+access, and a journal or results that cannot be written stop the sending; the messages in flight
+end first, and their results are written as far as that is possible. If the agent is unreachable
+for long, the run ends without waiting for them.
 """
 
 from __future__ import annotations

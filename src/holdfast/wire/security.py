@@ -268,8 +268,7 @@ def explain(
         headers: What was sent, names in lower case; the caller's own may hold credentials.
     """
     found = wanted(card)
-    keys = (scheme.api_key_security_scheme for scheme in card.security_schemes.values())
-    places = {"authorization", "cookie", *(key.name.lower() for key in keys if key is not None)}
+    places = {"authorization", "cookie", *_key_headers(card)}
     given = ", ".join(sorted(places & headers.keys()))
     if isinstance(error, AuthenticationError) and found:
         verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
@@ -278,13 +277,13 @@ def explain(
         error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
         if given:
             error.message += f", and did not take what was sent in the header {given}"
-            explain_no_scheme(error, headers)
+            explain_no_scheme(error, headers, card)
             return
         error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
     elif not (given or secrets_in(headers)):
         error.message += "; no credentials were sent"
     else:
-        explain_no_scheme(error, headers)
+        explain_no_scheme(error, headers, card)
         return
     within_reach = next((one.carries for one in found if one.carries), None)
     if within_reach is not None:
@@ -295,20 +294,31 @@ def explain(
 
 
 def explain_no_scheme(
-    error: AuthenticationError | PermissionDeniedError, headers: Mapping[str, str]
+    error: AuthenticationError | PermissionDeniedError,
+    headers: Mapping[str, str],
+    card: AgentCard | None,
 ) -> None:
     """Add to a 401 that the value of ``Authorization`` is a token without a scheme.
 
     Args:
         error: The refusal; a 403 stays as it is.
         headers: What was sent. No value is shown.
+        card: Of the agent that was called; an API key that it wants there has no scheme.
     """
+    if card is not None and "authorization" in _key_headers(card):
+        return
     sent = {name.lower(): value for name, value in headers.items()}
     words = sent.get("authorization", "").lower().split()
     if isinstance(error, AuthenticationError) and len(words) == 1 and words[0] not in _SCHEMES:
         error.message += (
             "; the Authorization header that was sent names no scheme: write 'Bearer <token>'"
         )
+
+
+def _key_headers(card: AgentCard) -> set[str]:
+    """The names of API keys that a card declares, in lower case."""
+    keys = (scheme.api_key_security_scheme for scheme in card.security_schemes.values())
+    return {key.name.lower() for key in keys if key is not None}
 
 
 def explain_unused(error: AuthenticationError | PermissionDeniedError, card: AgentCard) -> None:
