@@ -1076,9 +1076,9 @@ async def test_an_api_key_in_the_authorization_header_needs_no_scheme(name):
     key = {"raw": {"apiKeySecurityScheme": {"location": "header", "name": "Authorization"}}}
     agent = FakeAgent(card=guarded(["raw"], securitySchemes=key), token="other")
 
+    client = connected(agent, **{"auth": None, name: {"Authorization": SECRET}})
     with pytest.raises(AuthenticationError) as caught:
-        options = {"auth": None, name: {"Authorization": SECRET}}
-        await connected(agent, **options).send_message("hello")
+        await client.send_message("hello")
 
     assert "scheme" not in caught.value.message
 
