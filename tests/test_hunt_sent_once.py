@@ -108,18 +108,9 @@ async def test_who_gives_up_while_it_takes_a_call_over_leaves_it_to_others_at_on
     await journal.close()
 
 
-async def test_what_the_journal_cannot_hold_costs_nobody_else_an_answer(path):
-    agent, journal = FakeAgent(completes("42")), SqliteJournal(path)
-    async with connected(agent, journal) as client:
-        items = [RunItem(key="\ud800", content="a"), RunItem(key="b", content="b")]
-        async with client.run(items, run_id="r") as run:
-            results = {result.key: result async for result in run}
-
-        assert results["b"].answer.text == "42"
-        error = results["\ud800"].error
-        assert isinstance(error, JournalError)
-        assert error.executed is False
-    await journal.close()
+def test_a_key_that_no_journal_can_hold_is_refused_before_a_run_begins():
+    with pytest.raises(ValueError, match="key has an unpaired surrogate"):
+        RunItem(key="\ud800", content="a")
 
 
 async def test_a_key_is_not_another_ones_place():

@@ -51,7 +51,7 @@ from holdfast import (
     text_part,
 )
 from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest, SendMessageRequest
+from holdfast.model.requests import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
 from holdfast.testing import (
     Cut,
     Delay,
@@ -1419,7 +1419,7 @@ async def test_any_operation_can_be_called_but_those_that_stream():
 
     assert (reply.value.id, len(reply.attempts)) == (task_id, 1)
     with pytest.raises(ValueError, match="answered by a stream"):
-        await client.call(op.SUBSCRIBE_TO_TASK, GetTaskRequest(id=task_id))
+        await client.call(op.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id))
     with pytest.raises(ValueError, match="message_id must not be empty"):
         await client.call(op.SEND_MESSAGE, SendMessageRequest(message=Message(role=Role.USER)))
 
