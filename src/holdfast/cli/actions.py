@@ -332,7 +332,7 @@ def described_ending(task: Task) -> str:
 
 
 def named_outcome(task: Task) -> str:
-    """Return the task's id and the outcome that its state is."""
+    """Return the task's id and its state, in words and by name."""
     return f"task {task.id} {OUTCOMES[task.state]} ({task.state})"
 
 

@@ -1,4 +1,4 @@
-"""What has to happen before a port is closed, so that no connection to it is lost."""
+"""A wait before a server closes its port, so that no accepted connection leaks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import asyncio
 __all__ = ["settle_accepted"]
 
 _MOMENT = 1e-9
-"""Seconds: as few as make a timer."""
+"""Seconds; the smallest delay for which the event loop makes a timer."""
 
 
 async def settle_accepted() -> None:
-    """Waits until each connection that was accepted is known to its server, which may close then.
+    """Wait until the server knows each connection that it has accepted; then it may close.
 
     An `asyncio.Server` accepts a connection in one turn of the event loop, and makes its transport
-    in the next. If it is closed in between, that fails without a word, and the connection stays
-    open until garbage collection finds it, with a client that waits for an answer. A turn looks at
-    sockets before timers, so whoever was woken by a timer comes after the transports of all that
-    was accepted, and before anything else is. Their protocols get them one turn later.
+    in the next. If the server is closed in between, making the transport fails silently, and the
+    connection stays open until it is garbage-collected, while its client waits for an answer. A
+    turn polls sockets before timers. So code that a timer wakes runs after the transports of all
+    accepted connections are made, and before another connection is accepted. The protocols get
+    their transports one turn later.
     """
     await asyncio.sleep(_MOMENT)

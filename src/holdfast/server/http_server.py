@@ -119,7 +119,7 @@ class HttpServer(uvicorn.Server):
             await serving
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends, and lets no connection wait that has just been made."""
+        """Shut down, and close connections that were made just before."""
         await settle_accepted()
         for server in self.servers:
             server.close()
