@@ -429,10 +429,11 @@ async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status)
     assert scene.shown == ["Bearer token-2"] * 2
 
 
-async def test_a_step_up_keeps_the_scopes_that_the_server_gives_by_default():
+@pytest.mark.parametrize("needed", ["write", "read write"])
+async def test_a_step_up_keeps_the_scopes_that_the_server_gives_by_default(needed):
     scene = Scene(step_up=["write"], lifetime=60)
     scene.server.scope = "read list"
-    scene.server.guard = wants("token-2", "token-3", error="insufficient_scope", scope="write")
+    scene.server.guard = wants("token-2", "token-3", error="insufficient_scope", scope=needed)
     async with scene.connect() as client:
         await client.list_tasks()
         await asyncio.sleep(3600)

@@ -415,6 +415,11 @@ class OAuthProvider(ABC):
             await self._store.save(key, fresh)
         return fresh
 
+    def _scopes_held(self, key: str) -> tuple[str, ...]:
+        """What the token in use is for: a server may give scopes by default."""
+        known = self._held.here().tokens.get(key)
+        return () if known is None else known[0].scopes or ()
+
     def _is_usable(self, token: Token, key: str, needed: set[str]) -> bool:
         left = token.left(self._env.wall(), margin=self._margin)
         is_enough = needed <= set(token.scopes or ())
@@ -486,7 +491,8 @@ class OAuthProvider(ABC):
         self, call: AnyCall, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...]
     ) -> bool:
         """Asks for the scopes that a token lacks, if an agent may ask for them."""
-        key, has = self._key(purpose), self._scopes_of(purpose)
+        key = self._key(purpose)
+        has = {*self._scopes_of(purpose), *self._scopes_held(key)}
         missing = tuple(dict.fromkeys(scope for scope in wanted if scope not in has))
         objection = self._step_up.objection(key, missing, call.card)
         if wanted and objection is None:
