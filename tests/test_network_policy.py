@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.card_signing import SIGNER
 from tests.raw_server import always, reply, serve
@@ -99,7 +99,8 @@ def test_nothing_is_reached_that_lies_further_in(address, inward):
 
     assert refused == is_further_in(scope_of(address), inward)
     assert not Reach(inward=inward, allowed=(network(address),)).refuses(address)
-    elsewhere = network("192.88.99.1")  # which is in no other spelling of an address
+    elsewhere = network("192.88.99.1")
+    assume(address != "192.88.99.1")  # its other spellings, in IPv6, are one in 2**32
     assert Reach(inward=inward, allowed=(elsewhere,)).refuses(address) == refused
 
 
