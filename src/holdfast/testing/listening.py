@@ -43,7 +43,7 @@ class Listener:
     def __init__(self, serve: Serve, *, host: str, port: int, largest_head: int) -> None:
         self._serve = serve
         self._host = host
-        self._port = check_port("port", port)
+        self._port: int = check_port("port", port)
         self._largest_head = largest_head
         self._server: asyncio.Server | None = None
         self._full: list[socket.socket] = []

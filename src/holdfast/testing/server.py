@@ -38,6 +38,10 @@ class LoopbackServer(Listener):
     Attributes:
         url: The agent's address, once the context is open.
         connections: Connections that were made.
+
+    Raises:
+        TypeError: The port is not an integer.
+        ValueError: The port is not between 0 and 65535.
     """
 
     def __init__(self, agent: FakeAgent, *, host: str = "127.0.0.1", port: int = 0) -> None:
