@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import (
     AgentCard,
+    AgentExtension,
     AgentInterface,
     AiohttpEngine,
     Answer,
@@ -659,6 +660,19 @@ async def test_a_page_token_that_is_empty_is_the_first_page():
     client = connect(URL, engine=FakeNetwork(FakeAgent()))
 
     assert (await client.list_tasks(page_token="")).tasks == ()
+
+
+async def test_an_ordered_set_is_a_sequence_and_a_json_object_is_none():
+    uris = dict.fromkeys(["urn:b", "urn:a", "urn:b"])
+    agent = FakeAgent(extensions=[AgentExtension(uri=uri) for uri in uris])
+    client = connect(agent.url, engine=FakeNetwork(agent), extensions=uris)
+
+    await client.send_message("hello", accepted_output_modes=dict.fromkeys(["text/plain"]))
+
+    [call] = agent.calls("SendMessage")
+    assert call.headers["a2a-extensions"] == "urn:b,urn:a"
+    with pytest.raises(TypeError, match="extensions must be a sequence, not dict"):
+        connect(agent.url, extensions={"uri": "urn:a"})
 
 
 @pytest.mark.parametrize("extensions", ["", 0])

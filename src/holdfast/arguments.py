@@ -321,8 +321,11 @@ def check_iterable(name: str, given: object, *kinds: type) -> None:
 
 
 def _is_one(given: object) -> bool:
-    """Return whether a value is one item, which an iteration would take apart."""
-    return isinstance(given, str | bytes | Mapping)
+    """Return whether to iterate over a value would take it apart, as no ordered set is."""
+    if not isinstance(given, Mapping):
+        return isinstance(given, str | bytes)
+    values = cast("Mapping[object, object]", given).values()  # all None of `dict.fromkeys`
+    return any(value is not None for value in values)
 
 
 def _as_one(given: object) -> str:
