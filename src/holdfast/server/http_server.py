@@ -120,9 +120,11 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down, and close connections that were made just before."""
-        await settle_accepted()
-        for server in self.servers:
-            server.close()
+        try:
+            await settle_accepted()
+        finally:  # cancelled or not, the port is closed
+            for server in self.servers:
+                server.close()
         await asyncio.sleep(0)  # uvicorn looks only once at which connections there are
         await super().shutdown(sockets)
 
