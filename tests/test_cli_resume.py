@@ -333,6 +333,77 @@ def test_an_agent_that_cannot_be_called_is_told_and_the_others_are_gone_on_with(
     assert second["messageId"] == "m2"
 
 
+@pytest.mark.parametrize("words", [[], ["--list"], ["--list", "-o", "json"]])
+def test_resume_of_one_agent_names_the_agents_that_others_are_pending_to(left, words):
+    left.add("m1", agent="http://u:s3cret@other.test")
+    left.add("m2", agent="http://u:s3cret@other.test")
+    one = left.resume(*words)
+    for number in range(6):
+        left.add(f"n{number}", agent=f"http://a{number}.test")
+    many = left.resume(*words)
+
+    none = "Calls: none to http://agent.test is without an outcome; "
+    assert (one.exit, one.out) == (0, "")
+    assert one.err == f"{none}2 calls to another agent are pending: http://***@other.test\n"
+    assert many.err.startswith(f"{none}8 calls to other agents are pending: http://a0.test, ")
+    assert many.err.endswith(", http://a4.test and 2 more\n")
+
+
+def test_forgetting_a_call_of_another_agent_names_that_agent(left):
+    left.add("m1", agent=OTHER)
+    done = left.resume("--forget", "m1")
+
+    assert done.exit == 1
+    assert "no call of message m1 to http://agent.test is without an outcome in " in done.err
+    assert "; 1 call to another agent is pending: http://other.test\n" in done.err
+
+
+@pytest.mark.parametrize("place", ["environment", "file"])
+def test_an_agent_of_the_settings_does_not_limit_which_calls_are_resumed(left, tmp_path, place):
+    agents = FakeAgent(replies("hi"), url=AGENT), FakeAgent(replies("hi"), url=OTHER)
+    left.add("m1")
+    left.add("m2", agent=OTHER)
+    settings = tmp_path / "settings.env"
+    settings.write_text(f"A2ACLI_AGENT_CARD={AGENT}\n")
+    env = {"A2ACLI_AGENT_CARD": AGENT}
+    chosen = {"env": env} if place == "environment" else {"env": {"A2ACLI_CONFIG": str(settings)}}
+    chosen |= {"card": None, "engine": lambda *, verify: FakeNetwork(*agents)}
+    listed = left.resume("--list", "-o", "json", **chosen)
+    done = left.resume("-o", "json", **chosen)
+    left.add("m3", agent=OTHER)
+    left.add("m4", agent=OTHER)
+    left.resume("--forget", "m3", **chosen)
+
+    assert {one["messageId"] for one in documents(listed)} == {"m1", "m2"}
+    assert [one["messageId"] for one in documents(done) if "messageId" in one] == ["m1", "m2"]
+    assert all(agent.calls("ListTasks") for agent in agents)
+    rest = documents(left.resume("--list", "-o", "json", **chosen))
+    assert [one["messageId"] for one in rest] == ["m4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "env"), [((), {"A2ACLI_BEARER": "s3cret"}), (("--bearer", "s3cret"), {})]
+)
+def test_credentials_beside_an_agent_of_the_settings_go_to_no_other(left, words, env):
+    agents = FakeAgent(replies("hi"), url=AGENT), FakeAgent(replies("hi"), url=OTHER)
+    left.add("m1")
+    left.add("m2", agent=OTHER)
+    done = left.resume(
+        *words,
+        card=None,
+        env={"A2ACLI_AGENT_CARD": AGENT, **env},
+        engine=lambda *, verify: FakeNetwork(*agents),
+    )
+    sent = [
+        [call.headers.get("authorization") for call in one.calls("ListTasks")] for one in agents
+    ]
+
+    assert {*sent[0]} == {"Bearer s3cret"}
+    assert {*sent[1]} == {None}
+    assert " is not sent: " in done.err
+    assert "s3cret" not in done.out + done.err
+
+
 def test_list_and_forget_contradict_each_other(left):
     assert left.resume("--list", "--forget", "m1").exit == 2
 

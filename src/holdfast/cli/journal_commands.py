@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.binding import bind
 from holdfast.cli.catalog import find_agent
+from holdfast.cli.configuration import DEFAULT, FLAG, Source
 from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journal_options import DEFAULT_CONCURRENCY, RESUMING, RUNNING
@@ -130,8 +132,10 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     """Resume the calls of a journal that have no outcome, and show the outcome of each.
 
     A crash, a timeout or an interruption leaves such calls. Nothing is sent again: a known
-    task is waited for, an unknown one is searched for. Without --agent-card the calls to all
-    agents are resumed, agent by agent, each at the address in the journal.
+    task is waited for, an unknown one is searched for. The calls to all agents are resumed,
+    agent by agent, each at the address in the journal; --agent-card (or --endpoint) on the
+    command line limits that to one agent. An agent that only the environment or a settings file
+    names does not limit it.
 
     A call that another process works on is reported and left to that process; after a crash,
     finding out takes some seconds. With -o json each call is one line: its task or message, or
@@ -146,18 +150,18 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     settings = read_settings(ctx, needs_agent=False)
     output = output_for(settings.output, settings, in_lines=True)
     announce(ctx, output, settings)
-    agent = settings.agent_card and str(reference_of(ctx, settings, absolute=True))
+    agent = _named_agent(ctx, settings)
     if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
     world: World = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
     async def look() -> None:
-        calls.update(
-            await resuming.unfinished(options["journal"], agent or None, options["forget"])
-        )
+        wanted = agent if settings.agent_source is FLAG else None
+        found = await resuming.unfinished(options["journal"], wanted, options["forget"])
+        calls.update(found.calls)
         if options["lists"] or not calls:
-            resuming.list_calls(calls, output, now=world.env.wall())
+            resuming.list_calls(found, output, now=world.env.wall())
         elif options["forget"]:
             for place, (record, *_) in [*calls.items()]:
                 if record.damage is not None:  # which needs no agent, and may name none
@@ -171,7 +175,16 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
         return error.failure.exit
     if options["lists"]:
         return 0
-    return _resume_each(ctx, output, settings, calls)
+    return _resume_each(ctx, output, settings, calls, agent)
+
+
+def _named_agent(ctx: click.Context, settings: Settings) -> str | None:
+    """Return the agent of the settings as a journal names it; None if they name none."""
+    from holdfast.runtime.agent_name import agent_name
+
+    if not settings.agent_card:
+        return None
+    return agent_name(str(reference_of(ctx, settings, absolute=True)))
 
 
 def _goes_to_one(settings: Settings) -> bool:
@@ -184,23 +197,38 @@ def _resume_each(
     output: TextOutput | JsonOutput,
     settings: Settings,
     calls: Mapping[str, Sequence[CallRecord]],
+    named: str | None,
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
     from holdfast.runtime.agent_name import is_address
 
     worst = 0
     for agent, records in calls.items():
-        if not (settings.agent_card or is_address(agent)):
+        if agent != named and not is_address(agent):
             told = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
             output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
             worst = max(worst, 1)
             continue
-        reference = settings.agent_card or agent
-        code = _resume(ctx, output, replace(settings, agent_card=reference), records)
+        its_own = settings if agent == named else _of_journal(ctx, settings, agent)
+        code = _resume(ctx, output, its_own, records)
         if code == INTERRUPTED:
             return code
         worst = max(worst, code)
     return worst
+
+
+def _of_journal(ctx: click.Context, settings: Settings, agent: str) -> Settings:
+    """Return the settings for an agent that the journal alone names.
+
+    Where the settings name another agent, the credentials beside it are not for this one.
+    """
+    source = Source(DEFAULT.rank, "file", Path(ctx.params["journal"]), is_trusted=False)
+    return replace(
+        settings,
+        agent_card=agent,
+        is_endpoint=False,
+        agent_source=source if settings.agent_card else settings.agent_source,
+    )
 
 
 def _resume(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.cli import text
 from holdfast.cli.errors import CommandError, Failure
@@ -22,7 +22,6 @@ from holdfast.cli.journaled import (
 )
 from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError, JournalError
-from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.journal import shown
 
 if TYPE_CHECKING:
@@ -40,6 +39,9 @@ __all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
 _AT_ONCE = 32
 """Calls that are resumed at the same time."""
 
+_MOST_AGENTS = 5
+"""Other agents with pending calls that are named at most."""
+
 _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
     "held": ("held", "another program is working on it"),
     "taken_over": ("held", "another program is working on it"),
@@ -49,14 +51,26 @@ _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
 document, and in a line."""
 
 
-async def unfinished(
-    name: str, agent: str | None, message_id: str | None
-) -> dict[str, list[CallRecord]]:
-    """The calls without an outcome by agent, oldest first.
+class Unfinished(NamedTuple):
+    """The calls of a journal without an outcome.
+
+    Attributes:
+        calls: Those that are wanted, by agent, oldest first.
+        agent: The agent that they are limited to; None for all.
+        others: The same of the agents that this leaves out.
+    """
+
+    calls: dict[str, list[CallRecord]]
+    agent: str | None
+    others: dict[str, list[CallRecord]]
+
+
+async def unfinished(name: str, agent: str | None, message_id: str | None) -> Unfinished:
+    """Return the calls without an outcome.
 
     Args:
         name: The file of the journal.
-        agent: The agent that they went to; None for all.
+        agent: The agent that they went to, as a journal names it; None for all.
         message_id: The one that is wanted; None for all.
 
     Raises:
@@ -72,33 +86,53 @@ async def unfinished(
         raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
-    found: dict[str, list[CallRecord]] = {}
+    found = Unfinished({}, agent, {})
     for record in records:
-        if agent is None or record.agent == agent_name(agent):
-            found.setdefault(record.agent, []).append(record)
-    if message_id is not None and not found:
-        message = f"no call of message {message_id} is without an outcome in {journal.path}"
-        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
+        kept = found.calls if agent in {None, record.agent} else found.others
+        kept.setdefault(record.agent, []).append(record)
+    if message_id is not None and not found.calls:
+        to, others = _limits(found)
+        message = f"no call of message {message_id}{to} is without an outcome in {journal.path}"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}"))
     return found
 
 
-def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output, *, now: float) -> None:
-    """Shows calls, and does nothing about them.
+def list_calls(found: Unfinished, output: Output, *, now: float) -> None:
+    """Show calls, and do nothing about them.
 
     Args:
-        calls: By agent.
+        found: The calls.
         output: Where.
         now: Seconds since the epoch.
     """
-    records = sorted(chain(*calls.values()), key=lambda record: record.began)
+    records = sorted(chain(*found.calls.values()), key=lambda record: record.began)
     for place, record in enumerate(records):
         until = record.lease_until if record.lease_until > now else None
         held = {} if until is None else {"heldUntil": shown(until)}
         lines = [] if until is None else [text.field("Held until", shown(until))]
         between = [""] if place else []
         output.call({**_members(record), **held}, [*between, *_lines(record), *lines])
-    if not calls:
-        output.tell("Calls", "none is without an outcome")
+    if not found.calls:
+        to, others = _limits(found)
+        output.tell("Calls", f"none{to} is without an outcome{others}")
+
+
+def _limits(found: Unfinished) -> tuple[str, str]:
+    """Say which agent a search was limited to, and which calls to others that left out.
+
+    Both are empty if it left out none.
+    """
+    agents = [masked_reference(agent) for agent in found.others]
+    if not agents:
+        return "", ""
+    count = sum(map(len, found.others.values()))
+    calls = "1 call" if count == 1 else f"{count} calls"
+    whose = "another agent" if len(agents) == 1 else "other agents"
+    more = len(agents) - _MOST_AGENTS
+    shown_agents = ", ".join(agents[:_MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
+    are = "is" if count == 1 else "are"
+    to = f" to {masked_reference(found.agent or '')}"
+    return to, f"; {calls} to {whose} {are} pending: {shown_agents}"
 
 
 async def forget(session: JournaledSession, output: Output, *, record: CallRecord) -> None:
