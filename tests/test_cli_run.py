@@ -196,6 +196,20 @@ BAD = {
     b'{"id": "\\ud800", "text": "a"}': "its id is not UTF-8",
     b'{"text": 5}': "its text is no text",
     b'{"message": "hi"}': "its message is no object",
+    b'{"id": "a", "text": "hi", "bogus": 1}': (
+        "'bogus' is not a member of an object with text; there are id, text;"
+    ),
+    b'{"key": "k", "text": "hi"}': (
+        "'key' is not a member of an object with text; did you mean 'id'?;"
+    ),
+    b'{"id": "a", "text": "hi", "context_id": "c9"}': (
+        "'context_id' is not a member of an object with text; write "
+        '{"id": …, "parts": [{"text": …}], "contextId": …};'
+    ),
+    b'{"message": {"parts": [{"text": "a"}]}, "contextId": "c9"}': (
+        "'contextId' is not a member of an object with message; write "
+        '{"id": …, "message": {…, "contextId": …}};'
+    ),
     b'""': "needs at least one part",
     b'{"parts": 3}': "the message is not valid",
     b"\xff\xfe\x00": "is not UTF-8",

@@ -57,7 +57,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     """Send many messages, a few at a time, each once, whatever happens to the command.
 
     Each line of --input is a message: text; a JSON string; a Message of the protocol; or an
-    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of
+    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. An
+    object with another member is an error: the member would be dropped. Each line of
     --results is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
     "error" in place of the task. Results come in the order in which they arrive.
 

@@ -20,16 +20,20 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+import msgspec
+
 from holdfast.content import to_message
+from holdfast.errors.values import one_line
 from holdfast.model import codec
 from holdfast.model.digest import digest_of
+from holdfast.model.settings import suggestion
+from holdfast.model.types import Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
 
     from holdfast.content import Content
-    from holdfast.model.types import Message
 
 __all__ = ["LARGEST_LINE", "BadLine", "Line", "Lines", "key_of", "read_line"]
 
@@ -44,6 +48,14 @@ _BOM = "\ufeff"
 
 _JSON = ("{", "[", '"')
 """How JSON begins that is not read as text."""
+
+_CONTENTS = ("text", "message", "parts")
+"""The members of an object of which it has exactly one."""
+
+_OF_A_MESSAGE = {
+    field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(Message)
+}
+"""The members of a message, by their names in lower case."""
 
 
 class Line(NamedTuple):
@@ -134,7 +146,7 @@ def _record(text: str) -> tuple[str | int | None, Content]:
 
 
 def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
-    given = [name for name in ("text", "message", "parts") if record.get(name) is not None]
+    given = [name for name in _CONTENTS if record.get(name) is not None]
     if len(given) != 1:
         has = " and ".join(given) or "none of them"
         reason = f"an object has exactly one of text, message and parts; this one has {has}"
@@ -143,15 +155,41 @@ def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
     content: Content = value
     if kind == "parts":  # the line is the message, and has an id of its own
         content = {name: member for name, member in record.items() if name != "id"}
-    wanted = str if kind == "text" else dict
-    if kind != "parts" and not isinstance(value, wanted):
-        reason = f"its {kind} is {'no text' if wanted is str else 'no object'}"
-        raise ValueError(reason)
+    else:
+        _check_members(record, kind)
+        wanted = str if kind == "text" else dict
+        if not isinstance(value, wanted):
+            reason = f"its {kind} is {'no text' if wanted is str else 'no object'}"
+            raise ValueError(reason)
     line_id = record.get("id")
     if line_id is None and kind != "text":
         message = record if kind == "parts" else cast("dict[str, Any]", value)
         line_id = message.get("messageId") or None
     return _checked(line_id), content
+
+
+def _check_members(record: dict[str, Any], kind: str) -> None:
+    """Check that an object around a text or a message has no members that would be dropped.
+
+    Raises:
+        ValueError: It has one; the message says what to write instead.
+    """
+    known = ("id", kind)
+    for name, value in record.items():
+        if name in known or (name in _CONTENTS and value is None):
+            continue
+        meant = _OF_A_MESSAGE.get(name.replace("_", "").lower())
+        if name == "key":  # as the library calls it
+            hint = "did you mean 'id'?"
+        elif meant is None:
+            hint = suggestion(name, known)
+        elif kind == "text":
+            hint = f'write {{"id": …, "parts": [{{"text": …}}], "{meant}": …}}'
+        else:
+            hint = f'write {{"id": …, "message": {{…, "{meant}": …}}}}'
+        shown = one_line(repr(name), 50)
+        reason = f"{shown} is not a member of an object with {kind}; {hint}"
+        raise ValueError(reason)
 
 
 def _checked(line_id: object) -> str | int | None:
