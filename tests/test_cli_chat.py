@@ -569,6 +569,39 @@ def test_an_error_in_the_middle_of_an_answer_says_how_to_pick_it_up():
     assert done.err.endswith(FOLLOWS + OPEN)
 
 
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
+def test_a_task_that_the_agent_forgot_is_dropped_with_one_hint(streaming):
+    agent = Scripted(asks("Which city?"), completes("ok"), streaming=streaming)
+    for operation in ("SubscribeToTask", "GetTask"):
+        agent.agent.inject(Fail(code=-32001), on=operation, times=2)
+    done = agent.chat("go", "", "", "again")
+    assert done.out == "> go\nWhich city?\nreply> \n> \n> again\nok\n> \n"
+    assert done.err.count("Code: TaskNotFoundError\n") == 1
+    assert done.err.count("Hint: ") == 2  # the other one is at the end of the chat
+    assert "does not know it now: " in done.err
+    assert f"; the next line begins a new task\n{LEFT}" in done.err
+    assert agent.told[1] == ("again", "context-2", None)
+
+
+def test_a_task_that_the_agent_forgot_while_it_was_followed_again_is_dropped():
+    agent = Scripted(works_forever(), completes("ok"), streaming=False)
+    for fault in (*[Delay(seconds=0)] * 8, Fail(code=-32001)):
+        agent.agent.inject(fault, on="GetTask")
+    done = agent.chat("go", Stop(5), "", "", "again")
+    assert done.err.count("Code: TaskNotFoundError\n") == 1
+    assert done.out.endswith("> \n> \n> again\nok\n> \n")
+    assert done.err.endswith(f"; the next line begins a new task\n{LEFT}")
+
+
+def test_a_reply_to_a_task_that_the_agent_forgot_is_followed_by_a_new_task():
+    agent = Scripted(asks("Which city?"), completes("ok"))
+    for fault in (Delay(seconds=0), Fail(code=-32001)):
+        agent.agent.inject(fault, on="SendStreamingMessage")
+    done = agent.chat("go", "Paris", "Paris")
+    assert done.out == "> go\nWhich city?\nreply> Paris\n> Paris\nok\n> \n"
+    assert agent.told[1] == ("Paris", "context-2", None)
+
+
 def test_an_agent_that_cannot_be_reached_ends_it_before_anything_is_asked_for():
     agent = FakeAgent()
     agent.inject(Refuse(), on="GetAgentCard", times=9)

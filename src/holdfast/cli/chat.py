@@ -3,7 +3,8 @@
 Rules: each message is sent once, in the context of the earlier ones, and to the task while that
 waits for input; a message after Ctrl-C is a new message of the context; an answer is shown as it
 arrives, and the chat continues if it ends early; for a message without an answer, the chat says
-what is known of it. Ctrl-C stops following an answer, and never cancels the agent's task.
+what is known of it. Ctrl-C stops following an answer, and never cancels the agent's task; a task
+that the agent no longer knows is dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ import click
 from holdfast.cli.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
 from holdfast.cli.described import describe
 from holdfast.cli.terminal import InterruptedLine
-from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
+from holdfast.errors import (
+    A2AError,
+    OutcomeUnknownError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
 from holdfast.model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
@@ -50,6 +56,7 @@ All other lines are messages to the agent.
 """
 _UNFINISHED = "the message is incomplete, and was not sent"
 _NO_TEXT = "the line is not UTF-8, and was not sent"
+_BEGINS_ANEW = "the next line begins a new task"
 _UNANSWERED: Mapping[bool | None, str] = {
     False: "the agent did not execute your message; you can send it again",
     True: "the agent executed your message, but its answer is lost",
@@ -245,7 +252,7 @@ class Chat:
             headers=session.svc_params,
         )
         await self._let(self._show(events))
-        if events.task is not None:
+        if events.task is not None and self._open_task is not None:  # else it was dropped
             self._go_on(events.task, None)
 
     def _stop(self) -> None:
@@ -300,6 +307,9 @@ class Chat:
         is_answering = self._session.message_id is None
         if is_answering and task is not None and failure.hint == self._session.go_on(task.id):
             failure = dataclasses.replace(failure, hint=None)  # the hint that follows repeats it
+        if task is not None and isinstance(error, TaskNotFoundError):
+            self._go_on(None, self._conversation.context_id)
+            failure = dataclasses.replace(failure, hint=f"{failure.hint}; {_BEGINS_ANEW}")
         self._output.failure(failure)
         if is_answering:
             self._left()
