@@ -1080,7 +1080,54 @@ def test_a_message_whose_reply_is_over_a_limit_is_named():
     sent = json.loads(agent.calls("SendMessage")[0].body)["params"]["message"]["messageId"]
     said = f"message {sent} was sent, and may have been executed"
     assert said in done.error["message"]
+    assert done.error["hint"].startswith(f"search for message {sent} with holdfast task list ")
     assert "Limits(" not in done.error["message"]
+
+
+PAGE = b"\n<!doctype html><html><body>Welcome</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("fault", "binding", "told"),
+    [
+        (Respond(status=200, body=PAGE), "JSONRPC", "the reply is an HTML page, not JSON; "),
+        (Respond(status=200, body=PAGE), "HTTP+JSON", " an HTML page, not JSON; "),
+        (Respond(status=200, body=b'{"result": {}}'), "JSONRPC", "answers another request; "),
+        (Fail(code=-32603), "JSONRPC", "the agent may have run it"),
+    ],
+)
+@pytest.mark.parametrize("words", [["send", "hi"], ["send", "--stream", "hi"]])
+def test_a_message_that_may_have_been_executed_has_the_command_that_searches(
+    words, fault, binding, told
+):
+    agent = FakeAgent(bindings=(binding,))
+    for operation in ("SendMessage", "SendStreamingMessage"):
+        agent.inject(fault, on=operation)
+    done = holdfast(*words, agent=agent)
+
+    assert done.exit == 1
+    assert told in done.err
+    assert "Expecting value" not in done.err
+    assert "Hint: search for message " in done.err
+    search = f"with holdfast task list --history 10 -o json --agent-card {AGENT}; send it again "
+    assert f"{search}only if running it twice does no harm\n" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["send", "hi"], Fail(code=-32602)),
+        (["task", "get", "t1"], Respond(status=200, body=PAGE)),
+    ],
+)
+def test_without_a_message_that_may_have_been_executed_there_is_nothing_to_search(words, fault):
+    agent = FakeAgent()
+    for operation in ("SendMessage", "GetTask"):
+        agent.inject(fault, on=operation, times=9)
+    done = holdfast(*words, agent=agent)
+
+    assert done.exit == 1
+    assert "search for message" not in done.err
 
 
 def test_names_of_this_machine_are_one_origin():

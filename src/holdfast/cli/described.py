@@ -32,6 +32,8 @@ def describe(error: A2AError, situation: Situation) -> Failure:
         if issubclass(kind, row.kind) and row.before_card in {None, before_card}
     )
     hint = row.hint(error, situation)
+    if hint is None and hints.may_have_run(error, situation):
+        hint = hints.look_for_message(error, situation)
     if situation.continues and row.code is None:
         rejected = "no new task was made in its place; --debug shows the protocol's own error"
         hint = f"{hint}; {rejected}" if hint else rejected

@@ -93,6 +93,9 @@ class Situation(Protocol):
     def binding(self) -> str | None: ...
 
     @property
+    def message_id(self) -> str | None: ...
+
+    @property
     def is_under_way(self) -> bool: ...
 
     @property

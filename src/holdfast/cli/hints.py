@@ -43,6 +43,7 @@ __all__ = [
     "have_permission",
     "leave_it_out",
     "look_for_message",
+    "may_have_run",
     "name_card",
     "name_it",
     "no_hint",
@@ -98,13 +99,24 @@ def wait_for_task(error: A2AError, situation: Situation) -> str | None:
 
 def look_for_message(error: A2AError, situation: Situation) -> str | None:
     """Name the command that searches for a message whose outcome is unknown."""
-    lost = cast("errors.OutcomeUnknownError", error)
-    context = ["--context-id", lost.context_id] if lost.context_id else []
+    message_id, context_id = situation.message_id, None
+    if isinstance(error, errors.OutcomeUnknownError):
+        message_id, context_id = error.message_id, error.context_id
+    context = ["--context-id", context_id] if context_id else []
     search = situation.command("task", "list", *context, "--history", "10", "-o", "json")
     return (
-        f"search for message {lost.message_id} with {search}; send it again only if running it "
+        f"search for message {message_id} with {search}; send it again only if running it "
         "twice does no harm"
     )
+
+
+def may_have_run(error: A2AError, situation: Situation) -> bool:
+    """Return whether an error says of the message in flight that it may have been executed."""
+    says_so = error.transient or isinstance(
+        error, errors.InvalidAgentResponseError | errors.LimitExceededError
+    )
+    in_flight = situation.is_under_way and situation.message_id is not None
+    return in_flight and says_so and error.executed is None
 
 
 def name_card(error: A2AError, situation: Situation) -> str | None:

@@ -252,6 +252,7 @@ class _Call:
         self.auth = session.auth
         self.binding = session.binding
         self.task: Task | None = getattr(error, "task", None)
+        self.message_id: str | None = getattr(error, "message_id", None)
         self.is_under_way = error.executed is not False
         self.command = session.command
         self.go_on = session.go_on

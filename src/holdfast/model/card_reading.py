@@ -44,7 +44,7 @@ def content_kind(content: bytes) -> str:
     start = content.lstrip()[:100].lower()
     if not start:
         return "is empty"
-    if start.startswith((b"<!doctype", b"<html")):
+    if codec.is_html(content):
         return "is an HTML page"
     if start.startswith(b"-----begin "):
         return "is a key or a certificate (PEM)"

@@ -94,8 +94,13 @@ def parse(data: bytes) -> Any:
     except RecursionError:
         why = "nested too deeply"
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
-        why = f"not JSON: {error}"
+        why = "an HTML page, not JSON" if is_html(data) else f"not JSON: {error}"
     raise MalformedError(why)  # from outside: the parser's errors carry the whole text along
+
+
+def is_html(content: bytes) -> bool:
+    """Return whether a document begins as an HTML page."""
+    return content.lstrip()[:100].lower().startswith((b"<!doctype", b"<html"))
 
 
 def from_builtins(value: Any, kind: type[T]) -> T:
