@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import secrets
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,9 @@ def repeats(turn: Turn) -> Plan:
 
 async def main(port: int) -> None:
     """Serves the agent."""
-    async with LoopbackServer(FakeAgent(repeats), port=port) as server:
+    # It loses its tasks when it ends: no task of the next process may have the same id.
+    agent = FakeAgent(repeats, id_suffix=f"-{secrets.token_hex(4)}")
+    async with LoopbackServer(agent, port=port) as server:
         print(f"An agent is at {server.url}: try holdfast send -a {server.url} hello", flush=True)
         await asyncio.Event().wait()
 

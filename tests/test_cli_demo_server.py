@@ -92,6 +92,18 @@ async def test_a_question_and_its_answer():
     assert (asked.question, answer.text) == ("Your name?", "You said: Ada")
 
 
+async def test_a_server_that_is_started_again_gives_no_task_the_id_of_one_before():
+    made = []
+    for _ in range(2):
+        _, client = demo()
+        async with client:
+            made.append(await client.send_message("hello"))
+    one, another = made
+
+    assert one.id != another.id
+    assert one.context_id != another.context_id
+
+
 async def test_files_and_objects_are_sent_and_sent_back():
     _, client = demo()
 

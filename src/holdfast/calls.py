@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.live import LiveStream
     from holdfast.runtime.replica_cards import ReplicaCards
     from holdfast.runtime.resolver import AgentCardResolver
+    from holdfast.tasks.origin import Origin
     from holdfast.wire.limits import Limits
     from holdfast.wire.redaction import Secrets
 
@@ -600,10 +601,13 @@ class Calls:
         per_call: PerCall,
         *,
         until: Callable[[Task], bool],
+        origin: Origin | None = None,
     ) -> Task:
         """Waits until a task is as wanted, telling consumers of each change.
 
         Raises:
+            TaskNotFoundError: The agent does not have it; or, where its ``origin`` is known, has
+                given its id to another message's task.
             DeadlineExceededError: With the task as last seen.
             TaskAuthRequiredError: The same, where the task waits for an authorization.
             A2AConnectionError: The client was closed meanwhile.
@@ -612,7 +616,12 @@ class Calls:
 
         async def look() -> Task:
             self.check_watching(task_id)
-            return await self.get_task(task_id, deadline, per_call)
+            found = await self.get_task(task_id, deadline, per_call)
+            if origin is not None:
+                if self.journaling is not None:
+                    await self.journaling.note_later(origin, found)
+                origin.check(found, None if task is None else task.context_id)
+            return found
 
         theirs: list[A2AError] = []
 

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
     from holdfast.model.requests import SendMessageRequest
+    from holdfast.model.types import Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
+    from holdfast.tasks.origin import Origin
 
 __all__ = ["HeldCall", "Journaling"]
 
@@ -40,6 +43,9 @@ T = TypeVar("T")
 
 _LOOK = 1.0
 """Seconds between two looks at a call that somebody else holds."""
+
+_LOOKUPS = 8
+"""Messages of a history to look up in the journal, at most."""
 
 
 class Journaling:
@@ -234,6 +240,22 @@ class Journaling:
         """
         self._check_open()
         return await in_time(said(self.journal.find_label, label))
+
+    async def note_later(self, origin: Origin, task: Task) -> None:
+        """Note which messages of a task's history are calls made after its origin.
+
+        Where the journal does not tell, nothing is noted.
+        """
+        if origin.began is None:
+            return
+        later: set[str] = set()
+        with contextlib.suppress(JournalError):
+            for message in origin.strangers(task)[:_LOOKUPS]:
+                record = await in_time(said(self.journal.find, message.message_id))
+                if record is None or record.began <= origin.began:
+                    break
+                later.add(message.message_id)
+        origin.later = frozenset(later)
 
     async def forget_damaged(self, record: CallRecord, deadline: Deadline) -> None:
         """Ends a call whose record is damaged.

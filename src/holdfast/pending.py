@@ -19,6 +19,7 @@ from holdfast.policy.resend import outcome_unknown
 from holdfast.reconciling import Lost, find_task
 from holdfast.runtime.journal import RecordUpdate, damaged, shown, stored, utc
 from holdfast.stream_calls import StreamCalls
+from holdfast.tasks.origin import Origin
 from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["PendingCall", "ResumedCall", "elsewhere", "resume_all", "resumed"]
+__all__ = ["PendingCall", "ResumedCall", "elsewhere", "origin_of", "resume_all", "resumed"]
 
 
 class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +160,8 @@ class PendingCall:
                 could not be looked for, or not to the end, `search_error` says why, and the call
                 can be resumed again.
             DuplicateTasksError: More than one task was found; the call is over with that.
+            TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
+                another message, as after a restart that lost its tasks; the call stays pending.
             JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.
@@ -328,6 +331,7 @@ def resumed(
     per_call: PerCall,
     poll_interval: float,
     claimed: Callable[[HeldCall], None] | None = None,
+    message: Message | None = None,
 ) -> EventStream:
     """What comes of a call that is open, once the stream is entered: see `PendingCall.stream`.
 
@@ -339,6 +343,7 @@ def resumed(
         per_call: What goes with each request.
         poll_interval: Seconds between two looks where the task has to be polled.
         claimed: Gets the call once this client holds it.
+        message: The message as its caller gave it; None where that is not known.
     """
     streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
 
@@ -351,12 +356,35 @@ def resumed(
             claimed(call)
         try:
             task_id = await call.while_held(_find(call, calls, streams, journaling.agent))
-            return await call.while_held(streams.subscribe_to(task_id)())
+            origin = origin_of(call.record, message)
+            return await call.while_held(streams.subscribe_to(task_id, origin=origin)())
         except BaseException as error:
             await call.failed(error)
             raise
 
     return EventStream(streams, begin)
+
+
+def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
+    """Return the message of a call as the origin of its task.
+
+    Args:
+        record: The call.
+        message: The message as its caller gave it; None for the one that the journal stores.
+    """
+    context_id = record.context_id
+    if message is None and record.request is not None:
+        message = stored(record.request, SendMessageRequest, record.message_id).message
+        context_id = message.context_id
+    has_begun = message is not None and not message.task_id
+    is_first = record.is_own_context or message is None or not message.context_id
+    return Origin(
+        message_id=record.message_id,
+        context_id=None if record.state is None else record.context_id,
+        own_context_id=context_id if record.is_own_context else None,
+        said=message if has_begun and is_first else None,
+        began=record.began,
+    )
 
 
 def elsewhere(record: CallRecord, agent: str) -> JournalError:

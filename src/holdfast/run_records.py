@@ -16,7 +16,7 @@ from holdfast.errors import (
 )
 from holdfast.model.digest import digest_of
 from holdfast.model.types import Message, Task
-from holdfast.pending import resumed
+from holdfast.pending import origin_of, resumed
 from holdfast.runtime.journal import stored
 from holdfast.runtime.waiting import until
 
@@ -93,16 +93,25 @@ class RunRecords:
                 message_id=record.message_id,
                 executed=False,
             )
-        return SentBefore(record, self._calls, self._journaling, self._poll_interval)
+        return SentBefore(
+            record, self._calls, self._journaling, self._poll_interval, message=message
+        )
 
 
 class SentBefore:
     """A message that was sent before, or may have been."""
 
     def __init__(
-        self, record: CallRecord, calls: Calls, journaling: Journaling, poll_interval: float
+        self,
+        record: CallRecord,
+        calls: Calls,
+        journaling: Journaling,
+        poll_interval: float,
+        *,
+        message: Message,
     ) -> None:
         self._record = record
+        self._message = message
         self._calls = calls
         self._journaling = journaling
         self._poll_interval = poll_interval
@@ -134,6 +143,7 @@ class SentBefore:
                     deadline=deadline,
                     per_call=per_call,
                     poll_interval=self._poll_interval,
+                    message=self._message,
                 )
                 try:
                     async with events:
@@ -187,6 +197,9 @@ class SentBefore:
         is_here = record.agent == self._journaling.agent
         try:
             task = await self._calls.get_task(task_id, deadline, per_call)
+            origin = origin_of(record, self._message)
+            await self._journaling.note_later(origin, task)
+            origin.check(task)
         except A2AError as error:
             if not is_here and isinstance(error, TaskNotFoundError):
                 return None

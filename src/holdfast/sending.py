@@ -29,6 +29,7 @@ from holdfast.policy.retry import backoff
 from holdfast.reconciling import Lost, find_task
 from holdfast.runtime.transport import Reply
 from holdfast.runtime.waiting import until
+from holdfast.tasks.origin import Origin
 from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
@@ -124,6 +125,17 @@ class Sending:
         progress = self._progress
         return self._is_lost or (
             progress is not None and (progress.sent or progress.maybe_executed)
+        )
+
+    @property
+    def origin(self) -> Origin:
+        """The message as the origin of the task that it makes, or that it is for."""
+        message, given = self._request.message, self._given
+        return Origin(
+            message_id=message.message_id,
+            own_context_id=message.context_id if self._is_own_context else None,
+            said=None if given.task_id or given.context_id else given,
+            began=None if self.call is None else self.call.record.began,
         )
 
     def answer(self) -> Awaitable[Reply[Task | Message]]:
@@ -344,7 +356,9 @@ class Sending:
             return not reply.is_stale(task.status) or clock() - began >= patience
 
         per_call = msgspec.structs.replace(self._per_call, consumers=())
-        return await calls.watch(task.id, task, self._deadline, _POLL, per_call, until=is_answer)
+        return await calls.watch(
+            task.id, task, self._deadline, _POLL, per_call, until=is_answer, origin=self.origin
+        )
 
     def _too_late(self) -> DeadlineExceededError:
         deadline = self._deadline

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.listeners import Consumer
     from holdfast.runtime.transport import Stream
+    from holdfast.tasks.origin import Origin
     from holdfast.tasks.replies import PendingReply
     from holdfast.tasks.told import Told
 
@@ -76,6 +77,7 @@ class StreamCalls:
         self._request_id = ""
         self._sending: Sending | None = None
         self.is_polled = False
+        self._origin: Origin | None = None  # the message that the task answers
         self.observed = calls.observed(per_call, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
 
@@ -139,13 +141,15 @@ class StreamCalls:
             self.deadline = NEVER
 
     def subscribe_to(
-        self, task_id: str, *, forced: bool = False
+        self, task_id: str, *, forced: bool = False, origin: Origin | None = None
     ) -> Callable[[], Awaitable[LiveStream]]:
         """What gives a task and its events: by a subscription, where streams are offered.
 
         At an agent of protocol 0.3, whose stored task a subscription may change, the task is
-        polled instead, unless it is ``forced``.
+        polled instead, unless it is ``forced``. Where the message that the task answers is known,
+        ``origin`` is it: an agent that restarts may give the id to another message's task.
         """
+        self._origin = origin
         return partial(self._subscribe_to, task_id, forced=forced)
 
     def follow(
@@ -182,6 +186,7 @@ class StreamCalls:
                 if error.executed is not False:  # it is the agent who says so
                     raise
             else:
+                self._origin = sending.origin
                 resume = machine(resubscribes=self.can_be_watched)
                 self.has_begun()
                 if isinstance(opened, Reply):
@@ -193,6 +198,7 @@ class StreamCalls:
         sent = await sending.send(at_once=True)
         self.has_begun()
         self.extensions = sent.extensions
+        self._origin = sending.origin
         resume = machine()
         resume.received(sent.value)
         resume.polled()
@@ -260,6 +266,7 @@ class StreamCalls:
             reply=reply,
             resubscribes=resubscribes,
             has_gone_on=has_gone_on,
+            origin=self._origin,
         )
 
     def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> LiveStream:
@@ -297,7 +304,10 @@ class StreamCalls:
     async def look(self, task_id: str) -> Task:
         """Fetches the task."""
         self.check_open(task_id)
-        return await self._calls.get_task(task_id, self.deadline, self.per_call)
+        task = await self._calls.get_task(task_id, self.deadline, self.per_call)
+        if self._origin is not None and self._calls.journaling is not None:
+            await self._calls.journaling.note_later(self._origin, task)
+        return task
 
     async def search(self, error: A2AError | None) -> Task:
         """Searches for the task of the message that was sent last: see `Sending.search`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ _REMEMBERED = 100
 class DemoAgent(FakeAgent):
     """Does what the first word of a message says.
 
+    It keeps no tasks when it ends, so its ids are others each time: after a restart, no task has
+    the id of one before.
+
     Args:
         faults: What each new message meets, one request after the other.
         told: Called with a line for each request.
@@ -42,7 +46,7 @@ class DemoAgent(FakeAgent):
         told: Callable[[str], None],
         rules: HostRules | None = None,
     ) -> None:
-        super().__init__(behaviour, card=card_of)
+        super().__init__(behaviour, card=card_of, id_suffix=f"-{secrets.token_hex(4)}")
         self._of_each = tuple(faults)
         self._left: deque[WrittenFault] = deque()
         self._messages: deque[str] = deque(maxlen=_KNOWN)

@@ -512,7 +512,9 @@ class LiveStream:
                             self.told.correct(response.task)
                     await self.close()  # the next request may need its place
                 if not self.told.is_whole and self.told.task_id is not None:
-                    self.told.correct(await self._source.look(self.told.task_id))
+                    task = await self._source.look(self.told.task_id)
+                    resume.check_origin(task)
+                    self.told.correct(task)
         if resume.step is Step.DONE:
             await self.close()
 

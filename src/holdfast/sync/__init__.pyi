@@ -1396,6 +1396,8 @@ class PendingCall:
                 could not be looked for, or not to the end, `search_error` says why, and the call
                 can be resumed again.
             DuplicateTasksError: More than one task was found; the call is over with that.
+            TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
+                another message, as after a restart that lost its tasks; the call stays pending.
             JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.

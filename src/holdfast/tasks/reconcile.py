@@ -39,6 +39,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.model.types import Task
+from holdfast.tasks.origin import has_message
 from holdfast.tasks.places import (
     MAX_SIZE,
     GetTask,
@@ -422,5 +423,4 @@ class Reconciliation:
         asked = ask.context_id if isinstance(ask, ListPage) else None
         if asked is not None and task.context_id not in {None, "", asked}:
             return False
-        said = (*task.history, task.status.message)
-        return any(one is not None and one.message_id == message.message_id for one in said)
+        return has_message(task, message.message_id)

@@ -19,6 +19,8 @@ Rules (A2A 3.1.2, 3.1.6, 7):
   subscription does not leave the task as it is: its text weighs more than to have it at once. But
   an agent that keeps no task has none that could come to harm.
 - Each reconnect that brings nothing new counts; what is new sets the count to zero.
+- An agent that restarts may give the task's id to another message's task. Where that is certain
+  (`holdfast.tasks.origin`), the agent no longer has the task.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.model.types import Event, TaskStatus
+    from holdfast.tasks.origin import Origin
     from holdfast.tasks.replies import PendingReply
     from holdfast.wire.limits import Limits
 
@@ -97,6 +100,7 @@ class Resume:
         resubscribes: Whether a task that was cut off may be subscribed to.
         has_gone_on: Says of the known task, whose status is the same, whether the agent has done
             something about what it was given.
+        origin: The message that the task answers; None where that is not known.
 
     Attributes:
         step: What to do next.
@@ -124,10 +128,12 @@ class Resume:
         reply: PendingReply | None = None,
         resubscribes: bool = True,
         has_gone_on: Callable[[Task], bool] | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.told = Told(limits, task_id=task_id, task=task, known=known)
         self.reply = reply
         self._has_gone_on = has_gone_on
+        self._origin = origin
         self.step: Step | Wait = Step.READ if self.told.task_id is None else Step.SUBSCRIBE
         self.reconnects = 0
         self.gap = False
@@ -167,7 +173,13 @@ class Resume:
         self.step = Step.READ
 
     def received(self, event: Event) -> None:
-        """The connection brought an event."""
+        """The connection brought an event.
+
+        Raises:
+            TaskNotFoundError: It was subscribed to, and shows that the task is another message's.
+        """
+        if self._subscription is not None and isinstance(event, Task):
+            self.check_origin(event)
         if self.reply is not None:
             self.reply.saw(event)
         subscription = self._subscription
@@ -308,7 +320,12 @@ class Resume:
             self.step = Step.DONE
 
     def found(self, task: Task) -> None:
-        """The agent's task, as it was asked for."""
+        """The agent's task, as it was asked for.
+
+        Raises:
+            TaskNotFoundError: It is another message's.
+        """
+        self.check_origin(task)
         if self.reply is not None:
             self.reply.saw(task)
         if task.state.is_terminal:
@@ -331,6 +348,16 @@ class Resume:
             self._again(Step.SUBSCRIBE, self._refusal)
         else:
             self._poll()
+
+    def check_origin(self, task: Task) -> None:
+        """Check that a task that was given for the id is not another message's.
+
+        Raises:
+            TaskNotFoundError: It is.
+        """
+        if self._origin is not None:
+            seen = self.told.whole()
+            self._origin.check(task, None if seen is None else seen.context_id)
 
     def not_found(self, error: A2AError) -> None:
         """The agent did not give the task.

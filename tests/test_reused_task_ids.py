@@ -1,0 +1,263 @@
+"""Agents that lose their tasks in a restart, and give their ids to other tasks.
+
+The task of another message is never taken for the answer to a call. What an agent does not show
+is no reason to doubt one: histories may be missing, shortened, late, or have other ids.
+"""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast import (
+    Message,
+    Part,
+    PassThrough,
+    Role,
+    RunItem,
+    SqliteJournal,
+    TaskNotFoundError,
+    TaskState,
+    connect,
+)
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, asks, completes, streams
+from holdfast.wire.origins import origin
+
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock."""
+
+    def wall(self):
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+class Network(FakeNetwork):
+    """A network whose agent can be replaced, as by a restart that loses everything."""
+
+    def start(self, agent):
+        self._agents = {origin(agent.url): agent}
+
+
+def repeats(turn):
+    return completes(f"re: {turn.message.text}", after=60)
+
+
+def connected(network, journal=None, **options):
+    options.setdefault("env", VirtualWall())
+    return connect("http://agent.test", engine=network, journal=journal, **options)
+
+
+async def left_behind(network, path, text, *, store_messages=False, **options):
+    """Leaves a call in the journal whose task was seen, and that nobody holds."""
+    journal = SqliteJournal(path, store_messages=store_messages)
+    async with connected(network, journal, **options) as client:
+        asking = asyncio.create_task(client.ask(text))
+        await asyncio.sleep(10)
+    await asyncio.gather(asking, return_exceptions=True)
+    await journal.close()
+
+
+async def check_resumed_as_unknown(network, path, **options):
+    """Checks that the one pending call that was left gets no answer, and stays pending."""
+    journal = SqliteJournal(path)
+    async with connected(network, journal, **options) as client:
+        call = (await client.pending())[0]
+        assert call.task_id == "task-1"
+        with pytest.raises(TaskNotFoundError, match="task task-1 is not the one of") as caught:
+            await call.resume(timeout=600)
+        assert (caught.value.executed, caught.value.task_id) == (True, "task-1")
+        assert call.message_id in [one.message_id for one in await client.pending()]
+    await journal.close()
+
+
+# ── The task is another message's ────────────────────────────────────────────────────────────
+
+
+@both_ways
+async def test_a_task_of_a_later_call_in_the_journal_does_not_answer_an_earlier_one(
+    tmp_path, streaming
+):
+    path = tmp_path / "calls.db"
+    network = Network(FakeAgent(repeats, streaming=streaming))
+    await left_behind(network, path, "one")
+
+    network.start(FakeAgent(repeats, streaming=streaming))
+    await left_behind(network, path, "another")  # the same task and context ids
+    await check_resumed_as_unknown(network, path)
+
+
+@both_ways
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_task_of_another_clients_message_does_not_answer_a_stored_one(
+    tmp_path, streaming, is_over
+):
+    path = tmp_path / "calls.db"
+    network = Network(FakeAgent(repeats, streaming=streaming))
+    await left_behind(network, path, "one", store_messages=True)
+
+    network.start(FakeAgent(repeats, streaming=streaming))
+    async with connected(network) as other:
+        await other.send_message("another", return_immediately=True)
+        await asyncio.sleep(100 if is_over else 0)
+        await check_resumed_as_unknown(network, path)
+
+
+async def test_a_task_in_another_context_does_not_answer_a_call(tmp_path):
+    path = tmp_path / "calls.db"
+    network = Network(FakeAgent(repeats, records_messages=False))
+    await left_behind(network, path, "one", context_ids="client")
+
+    network.start(FakeAgent(repeats, records_messages=False))
+    async with connected(network) as other:
+        await other.send_message("another", return_immediately=True)
+        await check_resumed_as_unknown(network, path)
+
+
+@both_ways
+async def test_of_a_run_that_is_repeated_each_answer_is_that_of_its_own_message(
+    tmp_path, streaming
+):
+    path = tmp_path / "calls.db"
+    network = Network(FakeAgent(repeats, streaming=streaming))
+    items = [RunItem(key=str(n), content=f"slow 4 m{n}") for n in range(12)]
+    journal = SqliteJournal(path)
+    async with connected(network, journal) as client:
+        run = client.run(items, run_id="r", concurrency=5)
+        reading = asyncio.create_task(anext(run))
+        await asyncio.sleep(10)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await run.close()
+
+    network.start(FakeAgent(repeats, streaming=streaming))
+    async with (
+        connected(network, journal) as client,
+        client.run(items, run_id="r", concurrency=12) as run,
+    ):
+        results = [result async for result in run]
+    await journal.close()
+
+    answered = {r.key: r.answer.text for r in results if r.answer is not None}
+    assert answered == {str(n): f"re: slow 4 m{n}" for n in range(5, 12)}
+    assert {type(r.error) for r in results if r.answer is None} == {TaskNotFoundError}
+
+
+async def test_an_answer_that_was_not_stored_is_not_read_from_another_messages_task(tmp_path):
+    path, network = tmp_path / "calls.db", Network(FakeAgent(repeats, streaming=False))
+    journal = SqliteJournal(path)
+    items = [RunItem(key="a", content="one")]
+    async with connected(network, journal) as client:
+        async with client.run(items, run_id="r") as run:
+            assert [result.answer.text async for result in run] == ["re: one"]
+        network.start(FakeAgent(repeats, streaming=False))
+        async with connected(network) as other:
+            await other.ask("another")
+        async with client.run(items, run_id="r") as run:
+            (result,) = [result async for result in run]
+    await journal.close()
+
+    assert isinstance(result.error, TaskNotFoundError)
+    assert result.error.executed is True
+
+
+@both_ways
+async def test_a_stream_that_was_cut_does_not_continue_with_another_messages_task(streaming):
+    first = FakeAgent(streams(*"abc", every=30), streaming=streaming)
+    first.inject(Cut(after_events=1), on="SendStreamingMessage")
+    network = Network(first)
+    async with connected(network) as client, client.stream_message("one") as events:
+        await anext(events)
+        network.start(FakeAgent(repeats, streaming=streaming))
+        async with connected(network) as other:
+            await other.send_message("another", return_immediately=True)
+            with pytest.raises(TaskNotFoundError, match="not the one of message") as caught:
+                await events.result()
+    assert caught.value.executed is True
+
+
+# ── The task may be the message's own ────────────────────────────────────────────────────────
+
+
+class Shows(PassThrough):
+    """Shows the history of each task as an agent would that keeps it in another way."""
+
+    shown = None
+
+    def through(self, call, onward):
+        async def changed():
+            reply = await onward(call)
+            if call.operation.name != "GetTask":
+                return reply
+            history = type(self).shown(reply.value.history)
+            task = msgspec.structs.replace(reply.value, history=history)
+            return msgspec.structs.replace(reply, value=task)
+
+        return changed()
+
+
+def with_other_ids(history):
+    return tuple(msgspec.structs.replace(m, message_id=f"own-{m.message_id}") for m in history)
+
+
+def in_other_words(history):
+    """As agents do that put a prompt around what a user says."""
+    said = tuple(Part(text=f"Conversation so far:\n{m.text}\n") for m in history)
+    return tuple(
+        msgspec.structs.replace(m, parts=(part,))
+        for m, part in zip(with_other_ids(history), said, strict=True)
+    )
+
+
+def shortened(history):
+    """The end of a history that has become long: the words of the agent alone, and a reply."""
+    later = Message(message_id="later", role=Role.USER, parts=(Part(text="go on"),))
+    agents = Message(message_id="said", role=Role.AGENT, parts=(Part(text="hm"),))
+    return (agents, later, agents)
+
+
+KEPT = {
+    "none": lambda history: (),
+    "other ids": with_other_ids,
+    "other ids and words": in_other_words,
+    "the end": shortened,
+}
+
+
+@pytest.mark.parametrize("store_messages", [True, False])
+@pytest.mark.parametrize("kept", KEPT)
+async def test_a_history_that_shows_nothing_of_a_message_costs_it_no_answer(
+    tmp_path, kept, store_messages
+):
+    path, network = tmp_path / "calls.db", Network(FakeAgent(repeats, streaming=False))
+    layer = type("Layer", (Shows,), {"shown": staticmethod(KEPT[kept])})
+    await left_behind(network, path, "one", store_messages=store_messages, attempt_layers=[layer])
+
+    journal = SqliteJournal(path)
+    async with connected(network, journal, attempt_layers=[layer]) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "re: one"
+    await journal.close()
+
+
+@pytest.mark.parametrize("store_messages", [True, False])
+async def test_a_reply_that_a_history_does_not_show_yet_gets_its_answer(tmp_path, store_messages):
+    def plan(turn):
+        return asks("where?") if turn.task is None else completes("there", after=60)
+
+    path, network = tmp_path / "calls.db", Network(FakeAgent(plan, streaming=False))
+    layer = type("Layer", (Shows,), {"shown": staticmethod(lambda history: history[:1])})
+    journal = SqliteJournal(path, store_messages=store_messages)
+    async with connected(network, journal, attempt_layers=[layer]) as client:
+        asked = await client.ask("go")
+        assert asked.task.state is TaskState.INPUT_REQUIRED
+        replying = asyncio.create_task(client.ask("home", task_id=asked.task.id))
+        await asyncio.sleep(10)
+    await asyncio.gather(replying, return_exceptions=True)
+
+    async with connected(network, journal, attempt_layers=[layer]) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "there"
+    await journal.close()
