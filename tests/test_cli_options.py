@@ -47,6 +47,20 @@ def refused(*words, agent=None, **more):
     return done.error["message"]
 
 
+@pytest.mark.parametrize(
+    ("words", "named"), [(["send", "hi"], "send"), (["task", "list"], "task list")]
+)
+def test_without_an_agent_the_hint_says_how_to_name_one_and_where_to_get_one(words, named):
+    done = holdfast(*words, card=None)
+
+    assert (done.exit, done.out) == (2, "")
+    assert done.err == (
+        "Error: Missing option '--agent-card' / '-a': name the agent.\nCode: A2ACLI_ERR_USAGE\n"
+        f"Hint: holdfast {named} -a URL, or set A2ACLI_AGENT_CARD=URL; "
+        "holdfast demo-server starts an agent to try, at localhost:9999\n"
+    )
+
+
 # ── Bad input ────────────────────────────────────────────────────────────────────────────────
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from holdfast.cli.options import (
     with_options,
 )
 from holdfast.cli.own_commands import COMPLETE, completion, config, show_help
+from holdfast.cli.settings import MissingAgentError
 from holdfast.cli.skill_command import skill
 from holdfast.cli.sources import loaded_configuration
 from holdfast.cli.task_commands import task
@@ -66,6 +68,8 @@ def run(arguments: Sequence[str], world: World) -> int:
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         told = usage(_message(error), command)
+        if isinstance(error, MissingAgentError):
+            told = replace(told, hint=error.hint)
         form = _form(arguments, world, error.ctx)
         return fail(form, told, in_lines=in_lines, ctx=error.ctx)
     except CommandError as error:  # before there was a session to tell it

@@ -20,7 +20,25 @@ if TYPE_CHECKING:
 CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
 """Variable that holds the password of the client's key; there is no such flag."""
 
-__all__ = ["Effective", "Settings", "effective", "read_settings"]
+__all__ = ["Effective", "MissingAgentError", "Settings", "effective", "read_settings"]
+
+
+class MissingAgentError(click.UsageError):
+    """A command needs an agent, and no setting names one.
+
+    Args:
+        ctx: The command's context.
+
+    Attributes:
+        hint: How to name one, and which command starts one.
+    """
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
+        self.hint = (
+            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
+            "starts an agent to try, at localhost:9999"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +155,13 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         needs_agent: Whether an agent has to be named; its reference is empty if none is.
 
     Raises:
-        click.UsageError: Options contradict each other, or one is missing.
+        MissingAgentError: No agent is named.
+        click.UsageError: Options contradict each other.
     """
     values, sources = _merged(ctx)
     endpoint = _endpoint(ctx, values, sources)
     if endpoint is None and values.get("agent_card") is None and needs_agent:
-        message = "Missing option '--agent-card' / '-a': name the agent."
-        raise click.UsageError(message, ctx)
+        raise MissingAgentError(ctx)
     waits, source = _waits(ctx, values, sources)
     stream = bool(values.get("stream"))
     if stream and waits is False:
