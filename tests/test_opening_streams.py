@@ -185,7 +185,8 @@ class OneDocument(FakeNetwork):
     def stream(self, request):
         if b"SendStreaming" in request.body or request.url.endswith("message:stream"):
             status = {"state": f"TASK_STATE_{self.state}"}
-            document = {"task": {"id": "task-1", "contextId": "context-1", "status": status}}
+            context_id = self.agent.tasks["task-1"].context_id
+            document = {"task": {"id": "task-1", "contextId": context_id, "status": status}}
             if self.binding == "JSONRPC":
                 call_id = json.loads(request.body)["id"]
                 document = {"jsonrpc": "2.0", "id": call_id, "result": document}
