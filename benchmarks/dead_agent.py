@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast import Coordinator, Resilience, Timeouts
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from holdfast import AgentResult, ConnectOptions
+    from holdfast._testing.faults import Fault
+    from holdfast._wire.http import HttpRequest, HttpStream
     from holdfast.testing import Plan, Turn
-    from holdfast.testing.faults import Fault
-    from holdfast.wire.http import HttpRequest, HttpStream
 
 AGENTS = 10
 EVERY = 0.2

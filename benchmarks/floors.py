@@ -19,18 +19,19 @@ import msgspec
 import payloads
 from timing import microseconds
 
-from holdfast import connect, layering
-from holdfast.model.requests import SendMessageResponse
-from holdfast.model.types import Task
-from holdfast.runtime.by_binding import ByBinding
-from holdfast.runtime.transport import Call, CallProgress, Reply, Transport, compose
-from holdfast.wire.http import HttpReply, HttpRequest
+from holdfast import connect
+from holdfast._model.requests import SendMessageResponse
+from holdfast._model.types import Task
+from holdfast._pipeline import order as layering
+from holdfast._pipeline.binding_router import ByBinding
+from holdfast._pipeline.transport import Call, CallProgress, Reply, Transport, compose
+from holdfast._wire.http import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from holdfast.client import Client
-    from holdfast.runtime.transport import AnyCall, Layer
+    from holdfast._client.client import Client
+    from holdfast._pipeline.transport import AnyCall, Layer
 
 
 class StubEngine:

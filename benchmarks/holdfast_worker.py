@@ -23,15 +23,15 @@ from timing import microseconds_of
 from worker import streaming_jobs, work
 
 from holdfast import connect
-from holdfast.model import codec
-from holdfast.model.types import Task
-from holdfast.net.aiohttp import AiohttpEngine
-from holdfast.wire.http import HttpRequest
+from holdfast._model import codec
+from holdfast._model.types import Task
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._wire.http import HttpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.client import Client
+    from holdfast._client.client import Client
 
 
 class Holdfast:

@@ -25,10 +25,10 @@ import payloads
 from processes import Agent
 
 from holdfast import connect
-from holdfast.net.aiohttp import AiohttpEngine
+from holdfast._net.aiohttp import AiohttpEngine
 
 if TYPE_CHECKING:
-    from holdfast.client import Client
+    from holdfast._client.client import Client
 
 IN_FLIGHT = (32, 256)
 

@@ -35,10 +35,10 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from holdfast._policy.breaker import Breaker, BreakerPolicy, Permit, Verdict
+from holdfast._policy.budget import BudgetPolicy, RetryBudget
+from holdfast._policy.retry import Retry, RetryPolicy, decide
 from holdfast.errors import A2AError, A2AHTTPError, A2ATimeoutError, CircuitOpenError
-from holdfast.policy.breaker import Breaker, BreakerPolicy, Permit, Verdict
-from holdfast.policy.budget import BudgetPolicy, RetryBudget
-from holdfast.policy.retry import Retry, RetryPolicy, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,9 +4,9 @@ import asyncio
 import json
 from urllib.parse import parse_qs, urlsplit
 
+from holdfast._aio.env import SystemEnv
+from holdfast._wire.http import HttpReply
 from holdfast.errors import A2AConnectionError
-from holdfast.runtime.env import SystemEnv
-from holdfast.wire.http import HttpReply
 
 __all__ = ["ISSUER", "FakeAuthorizationServer", "VirtualEnv", "answer", "away", "refused"]
 

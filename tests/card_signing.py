@@ -8,7 +8,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from holdfast import CardVerification, HttpReply
-from holdfast.runtime.card_trust import BelievedCard, ReceivedCard
+from holdfast._pipeline.cards.trust import BelievedCard, ReceivedCard
 from holdfast.signatures import sign_card
 from holdfast.testing import FakeNetwork
 

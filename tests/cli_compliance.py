@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from holdfast import __version__
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS
+from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 
 ROOT = Path(__file__).parents[1]
 TESTS = sorted([*ROOT.glob("tests/test_cli*.py"), *ROOT.glob("tests/test_real_grpc.py")])

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast._aio.env import SystemEnv
+from holdfast._cli.environment import World
+from holdfast._cli.terminal import InterruptedLine
 from holdfast.cli import main
-from holdfast.cli.terminal import InterruptedLine
-from holdfast.cli.world import World
-from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 AGENT = "http://agent.test"

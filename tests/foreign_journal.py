@@ -3,7 +3,7 @@
 from msgspec.structs import asdict, replace
 
 from holdfast import JournalError, RecordUpdate
-from holdfast.runtime.journal import utc
+from holdfast._journal.protocol import utc
 
 
 class Foreign:

@@ -11,7 +11,7 @@ from a2a.types import a2a_pb2 as pb
 from grpc import aio
 
 from holdfast import AgentCapabilities, AgentCard, AgentInterface
-from holdfast.testing.listening import Listener
+from holdfast._testing.listening import Listener
 
 __all__ = [
     "ARTIFACT",

@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import holdfast
-import holdfast.net.aiohttp
+import holdfast._net.aiohttp
 from holdfast import Message, Part, Role, RunItem
-from holdfast.journals.sqlite import SqliteJournal
+from holdfast._journal.sqlite import SqliteJournal
 
 RESILIENCE = holdfast.Resilience(
     timeouts=holdfast.Timeouts(first_byte=1.0, idle=1.0),

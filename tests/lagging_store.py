@@ -34,11 +34,11 @@ from holdfast import (
     TaskStatusUpdateEvent,
     UnsupportedOperationError,
 )
-from holdfast.policy.deadline import Deadline
-from holdfast.runtime.live import LiveStream
-from holdfast.runtime.watchdog import Watchdog
-from holdfast.tasks.resume import Resume
-from holdfast.tasks.text import TextDelta, TextFold
+from holdfast._aio.watchdog import Watchdog
+from holdfast._policy.deadline import Deadline
+from holdfast._stream.machine import Resume
+from holdfast._stream.resumable import LiveStream
+from holdfast._stream.text import TextDelta, TextFold
 from holdfast.testing import run
 
 TOKENS = ("a ", "b ", "c ")

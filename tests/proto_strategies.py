@@ -8,8 +8,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from holdfast.model.requests import SendMessageResponse
-from holdfast.model.types import Message, Role, TaskState
+from holdfast._model.requests import SendMessageResponse
+from holdfast._model.types import Message, Role, TaskState
 
 from .strategies import short_text
 

@@ -4,9 +4,9 @@ import contextlib
 import json
 
 import holdfast
+from holdfast._wire.http import HttpRequest
 from holdfast.server import A2AServer
 from holdfast.testing import AsgiNetwork
-from holdfast.wire.http import HttpRequest
 
 __all__ = ["URL", "calling", "echo", "post"]
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from tests.effort import rounds
 
-from holdfast.model.card import (
+from holdfast._model.card import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,
@@ -20,7 +20,7 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast.model.types import (
+from holdfast._model.types import (
     Artifact,
     Message,
     Part,

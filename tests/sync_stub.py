@@ -14,8 +14,8 @@ import textwrap
 from pathlib import Path
 
 import holdfast.sync
-from holdfast.sync import blocking
-from holdfast.sync.wording import blocking_words
+from holdfast._sync import blocking
+from holdfast._sync.docs import blocking_words
 
 STUB = Path(holdfast.sync.__file__).with_suffix(".pyi")
 HEAD = f'# Written by `python -m tests.sync_stub`.\n\n"""{holdfast.sync.__doc__}"""\n'
@@ -155,7 +155,7 @@ class _Stub:
                 parts.append(self.function(module.defined[name], module, name))
         self.imports.pop("Agent", None)  # which has the other client
         self.imports.pop("Self", None)
-        imports = {**self.imports, **OWN_NAMES, "AnAgent": "holdfast.routes"}
+        imports = {**self.imports, **OWN_NAMES, "AnAgent": "holdfast._client.targets"}
         by_module = {}
         for name, origin in imports.items():
             by_module.setdefault(origin, set()).add(name)

@@ -11,6 +11,10 @@ from a2a.client.transports.rest import _parse_rest_error
 from a2a.utils import errors as sdk
 
 from holdfast import errors
+from holdfast._integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
+from holdfast._model.types import Task
+from holdfast._wire.http import HttpReply
+from holdfast._wire.status import from_rest_status
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -23,10 +27,6 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
-from holdfast.integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
-from holdfast.model.types import Task
-from holdfast.wire.http import HttpReply
-from holdfast.wire.status import from_rest_status
 
 TASK = Task(id="t-1")
 TREE = {

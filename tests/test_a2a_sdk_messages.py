@@ -13,12 +13,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 from msgspec import UNSET, inspect
 
-from holdfast.errors import InvalidAgentResponseError
-from holdfast.integrations.a2a_sdk.messages import to_card, to_params, to_proto, to_value
-from holdfast.model import codec
-from holdfast.model.card import AgentInterface
-from holdfast.model.operations import OPERATIONS
-from holdfast.model.requests import (
+from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto, to_value
+from holdfast._model import codec
+from holdfast._model.card import AgentInterface
+from holdfast._model.operations import OPERATIONS
+from holdfast._model.requests import (
     Empty,
     GetTaskRequest,
     ListTasksRequest,
@@ -26,7 +25,7 @@ from holdfast.model.requests import (
     SendMessageConfiguration,
     SendMessageRequest,
 )
-from holdfast.model.types import (
+from holdfast._model.types import (
     Artifact,
     Message,
     Part,
@@ -35,6 +34,7 @@ from holdfast.model.types import (
     TaskState,
     TaskStatus,
 )
+from holdfast.errors import InvalidAgentResponseError
 
 from .proto_strategies import completed, protos, values
 from .strategies import given

@@ -11,7 +11,7 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from tests.test_a2a_sdk_transport import card_of, client_of, collected, said, tasks_made
 
-from holdfast.model.types import Artifact, Part, TaskState
+from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import (
     Cut,
     FakeAgent,

@@ -25,6 +25,7 @@ from holdfast import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from holdfast._wire.http import HttpRequest
 from holdfast.server import (
     A2AServer,
     Executor,
@@ -34,7 +35,6 @@ from holdfast.server import (
     requires_input,
 )
 from holdfast.testing import AsgiNetwork
-from holdfast.wire.http import HttpRequest
 
 SAYING = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": '

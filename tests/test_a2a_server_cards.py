@@ -10,9 +10,9 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import a2a_pb2
 
 from holdfast import AgentCard, AgentSkill
+from holdfast._wire.http import HttpRequest
 from holdfast.server import A2AServer, Executor
 from holdfast.testing import AsgiNetwork
-from holdfast.wire.http import HttpRequest
 
 URL = "https://agents.example/weather"
 

@@ -9,8 +9,8 @@ from google.protobuf.json_format import ParseDict
 from tests.served_agents import URL, echo, post
 
 import holdfast
+from holdfast._server.json_requests import holds_more
 from holdfast.server import A2AServer
-from holdfast.server.json_requests import holds_more
 from holdfast.testing import AsgiNetwork
 
 KIB = 1024

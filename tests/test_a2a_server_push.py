@@ -12,8 +12,8 @@ from tests.served_agents import calling, echo
 
 import holdfast
 from holdfast import InvalidParamsError, PushReceiver, TaskPushNotificationConfig
+from holdfast._wire.http import HttpReply
 from holdfast.server import A2AServer
-from holdfast.wire.http import HttpReply
 
 METADATA = [
     "169.254.169.254",

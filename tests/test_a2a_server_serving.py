@@ -19,7 +19,7 @@ from tests.ports import reserve_port
 from tests.real_agents import LIMIT
 
 import holdfast
-from holdfast.integrations.a2a_sdk.messages import to_proto
+from holdfast._integrations.a2a_sdk.messages import to_proto
 from holdfast.server import A2AServer, requires_input
 
 pytestmark = pytest.mark.real_time

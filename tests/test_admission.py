@@ -5,7 +5,7 @@ import random
 
 from hypothesis import strategies as st
 
-from holdfast.runtime.admission import Admission, AdmissionLine
+from holdfast._pipeline.admission import Admission, AdmissionLine
 from holdfast.testing import run
 
 from .strategies import given

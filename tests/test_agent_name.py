@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import AgentCard, AgentInterface
-from holdfast.runtime.agent_name import agent_name, is_address
+from holdfast._journal.agent_name import agent_name, is_address
 
 SAME = {
     "http://agent.test": [

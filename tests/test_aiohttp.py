@@ -27,6 +27,9 @@ from tests.raw_server import (
 )
 
 from holdfast import connect
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._wire.http import HttpRequest, Progress, Timeouts
+from holdfast._wire.limits import Limits
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -34,9 +37,6 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     LimitExceededError,
 )
-from holdfast.net.aiohttp import AiohttpEngine
-from holdfast.wire.http import HttpRequest, Progress, Timeouts
-from holdfast.wire.limits import Limits
 
 pytestmark = pytest.mark.real_time
 
@@ -391,7 +391,7 @@ async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_s
         hung_up.set()
         await connection.until_gone()
 
-    monkeypatch.setattr("holdfast.net.pools._MOMENT", 0)  # after which the loop counts as blocked
+    monkeypatch.setattr("holdfast._net.pools._MOMENT", 0)  # after which the loop counts as blocked
     answered, hung_up = asyncio.Event(), threading.Event()
     progress = Progress()
     with serve_in_thread(script) as server:

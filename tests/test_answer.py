@@ -15,8 +15,8 @@ from holdfast import (
     connect,
     data_part,
 )
-from holdfast.answer import raise_for_outcome
-from holdfast.model.types import Role, Task
+from holdfast._client.answer import raise_for_outcome
+from holdfast._model.types import Role, Task
 from holdfast.testing import FakeAgent, FakeNetwork, asks, completes, replies
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])

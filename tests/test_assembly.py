@@ -21,11 +21,11 @@ from holdfast import (
     ask,
     connect,
 )
-from holdfast.arguments import check_url
-from holdfast.model.addresses import is_http_address
-from holdfast.model.operations import GET_TASK
-from holdfast.model.requests import GetTaskRequest
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._arguments import check_url
+from holdfast._model.addresses import is_http_address
+from holdfast._model.operations import GET_TASK
+from holdfast._model.requests import GetTaskRequest
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
 
 from .strategies import any_text, given, shown

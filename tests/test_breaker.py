@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from holdfast._policy.breaker import Breaker, BreakerPolicy, SeenFailure, judge
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
@@ -19,7 +20,6 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
-from holdfast.policy.breaker import Breaker, BreakerPolicy, SeenFailure, judge
 
 MIDDLE = 0.5  # a draw that leaves the time as it is
 

@@ -15,8 +15,8 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
-from holdfast.tasks.text import TextFold
+from holdfast._aio.env import SystemEnv
+from holdfast._stream.text import TextFold
 from holdfast.testing import (
     Cut,
     Duplicate,

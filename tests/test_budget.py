@@ -5,9 +5,9 @@ import math
 import pytest
 from hypothesis import strategies as st
 
+from holdfast._policy.budget import BudgetPolicy, RetryBudget
+from holdfast._policy.retry import Retry, RetryPolicy, decide
 from holdfast.errors import A2AHTTPError
-from holdfast.policy.budget import BudgetPolicy, RetryBudget
-from holdfast.policy.retry import Retry, RetryPolicy, decide
 
 from .strategies import given
 

@@ -18,9 +18,9 @@ from holdfast import (
     TaskFailedError,
     connect,
 )
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast._aio.env import SystemEnv
+from holdfast._journal.protocol import CallRecord, RecordUpdate
+from holdfast._journal.sqlite import SqliteJournal
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,

@@ -26,7 +26,7 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast.policy.limiter import asks_to_wait
+from holdfast._policy.limiter import asks_to_wait
 from holdfast.testing import FakeAgent, FakeNetwork, completes, run
 
 CANCELLATIONS = rounds(10_000, 100_000)

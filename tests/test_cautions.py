@@ -81,7 +81,7 @@ async def test_with_credentials_nothing_goes_there_and_nothing_is_warned_of(warn
 
 class Provider:
     async def credentials(self, _call):
-        from holdfast.wire.credentials import Credentials
+        from holdfast._wire.credentials import Credentials
 
         return Credentials(query={"key": "s3cret-key"})
 

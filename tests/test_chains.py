@@ -28,11 +28,11 @@ from holdfast import (
     make_error,
     wrap_downstream,
 )
-from holdfast.errors.hops import MAX_HOPS, links_in
+from holdfast._model.error_hops import MAX_HOPS, links_in
+from holdfast._wire import status
+from holdfast._wire.http import HttpReply
 from holdfast.errors.tree import BY_CODE
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Respond
-from holdfast.wire import status
-from holdfast.wire.http import HttpReply
 
 from .strategies import any_text, given, json_values
 from .test_errors import OWN_FACTS, make

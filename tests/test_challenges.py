@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.wire.challenges import bearer_challenge, read_challenges
+from holdfast._wire.challenges import bearer_challenge, read_challenges
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast.cli.commands import app
-from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
-from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from holdfast._cli.commands import app
+from holdfast._model.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
+from holdfast._model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
     Cut,
     Delay,

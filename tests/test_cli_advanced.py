@@ -5,8 +5,8 @@ import shlex
 import pytest
 from tests.cli_harness import holdfast
 
-from holdfast.model.card import AgentExtension
-from holdfast.model.types import TaskState
+from holdfast._model.card import AgentExtension
+from holdfast._model.types import TaskState
 from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step, works_forever
 
 REQUIRED = "https://e.test/required/v1"

@@ -19,9 +19,8 @@ from tests.raw_server import always, reply, serve
 from tests.test_cli_process import BOUND, start
 
 from holdfast import connect
-from holdfast.errors import A2AConnectionError
-from holdfast.model import codec
-from holdfast.model.card import (
+from holdfast._model import codec
+from holdfast._model.card import (
     AuthorizationCodeOAuthFlow,
     ClientCredentialsOAuthFlow,
     DeviceCodeOAuthFlow,
@@ -32,6 +31,7 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
+from holdfast.errors import A2AConnectionError
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, needs_auth, run
 
 SECRET = "client-s3cret"
@@ -207,7 +207,7 @@ def test_auth_a_code_flow_without_advertised_pkce_needs_an_option(scene, allowed
     async def redirect(_state):  # no socket, and nobody comes
         yield SimpleNamespace(uri="http://127.0.0.1:1/callback", received=asyncio.Event().wait)
 
-    monkeypatch.setattr("holdfast.auth.oauth.grants.LoopbackRedirect", redirect)
+    monkeypatch.setattr("holdfast._auth.oauth.grants.LoopbackRedirect", redirect)
     scene.run(*DEVICE)
     del scene.server.metadata["code_challenge_methods_supported"]
     words = ("--flow", "authorization-code", "--timeout", "5s")
@@ -239,7 +239,7 @@ def test_auth_a_login_that_is_not_kept_leaves_no_older_one_for_its_token(scene, 
     def full(_self, _login):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("holdfast.cli.logins.Logins.save", full)
+    monkeypatch.setattr("holdfast._cli.logins.Logins.save", full)
     scene.run(*DEVICE)
 
     assert not [one for one in scene.files if one.suffix == ".login"]

@@ -9,8 +9,8 @@ import pytest
 from tests.card_signing import CARD, KEYS_URL, SIGNER, Net, Signer, document, page
 from tests.cli_harness import AGENT, holdfast
 
+from holdfast._wire.card_schema import faults
 from holdfast.testing import FakeAgent, FakeNetwork
-from holdfast.wire.card_schema import faults
 
 WELL = document(
     skills=[{"id": "s", "name": "Skill", "description": "Does", "tags": ["t"]}],

@@ -11,8 +11,8 @@ import pytest
 from tests.card_signing import SIGNER, Signer, document
 from tests.cli_harness import VirtualWall, holdfast
 
-from holdfast.cli.card_cache import user_cache
-from holdfast.wire.http import HttpReply
+from holdfast._cli.card_cache import user_cache
+from holdfast._wire.http import HttpReply
 
 AGENT = "https://agent.test"
 INTERFACE = {"url": f"{AGENT}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
@@ -304,7 +304,7 @@ def test_a_cache_that_cannot_be_written_makes_no_command_fail(get, tmp_path):
 
 
 def test_the_cache_is_bounded_in_number_and_size(get, cache, monkeypatch):
-    monkeypatch.setattr("holdfast.cli.card_cache._MOST", 3)
+    monkeypatch.setattr("holdfast._cli.card_cache._MOST", 3)
     server = CardServer(cache_control="max-age=60")
     for number in range(5):
         get(server, card=f"{AGENT}/{number}/agent-card.json")

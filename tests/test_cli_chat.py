@@ -16,12 +16,12 @@ import pytest
 from tests.cli_harness import AGENT, CTRL_C, CTRL_D, Stop, Typist, holdfast
 from tests.test_cli_process import BOUND, environment, served
 
-from holdfast.cli.chat_text import ChatText
-from holdfast.cli.terminal import InterruptedLine, open_terminal
-from holdfast.cli.text import View
-from holdfast.cli.wrapping import Wrapping
-from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
-from holdfast.tasks.fold import TaskFold
+from holdfast._cli.output.chat_text import ChatText
+from holdfast._cli.output.text import View
+from holdfast._cli.output.wrapping import Wrapping
+from holdfast._cli.terminal import InterruptedLine, open_terminal
+from holdfast._model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from holdfast._stream.fold import TaskFold
 from holdfast.testing import (
     Cut,
     Delay,
@@ -164,7 +164,7 @@ def test_an_answer_shows_as_it_comes(monkeypatch):
     def echo(content, **_):
         written.append((asyncio.get_running_loop().time(), content.decode()))
 
-    monkeypatch.setattr("holdfast.cli.speaking.click.echo", echo)
+    monkeypatch.setattr("holdfast._cli.output.base.click.echo", echo)
     Scripted(streams("one ", "two ", "three", every=10)).chat("count")
     times = {text: round(at) for at, text in written}
     assert times["two "] - times["one "] == times["three"] - times["two "] == 10

@@ -16,7 +16,7 @@ import pytest
 from tests.cli_harness import AGENT, holdfast
 from tests.test_cli_process import BOUND, served, start
 
-from holdfast.cli.tck import find_kit, read_report
+from holdfast._cli.conformance.tck import find_kit, read_report
 from holdfast.testing import FakeAgent, Refuse
 
 SECRET = "s3cret-value-of-mine"

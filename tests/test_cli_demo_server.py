@@ -14,10 +14,11 @@ import pytest
 from tests.cli_harness import holdfast
 
 from holdfast import TaskFailedError, TaskRejectedError, TaskState, connect
-from holdfast.cli.demo_agent import DemoAgent
-from holdfast.cli.demo_faults import FAULTS, SETS, read_faults
-from holdfast.cli.demo_words import WORDS
-from holdfast.server.host_check import host_rules
+from holdfast._cli.demo.agent import DemoAgent
+from holdfast._cli.demo.commands import WORDS
+from holdfast._cli.demo.faults import FAULTS, SETS, read_faults
+from holdfast._server.host_check import host_rules
+from holdfast._wire.http import HttpRequest
 from holdfast.testing import (
     Cut,
     Delay,
@@ -31,7 +32,6 @@ from holdfast.testing import (
     rate_limited,
     unavailable,
 )
-from holdfast.wire.http import HttpRequest
 
 LINES = []
 

@@ -20,10 +20,10 @@ from tests.test_cli_process import BOUND, environment, served, start
 from tests.test_cli_secrets import CANARY, PLACES, guarded
 from tests.test_verdicts import TABLE
 
-from holdfast.cli.doctor_text import Paper, render_diagnosis
-from holdfast.diagnosis import Diagnosis, Finding
-from holdfast.diagnosis.verdicts import verdicts
-from holdfast.model.card import AgentCard, AgentInterface
+from holdfast._cli.output.doctor_text import Paper, render_diagnosis
+from holdfast._doctor.checks import verdicts
+from holdfast._model.card import AgentCard, AgentInterface
+from holdfast.doctor import Diagnosis, Finding
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, Stall, streams
 
 FORMS = pytest.mark.parametrize("form", ["text", "json"])
@@ -507,6 +507,6 @@ def test_long_lines_are_wrapped_below_each_other():
 
 
 def test_every_group_has_a_block():
-    from holdfast.cli.doctor_text import _ORDER, _TITLES
+    from holdfast._cli.output.doctor_text import _ORDER, _TITLES
 
     assert set(_TITLES.values()) == {title for title in _ORDER if title}

@@ -8,11 +8,10 @@ import pytest
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast import data_part
-from holdfast.cli.reference import read_reference
-from holdfast.cli.values import masked_reference, read_duration, shown_duration
-from holdfast.cli.wire_log import LoggedEngine
-from holdfast.errors import A2AConnectionError
-from holdfast.model.card import (
+from holdfast._cli.reference import read_reference
+from holdfast._cli.values import masked_reference, read_duration, shown_duration
+from holdfast._cli.wire_log import LoggedEngine
+from holdfast._model.card import (
     AgentCard,
     AgentInterface,
     APIKeySecurityScheme,
@@ -20,8 +19,9 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
+from holdfast._wire.http import HttpRequest
+from holdfast.errors import A2AConnectionError
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
-from holdfast.wire.http import HttpRequest
 
 SECRET = "s3cret-value-of-mine"
 

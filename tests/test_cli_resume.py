@@ -6,8 +6,8 @@ import json
 import pytest
 from tests.cli_harness import AGENT, VirtualWall, holdfast
 
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast._journal.protocol import CallRecord, RecordUpdate
+from holdfast._journal.sqlite import SqliteJournal
 from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies
 
 OTHER = "http://other.test"

@@ -14,8 +14,8 @@ import pytest
 from tests.cli_harness import AGENT, holdfast
 from tests.test_cli_process import BOUND, NOBODY_READS, served, start
 
-from holdfast.cli.lines import LARGEST_LINE
-from holdfast.cli.values import read_grace, read_rate, shown_rate
+from holdfast._cli.batch.input import LARGEST_LINE
+from holdfast._cli.values import read_grace, read_rate, shown_rate
 from holdfast.testing import (
     Cut,
     FakeAgent,

@@ -7,13 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
+from holdfast._model.card import AgentCard, AgentInterface, APIKeySecurityScheme, SecurityScheme
 from holdfast.errors import A2AConnectionError
-from holdfast.model.card import (
-    AgentCard,
-    AgentInterface,
-    APIKeySecurityScheme,
-    SecurityScheme,
-)
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
 
 CANARY = "canary+/4bd1f0a7="

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast.model.types import Artifact, Part, TaskState
+from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step
 
 ROOT = Path(__file__).parents[1]
-PLACE = ROOT / "src" / "holdfast" / "cli" / "skills" / "holdfast"
+PLACE = ROOT / "src" / "holdfast" / "_cli" / "skills" / "holdfast"
 SKILL = (PLACE / "SKILL.md").read_text()
 EXAMPLES = (PLACE / "references" / "examples.md").read_text()
 MUSTS = ("MUST", "SHALL", "SHOULD", "RECOMMENDED", "A2ACLI_SEND", "§")

@@ -24,15 +24,15 @@ from tests.test_cli_process import BOUND, start
 from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
-from holdfast.cli.demo_agent import DemoAgent
-from holdfast.model.card import (
+from holdfast._cli.demo.agent import DemoAgent
+from holdfast._model.card import (
     AgentCard,
     AgentInterface,
     APIKeySecurityScheme,
     HTTPAuthSecurityScheme,
     SecurityScheme,
 )
-from holdfast.model.types import Artifact, Part, TaskState
+from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import (
     Cut,
     Fail,
@@ -833,7 +833,7 @@ def test_out_004_a_failure_of_the_tools_own_is_an_envelope_with_its_code(code):
 
 
 def test_out_004_the_namespace_of_the_specification_holds_its_codes_only():
-    sources = (ROOT / "src" / "holdfast" / "cli").glob("*.py")
+    sources = (ROOT / "src" / "holdfast" / "_cli").rglob("*.py")
     named = re.findall(r"A2ACLI_ERR_[A-Z_]+", "".join(path.read_text() for path in sources))
     assert set(named) - {"A2ACLI_ERR_"} == set(cli_compliance.ERROR_CODES) == set(FAILURES)
 
@@ -1177,7 +1177,7 @@ def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
 
 
 def test_tx_002_a_transport_that_is_not_installed_is_skipped(monkeypatch):
-    monkeypatch.setattr("holdfast.net.grpc_extra.find_spec", lambda _module: None)
+    monkeypatch.setattr("holdfast._pipeline.grpc_extra.find_spec", lambda _module: None)
     fake = Fake(FakeAgent(bindings=("JSONRPC", "HTTP+JSON")))
     done = fake.run("send", "hello", "--transport", "grpc")
     assert (done.exit, fake.paths()[1]) == (0, "/rpc")

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast.cli.live import LiveText
-from holdfast.cli.plain import Plain, clean
-from holdfast.cli.text import View
-from holdfast.model.types import Artifact, Part, Task, TaskState, TaskStatus
+from holdfast._cli.output.live import LiveText
+from holdfast._cli.output.sanitizer import Plain, clean
+from holdfast._cli.output.text import View
+from holdfast._model.types import Artifact, Part, Task, TaskState, TaskStatus
 from holdfast.testing import (
     Cut,
     Fail,
@@ -79,7 +79,7 @@ def test_text_is_written_as_it_comes(monkeypatch):
     def echo(content, **_):
         written.append((asyncio.get_running_loop().time(), content.decode()))
 
-    monkeypatch.setattr("holdfast.cli.speaking.click.echo", echo)
+    monkeypatch.setattr("holdfast._cli.output.base.click.echo", echo)
     follow(streams("one ", "two ", "three", every=10))
     times = {text.partition("Text:\n")[2] or text: round(at) for at, text in written}
     assert times["two "] - times["one "] == times["three"] - times["two "] == 10

@@ -9,9 +9,9 @@ import pytest
 from tests.authorization_server import ISSUER, FakeAuthorizationServer
 from tests.cli_harness import AGENT, PLAIN, holdfast
 
-from holdfast.cli.commands import app
-from holdfast.cli.sources import SettingOption
-from holdfast.cli.trust import RULES
+from holdfast._cli.commands import app
+from holdfast._cli.sources import SettingOption
+from holdfast._cli.trust import RULES
 from holdfast.testing import FakeAgent, FakeNetwork
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 from tests.raw_server import serve
 
-from holdfast.auth.oauth.redirects import LoopbackRedirect
-from holdfast.cli.serving import Served
+from holdfast._auth.oauth.redirects import LoopbackRedirect
+from holdfast._cli.push.serving import Served
+from holdfast._server.http_server import HttpServer
 from holdfast.server import A2AServer
-from holdfast.server.http_server import HttpServer
 from holdfast.testing import FakeAgent, FaultProxy, LoopbackServer
 
 pytestmark = pytest.mark.real_time

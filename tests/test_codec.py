@@ -8,11 +8,11 @@ from hypothesis import example
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from holdfast.model import codec
-from holdfast.model.card import AgentCard
-from holdfast.model.codec import MalformedError, decode, encode, from_builtins, parse, to_builtins
-from holdfast.model.requests import ListTasksResponse, SendMessageResponse
-from holdfast.model.types import (
+from holdfast._model import codec
+from holdfast._model.card import AgentCard
+from holdfast._model.codec import MalformedError, decode, encode, from_builtins, parse, to_builtins
+from holdfast._model.requests import ListTasksResponse, SendMessageResponse
+from holdfast._model.types import (
     Artifact,
     Message,
     Part,

@@ -27,9 +27,9 @@ from holdfast import (
     text_part,
     url_part,
 )
-from holdfast.content import to_message
-from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest, SendMessageRequest
+from holdfast._client.content import to_message
+from holdfast._model import operations as op
+from holdfast._model.requests import GetTaskRequest, SendMessageRequest
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
 
 from .strategies import shown

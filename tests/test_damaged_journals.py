@@ -17,7 +17,7 @@ from holdfast import (
     SqliteJournal,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, completes, works_forever
 
 TIMES = (float("inf"), -float("inf"), 1e18, -1e18, 10**18, "soon", b"\xff")

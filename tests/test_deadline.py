@@ -5,7 +5,7 @@ from itertools import islice, pairwise
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.policy.deadline import Deadline, poll_delays
+from holdfast._policy.deadline import Deadline, poll_delays
 
 from .strategies import given
 

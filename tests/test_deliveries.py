@@ -19,8 +19,8 @@ from holdfast import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast.tasks.deliveries import Deliveries
-from holdfast.tasks.fold import TaskFold
+from holdfast._push.deliveries import Deliveries
+from holdfast._stream.fold import TaskFold
 
 SUBMITTED, WORKING = TaskState.SUBMITTED, TaskState.WORKING
 COMPLETED, FAILED = TaskState.COMPLETED, TaskState.FAILED

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from holdfast import SchemeCredentials, diagnose
-from holdfast.diagnosis import Examination
-from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
-from holdfast.model.card import (
+from holdfast._aio.env import SystemEnv
+from holdfast._model.card import (
     AgentCapabilities,
     AgentCard,
     AgentCardSignature,
@@ -23,8 +22,11 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast.model.types import Artifact, Part, TaskState
-from holdfast.runtime.env import SystemEnv
+from holdfast._model.types import Artifact, Part, TaskState
+from holdfast._testing.plans import Plan
+from holdfast._wire.http import HttpReply
+from holdfast.doctor import Examination
+from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
 from holdfast.testing import (
     Cut,
     Delay,
@@ -42,8 +44,6 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
-from holdfast.testing.plans import Plan
-from holdfast.wire.http import HttpReply
 
 EPOCH = 1_767_225_600.0  # that of the fake agent's clock, 2026-01-01
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}")

@@ -19,8 +19,8 @@ from holdfast import (
     LimitExceededError,
     diagnose,
 )
-from holdfast.net.tls import look_at_tls
-from holdfast.net.tls_config import TlsConfig
+from holdfast._net.tls import look_at_tls
+from holdfast._net.tls_config import TlsConfig
 from holdfast.testing import FakeAgent, LoopbackServer
 
 pytestmark = pytest.mark.real_time

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.strategies import given, json_objects, optional, tuples_of
 
 from holdfast import InvalidAgentResponseError
-from holdfast.model.types import (
+from holdfast._model.types import (
     Artifact,
     Message,
     Part,
@@ -16,8 +16,8 @@ from holdfast.model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast.tasks.difference import difference
-from holdfast.tasks.fold import TaskFold
+from holdfast._stream.difference import difference
+from holdfast._stream.fold import TaskFold
 
 WORKING = TaskStatus(state=TaskState.WORKING)
 COMPLETED = TaskStatus(state=TaskState.COMPLETED)

@@ -29,10 +29,10 @@ from holdfast import (
     VersionNotSupportedError,
     connect,
 )
-from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest, ListTasksRequest
+from holdfast._model import operations as op
+from holdfast._model.requests import GetTaskRequest, ListTasksRequest
+from holdfast._wire.limits import Limits
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
-from holdfast.wire.limits import Limits
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 WELL_KNOWN = "/.well-known/agent-card.json"

@@ -13,9 +13,9 @@ from holdfast import (
     ExtensionSupportRequiredError,
     connect,
 )
-from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest, SendMessageRequest
-from holdfast.model.types import Message, Part
+from holdfast._model import operations as op
+from holdfast._model.requests import GetTaskRequest, SendMessageRequest
+from holdfast._model.types import Message, Part
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, completes, replies, streams
 
 OPTIONAL, REQUIRED, OTHER = "urn:optional", "urn:required", "urn:other"

@@ -33,9 +33,9 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
-from holdfast.model.requests import SendMessageResponse
-from holdfast.model.types import Task, TaskState, TaskStatus
-from holdfast.net.aiohttp import AiohttpEngine
+from holdfast._model.requests import SendMessageResponse
+from holdfast._model.types import Task, TaskState, TaskStatus
+from holdfast._net.aiohttp import AiohttpEngine
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, works_forever
 
 SECRET = "s3cret-value"
@@ -407,8 +407,8 @@ async def test_a_binding_of_ones_own_can_be_connected_without_a_factory():
 
 
 def get_task():
-    from holdfast.model.operations import GET_TASK
-    from holdfast.model.requests import GetTaskRequest
+    from holdfast._model.operations import GET_TASK
+    from holdfast._model.requests import GetTaskRequest
 
     return GET_TASK, GetTaskRequest(id="own")
 

@@ -24,7 +24,8 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._wire.client_tools import CLIENT_TOOLS
 from holdfast.testing import (
     Fail,
     FakeAgent,
@@ -36,7 +37,6 @@ from holdfast.testing import (
     completes,
     rate_limited,
 )
-from holdfast.wire.client_tools import CLIENT_TOOLS
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))

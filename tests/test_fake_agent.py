@@ -25,9 +25,10 @@ from holdfast import (
     VersionNotSupportedError,
     connect,
 )
-from holdfast.model import operations as op
-from holdfast.model.requests import SendMessageRequest
-from holdfast.model.types import Message
+from holdfast._model import operations as op
+from holdfast._model.requests import SendMessageRequest
+from holdfast._model.types import Message
+from holdfast._wire.http import HttpRequest
 from holdfast.testing import (
     Cut,
     Fail,
@@ -47,7 +48,6 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
-from holdfast.wire.http import HttpRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

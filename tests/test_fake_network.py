@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from holdfast import A2AConnectionError, A2ATimeoutError, LimitExceededError, connect
+from holdfast._wire.http import HttpRequest, Timeouts
+from holdfast._wire.limits import Limits
 from holdfast.errors import InvalidAgentResponseError
 from holdfast.testing import (
     Cut,
@@ -19,8 +21,6 @@ from holdfast.testing import (
     completes,
     works_forever,
 )
-from holdfast.wire.http import HttpRequest, Timeouts
-from holdfast.wire.limits import Limits
 
 LIMITS = Timeouts(pool=1, connect=2, write=3, first_byte=4, idle=5)
 BODY = (

@@ -8,8 +8,10 @@ import pytest
 from tests.event_streams import RPC_ID, frames_of, results_of, told
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Artifact, Part, TaskState, connect
-from holdfast.model import codec
-from holdfast.model.types import StreamResponse, Task
+from holdfast._model import codec
+from holdfast._model.types import StreamResponse, Task
+from holdfast._testing.timeline import folded
+from holdfast._wire.http import HttpRequest, Timeouts
 from holdfast.testing import (
     Cut,
     Delay,
@@ -33,8 +35,6 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
-from holdfast.testing.lives import folded
-from holdfast.wire.http import HttpRequest, Timeouts
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.strategies import given, json_objects, optional, tuples_of
 
 from holdfast import InvalidAgentResponseError, LimitExceededError, Limits
-from holdfast.model import codec
-from holdfast.model.types import (
+from holdfast._model import codec
+from holdfast._model.types import (
     Artifact,
     Message,
     Part,
@@ -19,7 +19,7 @@ from holdfast.model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast.tasks.fold import TaskFold, fold
+from holdfast._stream.fold import TaskFold, fold
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 

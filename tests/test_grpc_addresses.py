@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.model.addresses import is_http_address
-from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone, without_grpc
-from holdfast.wire.origins import origin
+from holdfast._model.addresses import is_http_address
+from holdfast._model.grpc_addresses import grpc_address, is_of_grpc_alone, without_grpc
+from holdfast._wire.origins import origin
 
 from .strategies import given
 

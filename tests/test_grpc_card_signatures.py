@@ -20,10 +20,10 @@ from holdfast import (
     Resilience,
     connect,
 )
-from holdfast.runtime.card_trust import received_in
-from holdfast.runtime.endpoints import Endpoint
-from holdfast.runtime.transport import Reply
-from holdfast.wire.protobuf.messages import message_type
+from holdfast._pipeline.cards.trust import received_in
+from holdfast._pipeline.endpoints import Endpoint
+from holdfast._pipeline.transport import Reply
+from holdfast._wire.protobuf.messages import message_type
 
 pytestmark = pytest.mark.real_time
 
@@ -214,5 +214,5 @@ def test_without_the_extra_a_message_says_nothing(monkeypatch):
     raw = small().SerializeToString()
     reply = Reply(value=card_of("x:1"), raw=raw, endpoint=Endpoint(interface))
     assert received_in(reply).is_whole
-    monkeypatch.setattr("holdfast.wire.protobuf.cards.message_type", missing)
+    monkeypatch.setattr("holdfast._wire.protobuf.cards.message_type", missing)
     assert not received_in(reply).is_whole

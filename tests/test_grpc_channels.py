@@ -56,23 +56,23 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
-from holdfast.model.operations import GET_TASK, SUBSCRIBE_TO_TASK
-from holdfast.model.requests import GetTaskRequest, SubscribeToTaskRequest
-from holdfast.net import grpc_extra
-from holdfast.net.grpc import channels as channels_of_grpc
-from holdfast.net.grpc.binding import GrpcBinding
-from holdfast.net.grpc.channels import Channels, Connected
-from holdfast.net.grpc.failures import NotConnectedError
-from holdfast.net.grpc.making import ChannelMaking
-from holdfast.net.proxies import Proxies
-from holdfast.policy.deadline import NEVER
-from holdfast.runtime.endpoints import Endpoint
-from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.transport import Call
+from holdfast._aio.env import SystemEnv
+from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
+from holdfast._model.requests import GetTaskRequest, SubscribeToTaskRequest
+from holdfast._net.grpc import channels as channels_of_grpc
+from holdfast._net.grpc.channel_factory import ChannelMaking
+from holdfast._net.grpc.channels import Channels, Connected
+from holdfast._net.grpc.failures import NotConnectedError
+from holdfast._net.proxies import Proxies
+from holdfast._pipeline import grpc_extra
+from holdfast._pipeline.endpoints import Endpoint
+from holdfast._pipeline.grpc_binding import GrpcBinding
+from holdfast._pipeline.transport import Call
+from holdfast._policy.deadline import NEVER
+from holdfast._testing.listening import Listener
+from holdfast._wire.http import HttpRequest
+from holdfast._wire.network_scope import Reach
 from holdfast.testing import FakeAgent, FakeNetwork
-from holdfast.testing.listening import Listener
-from holdfast.wire.http import HttpRequest
-from holdfast.wire.reach import Reach
 
 pytestmark = pytest.mark.real_time
 
@@ -174,7 +174,7 @@ async def test_an_unknown_name_is_no_connection():
 
 
 async def test_a_connection_that_rests_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("holdfast.net.grpc.channels._MAX_IDLE", 0.0)
+    monkeypatch.setattr("holdfast._net.grpc.channels._MAX_IDLE", 0.0)
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
         Wire(port) as wire,

@@ -10,6 +10,14 @@ from google.rpc import error_details_pb2 as rpc
 from google.rpc.status_pb2 import Status
 from hypothesis import strategies as st
 
+from holdfast._model import operations as op
+from holdfast._model.operations import OPERATIONS
+from holdfast._policy.breaker import judge
+from holdfast._policy.limiter import asks_to_wait
+from holdfast._wire.grpc import CODECS
+from holdfast._wire.grpc_metadata import reply_headers, request_metadata
+from holdfast._wire.grpc_status import GRPC_STATUSES, RpcStatus, error_of
+from holdfast._wire.status import REFUSALS
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -32,14 +40,6 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.errors.tree import BY_CODE
-from holdfast.model import operations as op
-from holdfast.model.operations import OPERATIONS
-from holdfast.policy.breaker import judge
-from holdfast.policy.limiter import asks_to_wait
-from holdfast.wire.grpc import CODECS
-from holdfast.wire.grpc_metadata import reply_headers, request_metadata
-from holdfast.wire.grpc_status import GRPC_STATUSES, RpcStatus, error_of
-from holdfast.wire.status import REFUSALS
 
 from .strategies import given, short_text
 

@@ -29,7 +29,7 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
 from holdfast.testing import (
     Cut,
     Delay,

@@ -14,10 +14,10 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast.model.operations import GET_TASK
-from holdfast.model.requests import GetTaskRequest
-from holdfast.policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._model.operations import GET_TASK
+from holdfast._model.requests import GetTaskRequest
+from holdfast._policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
 
 from .strategies import given

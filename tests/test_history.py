@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from tests.event_streams import results_of
 
 from holdfast import Artifact, Part, Task, TaskState, TaskStatus, connect
-from holdfast.model import codec
-from holdfast.model.types import StreamResponse
+from holdfast._model import codec
+from holdfast._model.types import StreamResponse
+from holdfast._wire.http import HttpRequest
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -20,7 +21,6 @@ from holdfast.testing import (
     replies,
     streams,
 )
-from holdfast.wire.http import HttpRequest
 
 
 async def told(agent, **options):

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast import A2AConnectionError, NetworkPolicyError, Resilience, connect
-from holdfast.cli.reference import read_reference
-from holdfast.model.addresses import is_http_address
-from holdfast.model.grpc_addresses import GrpcAddress, grpc_address
-from holdfast.model.hosts import ascii_host, is_loopback, number_of, spelled
-from holdfast.net.sockets import ForbiddenAddressError, check_host
+from holdfast._cli.reference import read_reference
+from holdfast._model.addresses import is_http_address
+from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
+from holdfast._model.hosts import ascii_host, is_loopback, number_of, spelled
+from holdfast._net.sockets import ForbiddenAddressError, check_host
+from holdfast._wire.http import HttpRequest
+from holdfast._wire.network_scope import Reach, scope_of_host
+from holdfast._wire.origins import origin
 from holdfast.testing import FakeNetwork
-from holdfast.wire.http import HttpRequest
-from holdfast.wire.origins import origin
-from holdfast.wire.reach import Reach, scope_of_host
 
 from .strategies import given
 

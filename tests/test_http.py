@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.wire.http import HttpRequest, Timeouts, excerpt, harmless_headers, presentable
+from holdfast._wire.http import HttpRequest, Timeouts, excerpt, harmless_headers, presentable
 
 from .strategies import any_text, given
 

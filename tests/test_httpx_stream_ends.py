@@ -29,15 +29,15 @@ from holdfast import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast.integrations.endings import Ending
-from holdfast.integrations.recognizing import recognize
-from holdfast.tasks.resume import Resume, Step
+from holdfast._integrations.recognition import recognize
+from holdfast._integrations.stream_end import Ending
+from holdfast._stream.machine import Resume, Step
+from holdfast._testing.faults import Cut, Fail
+from holdfast._testing.serverwire import Wire
+from holdfast._testing.streaming import frame
+from holdfast._testing.v03wire import V03Wire
+from holdfast._wire.sse import ServerSentEvent
 from holdfast.testing import FakeAgent, FakeNetwork, Streaming, asks, replies, run, streams
-from holdfast.testing.faults import Cut, Fail
-from holdfast.testing.serverwire import Wire
-from holdfast.testing.streaming import frame
-from holdfast.testing.v03wire import V03Wire
-from holdfast.wire.sse import ServerSentEvent
 
 HTTPX = SimpleNamespace(library=httpx, Transport=holdfast.integrations.httpx.Transport)
 HTTPX2 = SimpleNamespace(library=httpx2, Transport=holdfast.integrations.httpx2.Transport)

@@ -53,9 +53,8 @@ from holdfast import (
     RetryScheduled,
     connect,
 )
-from holdfast.integrations.any_httpx import AnyTransport
-from holdfast.testing import FakeAgent, FakeNetwork, run
-from holdfast.testing.faults import (
+from holdfast._integrations.httpx_base import AnyTransport
+from holdfast._testing.faults import (
     Cut,
     Delay,
     Fail,
@@ -68,6 +67,7 @@ from holdfast.testing.faults import (
     rate_limited,
     unavailable,
 )
+from holdfast.testing import FakeAgent, FakeNetwork, run
 
 HTTPX = SimpleNamespace(library=httpx, Transport=holdfast.integrations.httpx.Transport)
 HTTPX2 = SimpleNamespace(library=httpx2, Transport=holdfast.integrations.httpx2.Transport)

@@ -17,8 +17,8 @@ from holdfast import (
     RunItem,
     connect,
 )
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._journal.sqlite import SqliteJournal
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Reset, completes
 
 SENDS = {True: "SendStreamingMessage", False: "SendMessage"}

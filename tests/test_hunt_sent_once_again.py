@@ -12,11 +12,11 @@ from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected, message
 
 from holdfast import DeadlineExceededError, JournalError, RunItem, connect
-from holdfast.cli.lines import read_line
-from holdfast.cli.results import Results
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast._aio.env import SystemEnv
+from holdfast._cli.batch.input import read_line
+from holdfast._cli.batch.output import Results
+from holdfast._journal.protocol import CallRecord, RecordUpdate
+from holdfast._journal.sqlite import SqliteJournal
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, asks, completes
 
 if sys.platform != "win32":

@@ -30,8 +30,8 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.model.digest import digest_of
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._model.digest import digest_of
 from holdfast.testing import (
     Delay,
     Fail,

@@ -26,9 +26,9 @@ from holdfast import (
     TaskAuthRequiredError,
     VersionNotSupportedError,
 )
-from holdfast.model.digest import digest_of
-from holdfast.model.types import Task
-from holdfast.policy.outcome import outcome_of
+from holdfast._journal.outcome import outcome_of
+from holdfast._model.digest import digest_of
+from holdfast._model.types import Task
 
 
 def deadline(executed):

@@ -5,6 +5,24 @@ import json
 import pytest
 from hypothesis import strategies as st
 
+from holdfast._model.operations import (
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_AGENT_CARD,
+    GET_TASK,
+    LIST_TASKS,
+    OPERATIONS,
+    SEND_MESSAGE,
+)
+from holdfast._model.requests import (
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+)
+from holdfast._model.types import Message, Part, Role, Task, TaskState, TaskStatus
+from holdfast._wire import jsonrpc
+from holdfast._wire.http import HttpReply
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -14,24 +32,6 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.model.operations import (
-    DELETE_PUSH_CONFIG,
-    GET_EXTENDED_AGENT_CARD,
-    GET_TASK,
-    LIST_TASKS,
-    OPERATIONS,
-    SEND_MESSAGE,
-)
-from holdfast.model.requests import (
-    DeleteTaskPushNotificationConfigRequest,
-    Empty,
-    GetTaskRequest,
-    ListTasksRequest,
-    SendMessageRequest,
-)
-from holdfast.model.types import Message, Part, Role, Task, TaskState, TaskStatus
-from holdfast.wire import jsonrpc
-from holdfast.wire.http import HttpReply
 
 from .strategies import (
     error_objects,

@@ -23,7 +23,7 @@ from holdfast import (
     TextDelta,
     connect,
 )
-from holdfast.tasks.resume import Resume, Step, Wait
+from holdfast._stream.machine import Resume, Step, Wait
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Streaming, bad_gateway, streams
 
 BAD_GATEWAY = A2AHTTPError("502", http_status=502, transient=True)

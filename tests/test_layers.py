@@ -50,8 +50,8 @@ from holdfast import (
     connect,
     text_part,
 )
-from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
+from holdfast._model import operations as op
+from holdfast._model.requests import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
 from holdfast.testing import (
     Cut,
     Delay,

@@ -21,12 +21,12 @@ from holdfast import (
     Resilience,
     connect,
 )
+from holdfast._wire import limits as machine
+from holdfast._wire.http import HttpReply
+from holdfast._wire.inflating import Inflater
+from holdfast._wire.limits import check_json_size, exceeded
 from holdfast.errors import A2AConnectionError, A2AHTTPError, InvalidAgentResponseError
 from holdfast.testing import FakeAgent, FakeNetwork
-from holdfast.wire import limits as machine
-from holdfast.wire.http import HttpReply
-from holdfast.wire.inflating import Inflater
-from holdfast.wire.limits import check_json_size, exceeded
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)

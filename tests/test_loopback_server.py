@@ -16,8 +16,10 @@ from tests.event_streams import frames_of
 from tests.ports import reserve_port
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Resilience, TaskState, connect
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._wire.http import HttpRequest, Timeouts
+from holdfast._wire.limits import Limits
 from holdfast.errors import A2AError
-from holdfast.net.aiohttp import AiohttpEngine
 from holdfast.testing import (
     Cut,
     Delay,
@@ -40,8 +42,6 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
-from holdfast.wire.http import HttpRequest, Timeouts
-from holdfast.wire.limits import Limits
 
 pytestmark = pytest.mark.real_time
 

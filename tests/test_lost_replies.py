@@ -34,10 +34,10 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.model.operations import SEND_MESSAGE
-from holdfast.model.requests import SendMessageRequest
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._journal.sqlite import SqliteJournal
+from holdfast._model.operations import SEND_MESSAGE
+from holdfast._model.requests import SendMessageRequest
 from holdfast.testing import (
     Cut,
     Delay,

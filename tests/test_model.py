@@ -7,11 +7,10 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidAgentCardError
-from holdfast.model.card import AgentCard, AgentInterface, check_card
-from holdfast.model.card_reading import read_card
-from holdfast.model.operations import OPERATIONS
-from holdfast.model.requests import (
+from holdfast._model.card import AgentCard, AgentInterface, check_card
+from holdfast._model.card_reading import read_card
+from holdfast._model.operations import OPERATIONS
+from holdfast._model.requests import (
     GetTaskRequest,
     ListTasksRequest,
     Request,
@@ -20,7 +19,7 @@ from holdfast.model.requests import (
     SendMessageResponse,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import (
+from holdfast._model.types import (
     Artifact,
     Message,
     Part,
@@ -32,6 +31,7 @@ from holdfast.model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from holdfast.errors import InvalidAgentCardError
 
 from .strategies import (
     any_text,

@@ -23,10 +23,10 @@ from holdfast import (
     connect,
     diagnose,
 )
+from holdfast._wire.http import HttpReply, HttpRequest
+from holdfast._wire.network_scope import Reach, network, scope_of, scope_of_host
 from holdfast.auth.oauth import ClientCredentials
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
-from holdfast.wire.http import HttpReply, HttpRequest
-from holdfast.wire.reach import Reach, network, scope_of, scope_of_host
 
 SCOPES = ["public", "private", "link-local", "loopback", "metadata"]
 EXAMPLES = {

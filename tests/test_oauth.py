@@ -32,18 +32,8 @@ from holdfast import (
     PermissionDeniedError,
     connect,
 )
-from holdfast.auth.oauth import (
-    AuthorizationCode,
-    AuthorizationServer,
-    ClientCredentials,
-    DeviceCode,
-    FileTokenStore,
-    FromCard,
-    MemoryTokenStore,
-    Token,
-)
-from holdfast.auth.oauth.requests import token_in
-from holdfast.model.card import (
+from holdfast._auth.oauth.requests import token_in
+from holdfast._model.card import (
     AuthorizationCodeOAuthFlow,
     ClientCredentialsOAuthFlow,
     DeviceCodeOAuthFlow,
@@ -54,12 +44,22 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
-from holdfast.policy.resilience import Resilience
-from holdfast.policy.retry import RetryPolicy
+from holdfast._model.requests import AuthenticationInfo, TaskPushNotificationConfig
+from holdfast._policy.resilience import Resilience
+from holdfast._policy.retry import RetryPolicy
+from holdfast._wire.credentials import Credentials
+from holdfast._wire.http import HttpRequest
+from holdfast.auth.oauth import (
+    AuthorizationCode,
+    AuthorizationServer,
+    ClientCredentials,
+    DeviceCode,
+    FileTokenStore,
+    FromCard,
+    MemoryTokenStore,
+    Token,
+)
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
-from holdfast.wire.credentials import Credentials
-from holdfast.wire.http import HttpRequest
 
 SECRET = "s3cret/+ of the client"
 SERVER = AuthorizationServer(
@@ -1323,7 +1323,7 @@ async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
         pass
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    monkeypatch.setattr("holdfast.auth.oauth.files._ROOT", owner + 1)
+    monkeypatch.setattr("holdfast._auth.oauth.files._ROOT", owner + 1)
 
     with pytest.raises(AuthenticationError, match=f"lock belongs to user {owner}"):
         async with store.turn("k"):

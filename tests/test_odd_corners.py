@@ -43,12 +43,12 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast.model.requests import SendMessageResponse
-from holdfast.model.types import Task, TaskState, TaskStatus
-from holdfast.runtime.endpoints import Endpoints
+from holdfast._model.requests import SendMessageResponse
+from holdfast._model.types import Task, TaskState, TaskStatus
+from holdfast._pipeline.endpoints import Endpoints
+from holdfast._wire.http import HttpReply, HttpRequest
+from holdfast._wire.network_scope import Reach, scope_of
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, fails
-from holdfast.wire.http import HttpReply, HttpRequest
-from holdfast.wire.reach import Reach, scope_of
 
 SECRET = "s3cret-value-of-some-length"
 

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from holdfast import connect
-from holdfast.model.card import AgentCard
-from holdfast.model.operations import OPERATIONS
-from holdfast.model.requests import Empty, SendMessageRequest, SendMessageResponse
-from holdfast.model.types import StreamResponse, Task
+from holdfast._model.card import AgentCard
+from holdfast._model.operations import OPERATIONS
+from holdfast._model.requests import Empty, SendMessageRequest, SendMessageResponse
+from holdfast._model.types import StreamResponse, Task
 from holdfast.testing import FakeAgent, FakeNetwork
 
 PUSH = "/tasks/{task_id}/pushNotificationConfigs"

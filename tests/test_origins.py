@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.wire.origins import canonical_origin, origin, origin_and_aliases
+from holdfast._wire.origins import canonical_origin, origin, origin_and_aliases
 
 from .strategies import given
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.policy.pace import Pace
+from holdfast._policy.pace import Pace
 
 from .strategies import given
 

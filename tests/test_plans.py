@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import Artifact, Message, Part, Role, TaskState
+from holdfast._testing.timeline import Life, timestamp
 from holdfast.testing import (
     Plan,
     Step,
@@ -20,7 +21,6 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
-from holdfast.testing.lives import Life, timestamp
 
 
 def hello(text="hello", **members):

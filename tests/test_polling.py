@@ -22,8 +22,8 @@ from holdfast import (
     TaskStatus,
     connect,
 )
-from holdfast.policy.deadline import Deadline
-from holdfast.runtime.polling import poll as poll_and_tell
+from holdfast._policy.deadline import Deadline
+from holdfast._stream.polling import poll as poll_and_tell
 from holdfast.testing import (
     Delay,
     FakeAgent,

@@ -7,17 +7,11 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 
-from holdfast.errors import (
-    A2AError,
-    InvalidAgentResponseError,
-    LimitExceededError,
-    UnsupportedOperationError,
-)
-from holdfast.integrations.a2a_sdk.messages import to_proto, to_value
-from holdfast.model import operations as op
-from holdfast.model.codec import MalformedError
-from holdfast.model.operations import OPERATIONS
-from holdfast.model.requests import (
+from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
+from holdfast._model import operations as op
+from holdfast._model.codec import MalformedError
+from holdfast._model.operations import OPERATIONS
+from holdfast._model.requests import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
@@ -30,11 +24,17 @@ from holdfast.model.requests import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import Message, Part, Role, TaskState
-from holdfast.wire import v03
-from holdfast.wire.grpc import CODECS
-from holdfast.wire.http import HttpReply
-from holdfast.wire.limits import Limits
+from holdfast._model.types import Message, Part, Role, TaskState
+from holdfast._wire import v03
+from holdfast._wire.grpc import CODECS
+from holdfast._wire.http import HttpReply
+from holdfast._wire.limits import Limits
+from holdfast.errors import (
+    A2AError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+    UnsupportedOperationError,
+)
 
 from .proto_strategies import protos, values
 from .strategies import given, parts, short_text

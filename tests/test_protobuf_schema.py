@@ -11,11 +11,11 @@ from google.protobuf import empty_pb2, struct_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import Default, DescriptorPool
 
-from holdfast.model.operations import OPERATIONS
-from holdfast.wire.grpc import CODECS
-from holdfast.wire.protobuf.messages import check_library, message_type
-from holdfast.wire.protobuf.schema_v03 import V03
-from holdfast.wire.protobuf.schema_v1 import V1
+from holdfast._model.operations import OPERATIONS
+from holdfast._wire.grpc import CODECS
+from holdfast._wire.protobuf.messages import check_library, message_type
+from holdfast._wire.protobuf.schema_v03 import V03
+from holdfast._wire.protobuf.schema_v1 import V1
 
 from .real_agents import LIMIT, sdk_python
 
@@ -137,7 +137,7 @@ def test_the_classes_are_in_no_pool_that_others_use():
 
 
 def test_protobuf_is_imported_when_it_is_needed():
-    script = "import sys, holdfast.wire.grpc, holdfast.wire.protobuf.writing; "
+    script = "import sys, holdfast._wire.grpc, holdfast._wire.protobuf.writing; "
     script += "sys.exit(' '.join(m for m in sys.modules if m.startswith('google')))"
     source = Path(__file__).parent.parent / "src"
     told = subprocess.run(

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 import holdfast.server
 import holdfast.testing
-from holdfast.options import CreateOptions
+from holdfast._client.options import CreateOptions
 
 PACKAGE = Path(holdfast.__file__).parent
 
@@ -88,9 +88,16 @@ def test_no_two_modules_export_different_things_by_one_name():
     homes = {}
     for path in PACKAGE.rglob("*.py"):
         # What is for other people's libraries has their names, and blocking twins have ours.
-        if {"testing", "cli", "v03", "integrations", "sync"} & set(
-            path.relative_to(PACKAGE).parts
-        ) or path.stem == "__main__":
+        if {
+            "testing",
+            "_testing",
+            "_cli",
+            "v03",
+            "integrations",
+            "_integrations",
+            "sync",
+            "_sync",
+        } & set(path.relative_to(PACKAGE).parts) or path.stem == "__main__":
             continue
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(("holdfast", *(part for part in parts if part != "__init__")))
@@ -148,7 +155,12 @@ def test_a_client_over_another_engine_needs_no_aiohttp():
 def test_those_who_serve_an_agent_need_no_client():
     loaded = modules_after("import holdfast.server")
 
-    assert not loaded & {"aiohttp", "holdfast.client", "holdfast.push", "holdfast.testing"}
+    assert not loaded & {
+        "aiohttp",
+        "holdfast._client.client",
+        "holdfast._push.receiver",
+        "holdfast._testing.agent",
+    }
 
 
 def test_the_package_is_typed():

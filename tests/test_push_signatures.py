@@ -25,9 +25,9 @@ from holdfast import (
     TaskState,
     TaskStatus,
 )
+from holdfast._journal.protocol import CallRecord
+from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import A2AConnectionError
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.journal import CallRecord
 
 URL = "https://me.example/push"
 KEYS = "https://agent.example/.well-known/jwks.json"

@@ -19,8 +19,8 @@ from tests.test_client_tools import Scripted, call, calls
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
 import holdfast.sync
+from holdfast._cli.commands import app
 from holdfast.auth import oauth
-from holdfast.cli.commands import app
 from holdfast.integrations import a2a_sdk
 from holdfast.server import A2AServer
 from holdfast.testing import (

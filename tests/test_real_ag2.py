@@ -8,7 +8,7 @@ import pytest
 from tests.real_agents import LIMIT, ag2_process
 
 from holdfast import ClientTools, Resilience, TaskState, ToolError, connect
-from holdfast.net.aiohttp import AiohttpEngine
+from holdfast._net.aiohttp import AiohttpEngine
 
 pytestmark = [pytest.mark.ag2, pytest.mark.real_time]
 

@@ -51,15 +51,18 @@ from holdfast import (
     minimal_agent_card,
     text_part,
 )
-from holdfast.content import to_message
-from holdfast.model import codec
-from holdfast.model import operations as op
-from holdfast.model.requests import SendMessageRequest
-from holdfast.model.types import StreamResponse
-from holdfast.net.aiohttp import AiohttpEngine
-from holdfast.runtime.binding import HttpBinding
-from holdfast.runtime.env import SystemEnv
-from holdfast.tasks.fold import TaskFold
+from holdfast._aio.env import SystemEnv
+from holdfast._client.content import to_message
+from holdfast._model import codec
+from holdfast._model import operations as op
+from holdfast._model.requests import SendMessageRequest
+from holdfast._model.types import StreamResponse
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._pipeline.http_binding import HttpBinding
+from holdfast._stream.fold import TaskFold
+from holdfast._testing.listening import Listener
+from holdfast._wire.http import HttpRequest
+from holdfast._wire.limits import Limits
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,
@@ -72,9 +75,6 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
-from holdfast.testing.listening import Listener
-from holdfast.wire.http import HttpRequest
-from holdfast.wire.limits import Limits
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

@@ -8,6 +8,7 @@ import pytest
 from tests.real_agents import LIMIT, oauth_process
 
 from holdfast import AiohttpEngine, AuthenticationError, connect
+from holdfast._wire.http import HttpRequest
 from holdfast.auth.oauth import (
     AuthorizationCode,
     AuthorizationServer,
@@ -17,7 +18,6 @@ from holdfast.auth.oauth import (
     MemoryTokenStore,
 )
 from holdfast.testing import FakeAgent, LoopbackServer
-from holdfast.wire.http import HttpRequest
 
 pytestmark = [pytest.mark.oauth, pytest.mark.real_time]
 

@@ -11,7 +11,7 @@ from tests.asgi_server import serving
 from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import ClientConfig, ClientFactory, PushReceiver, TaskState, connect
-from holdfast.wire.http import HttpRequest
+from holdfast._wire.http import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

@@ -20,11 +20,11 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.content import to_message
-from holdfast.net.aiohttp import AiohttpEngine
-from holdfast.runtime.env import SystemEnv
-from holdfast.testing.listening import Listener
-from holdfast.wire.http import HttpRequest
+from holdfast._aio.env import SystemEnv
+from holdfast._client.content import to_message
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._testing.listening import Listener
+from holdfast._wire.http import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

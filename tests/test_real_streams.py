@@ -25,11 +25,11 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast.content import to_message
-from holdfast.net.aiohttp import AiohttpEngine
-from holdfast.policy.reconnect import ReconnectPolicy
-from holdfast.tasks.fold import TaskFold
-from holdfast.wire.http import HttpRequest
+from holdfast._client.content import to_message
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._policy.reconnect import ReconnectPolicy
+from holdfast._stream.fold import TaskFold
+from holdfast._wire.http import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

@@ -33,10 +33,10 @@ from holdfast import (
     data_part,
     text_part,
 )
-from holdfast.content import to_message
-from holdfast.net.aiohttp import AiohttpEngine
-from holdfast.policy.reconnect import ReconnectPolicy
-from holdfast.wire.http import HttpRequest
+from holdfast._client.content import to_message
+from holdfast._net.aiohttp import AiohttpEngine
+from holdfast._policy.reconnect import ReconnectPolicy
+from holdfast._wire.http import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

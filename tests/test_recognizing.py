@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.integrations.recognizing import recognize
-from holdfast.model.operations import OPERATIONS
+from holdfast._integrations.recognition import recognize
+from holdfast._model.operations import OPERATIONS
 
 HOST = "http://agent.test"
 RPC = [

@@ -26,7 +26,7 @@ from holdfast import (
     TaskStatus,
     UnsupportedOperationError,
 )
-from holdfast.tasks.reconcile import (
+from holdfast._client.reconcile_search import (
     Absent,
     Fetch,
     Found,

@@ -25,7 +25,7 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
 from holdfast.testing import (
     Cut,
     Delay,

@@ -20,7 +20,7 @@ from holdfast import (
     connect,
     text_part,
 )
-from holdfast.tasks.replies import PendingReply, Replies
+from holdfast._stream.replies import PendingReply, Replies
 from holdfast.testing import (
     Cut,
     FakeAgent,

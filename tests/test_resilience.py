@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.policy.budget import BudgetPolicy
-from holdfast.policy.resilience import Resilience
-from holdfast.policy.retry import RetryPolicy
-from holdfast.wire.http import Timeouts
+from holdfast._policy.budget import BudgetPolicy
+from holdfast._policy.resilience import Resilience
+from holdfast._policy.retry import RetryPolicy
+from holdfast._wire.http import Timeouts
 
 
 def test_the_standard_is_that_of_the_documentation():

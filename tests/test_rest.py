@@ -7,19 +7,9 @@ import pytest
 from hypothesis import example
 from hypothesis import strategies as st
 
-from holdfast.errors import (
-    A2AError,
-    A2AHTTPError,
-    AgentError,
-    InternalError,
-    InvalidAgentResponseError,
-    InvalidParamsError,
-    MethodNotFoundError,
-    TaskNotFoundError,
-)
-from holdfast.model import operations as op
-from holdfast.model.operations import GET_TASK, OPERATIONS
-from holdfast.model.requests import (
+from holdfast._model import operations as op
+from holdfast._model.operations import GET_TASK, OPERATIONS
+from holdfast._model.requests import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
@@ -33,9 +23,19 @@ from holdfast.model.requests import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import Message, Task, TaskState, TaskStatus
-from holdfast.wire import rest
-from holdfast.wire.http import HttpReply
+from holdfast._model.types import Message, Task, TaskState, TaskStatus
+from holdfast._wire import rest
+from holdfast._wire.http import HttpReply
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    AgentError,
+    InternalError,
+    InvalidAgentResponseError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    TaskNotFoundError,
+)
 
 from .refused_bodies import OF_AN_AGENT
 from .strategies import (

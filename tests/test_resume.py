@@ -23,8 +23,8 @@ from holdfast import (
     TaskStatusUpdateEvent,
     UnsupportedOperationError,
 )
-from holdfast.tasks.fold import fold
-from holdfast.tasks.resume import Resume, Step, Wait
+from holdfast._stream.fold import fold
+from holdfast._stream.machine import Resume, Step, Wait
 
 W, C, F = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED
 REFUSED = A2AConnectionError("refused", failure="refused", executed=False, transient=True)

@@ -6,6 +6,15 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from holdfast._policy.retry import (
+    GiveUp,
+    Retry,
+    RetryPolicy,
+    Tries,
+    backoff,
+    decide,
+    lost_the_reply,
+)
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -19,15 +28,6 @@ from holdfast.errors import (
     OutcomeUnknownError,
     RateLimitedError,
     TaskNotFoundError,
-)
-from holdfast.policy.retry import (
-    GiveUp,
-    Retry,
-    RetryPolicy,
-    Tries,
-    backoff,
-    decide,
-    lost_the_reply,
 )
 
 from .strategies import given

@@ -20,9 +20,9 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._wire.origins import origin
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, asks, completes, streams
-from holdfast.wire.origins import origin
 
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 

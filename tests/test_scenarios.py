@@ -31,8 +31,8 @@ from holdfast import (
     data_part,
     text_part,
 )
-from holdfast.model import operations as op
-from holdfast.model.requests import SendMessageRequest
+from holdfast._model import operations as op
+from holdfast._model.requests import SendMessageRequest
 from holdfast.testing import (
     Delay,
     FakeAgent,

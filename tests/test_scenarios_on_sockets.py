@@ -17,6 +17,7 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
+from holdfast._wire.origins import origin
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,
@@ -25,7 +26,6 @@ from holdfast.testing import (
     rate_limited,
     unavailable,
 )
-from holdfast.wire.origins import origin
 
 pytestmark = pytest.mark.real_time
 

@@ -34,9 +34,9 @@ from holdfast import (
     Timeouts,
     connect,
 )
+from holdfast._wire.http import HttpReply
+from holdfast._wire.redaction import redact
 from holdfast.testing import FakeAgent, FakeNetwork
-from holdfast.wire.http import HttpReply
-from holdfast.wire.redaction import redact
 
 CANARY = "kAnari-5f3c9b7e+tw/eet~77=="
 """Something that a token may be, and that every encoding changes."""

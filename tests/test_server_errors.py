@@ -27,12 +27,12 @@ from holdfast import (
     connect,
     wrap_downstream,
 )
-from holdfast.model.operations import GET_TASK, SEND_MESSAGE
+from holdfast._model.operations import GET_TASK, SEND_MESSAGE
+from holdfast._wire.bindings import CODECS
+from holdfast._wire.http import HttpReply
+from holdfast._wire.status import REFUSALS
 from holdfast.server import ProtocolErrors
 from holdfast.testing import AsgiNetwork
-from holdfast.wire.bindings import CODECS
-from holdfast.wire.http import HttpReply
-from holdfast.wire.status import REFUSALS
 
 RPC = b'{"jsonrpc":"2.0","id":"r-1","method":"SendMessage","params":{"message":{"id":"not this"}}}'
 REST = b'{"message":{"messageId":"m-1","parts":[{"text":"hello"}]}}'

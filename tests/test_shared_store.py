@@ -25,8 +25,8 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.content import to_message
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._client.content import to_message
 from holdfast.testing import (
     Cut,
     FakeAgent,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.net.slots import Slots
+from holdfast._aio.slots import Slots
 
 
 async def waiting(slots, number):

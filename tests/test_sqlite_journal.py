@@ -17,8 +17,8 @@ import msgspec
 import pytest
 
 from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal, connect
-from holdfast.journals import permissions
-from holdfast.runtime.journal import TokenUse
+from holdfast._journal import permissions
+from holdfast._journal.protocol import TokenUse
 from holdfast.testing import FakeAgent, FakeNetwork, check_journal
 
 AGENT = "http://agent.test"
@@ -759,8 +759,8 @@ def test_a_full_disk_is_told_and_what_was_taken_in_is_there(path):
         f"""
         import asyncio, resource
         from holdfast import JournalError
-        from holdfast.journals.sqlite import SqliteJournal
-        from holdfast.runtime.journal import CallRecord
+        from holdfast._journal.sqlite import SqliteJournal
+        from holdfast._journal.protocol import CallRecord
 
         async def main():
             journal = SqliteJournal({str(path)!r})
@@ -795,8 +795,8 @@ def test_what_parent_and_child_write_after_a_fork_is_there(path):
     program = textwrap.dedent(
         f"""
         import asyncio, os
-        from holdfast.journals.sqlite import SqliteJournal
-        from holdfast.runtime.journal import CallRecord
+        from holdfast._journal.sqlite import SqliteJournal
+        from holdfast._journal.protocol import CallRecord
 
         journal = SqliteJournal({str(path)!r})
         told, closed = os.pipe(), os.pipe()
@@ -830,8 +830,8 @@ def test_threads_that_fork_while_journals_are_written_and_made_lose_nothing(path
     program = textwrap.dedent(
         f"""
         import asyncio, multiprocessing, os, sys, threading, warnings
-        from holdfast.journals.sqlite import SqliteJournal
-        from holdfast.runtime.journal import CallRecord
+        from holdfast._journal.sqlite import SqliteJournal
+        from holdfast._journal.protocol import CallRecord
 
         warnings.simplefilter("ignore")  # of forking beside threads
         sys.setswitchinterval(1e-4)

@@ -8,6 +8,11 @@ from hypothesis import strategies as st
 from tests.effort import case
 
 from holdfast import ArticleErrorCode, errors, make_error
+from holdfast._model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
+from holdfast._model.types import TaskState
+from holdfast._wire import status
+from holdfast._wire.bindings import CODECS
+from holdfast._wire.http import HttpReply
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -22,11 +27,6 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.errors.tree import BY_CODE
-from holdfast.model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
-from holdfast.model.types import TaskState
-from holdfast.wire import status
-from holdfast.wire.bindings import CODECS
-from holdfast.wire.http import HttpReply
 
 from .strategies import any_text, error_objects, given, http_headers, http_statuses
 

@@ -33,7 +33,7 @@ from holdfast import (
     TaskTerminalError,
     connect,
 )
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
 from holdfast.testing import (
     Cut,
     Delay,

@@ -18,7 +18,7 @@ from tests.sync_stub import STUB, stub
 import holdfast
 import holdfast.sync
 from holdfast import Resilience, RetryPolicy
-from holdfast.sync import blocking
+from holdfast._sync import blocking
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from holdfast import A2AConnectionError, A2ATimeoutError, LimitExceededError, NetworkPolicyError
+from holdfast._testing.asgi_lifespan import Lifespan
+from holdfast._wire.http import HttpRequest, Timeouts
+from holdfast._wire.limits import Limits
+from holdfast._wire.network_scope import Reach
 from holdfast.testing import AsgiNetwork
-from holdfast.testing.asgi_lifespan import Lifespan
-from holdfast.wire.http import HttpRequest, Timeouts
-from holdfast.wire.limits import Limits
-from holdfast.wire.reach import Reach
 
 URL = "http://agent.test"
 

@@ -10,7 +10,8 @@ from tests.ports import reserve_port
 from tests.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
 from holdfast import A2AConnectionError, A2ATimeoutError, RateLimitedError, Resilience, connect
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._wire.http import Timeouts
 from holdfast.testing import (
     Cut,
     Delay,
@@ -27,7 +28,6 @@ from holdfast.testing import (
     rate_limited,
     streams,
 )
-from holdfast.wire.http import Timeouts
 
 pytestmark = pytest.mark.real_time
 

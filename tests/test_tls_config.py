@@ -13,9 +13,9 @@ from tests.cli_harness import holdfast
 from tests.raw_server import always, serve
 
 from holdfast import A2AConnectionError, AiohttpEngine, Coordinator, TlsConfig, connect
-from holdfast.net import tls_config
+from holdfast._net import tls_config
+from holdfast._wire.http import HttpRequest, Timeouts
 from holdfast.testing import FakeAgent, FakeNetwork
-from holdfast.wire.http import HttpRequest, Timeouts
 
 real_time = pytest.mark.real_time
 

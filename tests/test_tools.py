@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast._client.tools import Tool
+from holdfast._wire.client_tools import ToolCall
 from holdfast.testing import run
-from holdfast.tools import Tool
-from holdfast.wire.client_tools import ToolCall
 
 
 class Colour(enum.Enum):

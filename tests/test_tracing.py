@@ -10,6 +10,7 @@ from holdfast import (
     connect,
     wrap_downstream,
 )
+from holdfast._wire.http import check_headers
 from holdfast.testing import (
     Fail,
     FakeAgent,
@@ -19,7 +20,6 @@ from holdfast.testing import (
     Stall,
     streams,
 )
-from holdfast.wire.http import check_headers
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 HEADERS = {"traceparent": TRACE, "tracestate": "vendor=0123456789abcdef0123456789abcdef"}

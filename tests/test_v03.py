@@ -8,6 +8,28 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
+from holdfast._model import operations as op
+from holdfast._model.card_reading import read_card
+from holdfast._model.requests import (
+    AuthenticationInfo,
+    CancelTaskRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+)
+from holdfast._model.types import Message, Part, Role, TaskState
+from holdfast._testing.v03wire import V03BytesWire
+from holdfast._wire import v03
+from holdfast._wire.bindings import CODECS
+from holdfast._wire.http import HttpReply
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -23,28 +45,6 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.model import operations as op
-from holdfast.model.card_reading import read_card
-from holdfast.model.requests import (
-    AuthenticationInfo,
-    CancelTaskRequest,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse,
-    ListTasksRequest,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SendMessageResponse,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-)
-from holdfast.model.types import Message, Part, Role, TaskState
-from holdfast.testing.v03wire import V03BytesWire
-from holdfast.wire import v03
-from holdfast.wire.bindings import CODECS
-from holdfast.wire.http import HttpReply
 
 from .strategies import (
     any_text,

@@ -1,4 +1,4 @@
-"""Files over HTTP+JSON and gRPC of protocol 0.3, in both forms (`holdfast.wire.files`)."""
+"""Files over HTTP+JSON and gRPC of protocol 0.3, in both forms (`holdfast._wire.files`)."""
 
 import base64
 
@@ -17,8 +17,8 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
+from holdfast._wire.files import form_in_error
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, completes, unavailable
-from holdfast.wire.files import form_in_error
 
 BASE64 = base64.b64encode(b"a file that is base64 text itself!")
 FILES = [b"", b"a", b"ab", b"abc", b"\x00\xff", b"true", b"dGV4", BASE64, BASE64 + b"\n"]

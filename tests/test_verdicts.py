@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from holdfast.diagnosis.facts import (
+from holdfast._doctor.checks import verdicts
+from holdfast._doctor.facts import (
     Answered,
     CardFacts,
     InterfaceFacts,
@@ -13,7 +14,8 @@ from holdfast.diagnosis.facts import (
     StreamFacts,
     SubscriptionFacts,
 )
-from holdfast.diagnosis.verdicts import verdicts
+from holdfast._model.card import AgentCapabilities, AgentCard, AgentInterface
+from holdfast._wire.tls import TlsFacts
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
@@ -28,8 +30,6 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
-from holdfast.wire.tls import TlsFacts
 
 NOW = 1_767_225_600.0
 DAY = 86_400.0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.testing.virtualtime import (
+from holdfast._testing.virtualtime import (
     DeadlockError,
     OrphanTaskError,
     RealIOError,
@@ -408,7 +408,7 @@ def test_leftover_jobs_are_waited_for_at_the_end(gate):
 
 
 def test_a_stuck_job_is_an_error_which_says_so(monkeypatch):
-    monkeypatch.setattr("holdfast.testing.virtualtime._EXECUTOR_LIMIT", 0.0)
+    monkeypatch.setattr("holdfast._testing.virtualtime._EXECUTOR_LIMIT", 0.0)
     release = threading.Event()
     with ThreadPoolExecutor(1) as pool:
 
@@ -425,7 +425,7 @@ def test_a_stuck_job_is_an_error_which_says_so(monkeypatch):
 
 
 def test_a_job_that_is_stuck_at_the_end_is_an_error_too(monkeypatch):
-    monkeypatch.setattr("holdfast.testing.virtualtime._EXECUTOR_LIMIT", 0.0)
+    monkeypatch.setattr("holdfast._testing.virtualtime._EXECUTOR_LIMIT", 0.0)
     release = threading.Event()
     with ThreadPoolExecutor(1) as pool:
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import A2ATimeoutError
-from holdfast.runtime.waiting import Endable, Ended
+from holdfast._aio.waiting import Endable, Ended
 
 
 async def ended_after(seconds, endable):

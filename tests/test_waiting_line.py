@@ -6,7 +6,7 @@ import random
 from hypothesis import strategies as st
 
 from holdfast import Message, Part, Role, connect
-from holdfast.runtime.gate import Gate
+from holdfast._pipeline.retry_after_gate import Gate
 from holdfast.testing import FakeAgent, FakeNetwork, completes, rate_limited, run
 
 from .strategies import given

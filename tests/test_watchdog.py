@@ -9,7 +9,7 @@ import math
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.runtime.watchdog import TimeLimit, Watchdog
+from holdfast._aio.watchdog import TimeLimit, Watchdog
 from holdfast.testing import run
 
 from .strategies import given

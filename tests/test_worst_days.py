@@ -28,10 +28,10 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast.model.operations import GET_TASK
-from holdfast.model.requests import GetTaskRequest
-from holdfast.runtime.admission import Admission, AdmissionLine
-from holdfast.runtime.env import SystemEnv
+from holdfast._aio.env import SystemEnv
+from holdfast._model.operations import GET_TASK
+from holdfast._model.requests import GetTaskRequest
+from holdfast._pipeline.admission import Admission, AdmissionLine
 from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Delay,

@@ -28,6 +28,8 @@ from holdfast import (
     TaskNotFoundError,
     connect,
 )
+from holdfast._wire.http import HttpReply
+from holdfast._wire.redaction import redact
 from holdfast.testing import (
     DeadlockError,
     FakeAgent,
@@ -42,8 +44,6 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
-from holdfast.wire.http import HttpReply
-from holdfast.wire.redaction import redact
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

@@ -15,10 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast._version import __version__
-    from holdfast.answer import Answer
-    from holdfast.assembly import ask, connect
-    from holdfast.auth import (
+    from holdfast._aio.env import Env
+    from holdfast._auth.providers import (
         AuthInterceptor,
         AuthProvider,
         Credentials,
@@ -27,13 +25,13 @@ if TYPE_CHECKING:
         SchemeCredentials,
         StaticAuth,
     )
-    from holdfast.bulk import BulkRun, RunItem, RunResult
-    from holdfast.card_resolver import A2ACardResolver
-    from holdfast.circuit import Circuit
-    from holdfast.client import Client
-    from holdfast.client_tools import ClientTools
-    from holdfast.config import ClientConfig
-    from holdfast.content import (
+    from holdfast._client.answer import Answer
+    from holdfast._client.batch import BulkRun, RunItem, RunResult
+    from holdfast._client.circuit import Circuit
+    from holdfast._client.client import Client
+    from holdfast._client.client_tools import ClientTools
+    from holdfast._client.connect import ask, connect
+    from holdfast._client.content import (
         Content,
         create_text_message_object,
         data_part,
@@ -41,9 +39,98 @@ if TYPE_CHECKING:
         text_part,
         url_part,
     )
-    from holdfast.conversation import Conversation, Interruption, InterruptionHook
-    from holdfast.coordinator import Coordinator
-    from holdfast.diagnosis import Diagnosis, Finding, diagnose
+    from holdfast._client.conversation import Conversation, Interruption, InterruptionHook
+    from holdfast._client.coordinator import Coordinator
+    from holdfast._client.event_stream import EventStream
+    from holdfast._client.fan_out import FanOut
+    from holdfast._client.named_agent import AgentHealth, AgentResult
+    from holdfast._client.options import CallOptions, ConnectOptions, SendOptions
+    from holdfast._client.pending import PendingCall, ResumedCall
+    from holdfast._client.stats import ClientStats, EndpointStats
+    from holdfast._client.tools import ToolError
+    from holdfast._compat.card_resolver import A2ACardResolver
+    from holdfast._compat.config import ClientConfig
+    from holdfast._compat.factory import ClientFactory, Producer, minimal_agent_card
+    from holdfast._compat.task_manager import ClientTaskManager
+    from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
+    from holdfast._journal.sqlite import SqliteJournal
+    from holdfast._model.article_errors import ArticleErrorCode, make_error
+    from holdfast._model.card import (
+        AgentCapabilities,
+        AgentCard,
+        AgentExtension,
+        AgentInterface,
+        AgentProvider,
+        AgentSkill,
+    )
+    from holdfast._model.operations import Operation
+    from holdfast._model.requests import (
+        AuthenticationInfo,
+        ListTaskPushNotificationConfigsResponse,
+        ListTasksResponse,
+        SendMessageConfiguration,
+        TaskPushNotificationConfig,
+    )
+    from holdfast._model.types import (
+        Artifact,
+        Event,
+        Message,
+        Part,
+        Role,
+        StreamResponse,
+        Task,
+        TaskArtifactUpdateEvent,
+        TaskState,
+        TaskStatus,
+        TaskStatusUpdateEvent,
+    )
+    from holdfast._net.aiohttp import AiohttpEngine
+    from holdfast._net.engine import HttpEngine
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._pipeline.cards.verification import CardVerification
+    from holdfast._pipeline.endpoints import Endpoint, Endpoints
+    from holdfast._pipeline.listeners import (
+        AttemptFailed,
+        AttemptStarted,
+        CallFinished,
+        CardChecked,
+        CircuitChanged,
+        Consumer,
+        Interceptor,
+        Observation,
+        Observer,
+        Reconciled,
+        ReconcileStarted,
+        Reconnected,
+        RequestFinished,
+        RetryScheduled,
+    )
+    from holdfast._pipeline.produced import TransportProducer
+    from holdfast._pipeline.transport import (
+        Call,
+        ClientCallContext,
+        Layer,
+        PassThrough,
+        Reply,
+        Stream,
+        StreamOver,
+        Transport,
+        UnaryOnly,
+    )
+    from holdfast._policy.breaker import BreakerPolicy, SeenFailure
+    from holdfast._policy.budget import BudgetPolicy
+    from holdfast._policy.deadline import Deadline
+    from holdfast._policy.hedge import HedgePolicy
+    from holdfast._policy.limiter import ConcurrencyPolicy, RateLimitPolicy
+    from holdfast._policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
+    from holdfast._policy.reconnect import ReconnectPolicy
+    from holdfast._policy.resilience import Resilience
+    from holdfast._policy.retry import RetryPolicy
+    from holdfast._stream.text import TextChange, TextDelta, TextReset
+    from holdfast._version import __version__
+    from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
+    from holdfast._wire.limits import Limits
+    from holdfast.doctor import Diagnosis, Finding, diagnose
     from holdfast.errors import (
         A2AConnectionError,
         A2AError,
@@ -100,95 +187,8 @@ if TYPE_CHECKING:
         VersionNotSupportedError,
         wrap_downstream,
     )
-    from holdfast.errors.article import ArticleErrorCode, make_error
-    from holdfast.event_stream import EventStream
-    from holdfast.factory import ClientFactory, Producer, minimal_agent_card
-    from holdfast.fan_out import FanOut
-    from holdfast.journals.sqlite import SqliteJournal
-    from holdfast.model.card import (
-        AgentCapabilities,
-        AgentCard,
-        AgentExtension,
-        AgentInterface,
-        AgentProvider,
-        AgentSkill,
-    )
-    from holdfast.model.operations import Operation
-    from holdfast.model.requests import (
-        AuthenticationInfo,
-        ListTaskPushNotificationConfigsResponse,
-        ListTasksResponse,
-        SendMessageConfiguration,
-        TaskPushNotificationConfig,
-    )
-    from holdfast.model.types import (
-        Artifact,
-        Event,
-        Message,
-        Part,
-        Role,
-        StreamResponse,
-        Task,
-        TaskArtifactUpdateEvent,
-        TaskState,
-        TaskStatus,
-        TaskStatusUpdateEvent,
-    )
-    from holdfast.named_agent import AgentHealth, AgentResult
-    from holdfast.net.aiohttp import AiohttpEngine
-    from holdfast.net.tls_config import TlsConfig
-    from holdfast.options import CallOptions, ConnectOptions, SendOptions
-    from holdfast.pending import PendingCall, ResumedCall
-    from holdfast.policy.breaker import BreakerPolicy, SeenFailure
-    from holdfast.policy.budget import BudgetPolicy
-    from holdfast.policy.deadline import Deadline
-    from holdfast.policy.hedge import HedgePolicy
-    from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
-    from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
-    from holdfast.policy.reconnect import ReconnectPolicy
-    from holdfast.policy.resilience import Resilience
-    from holdfast.policy.retry import RetryPolicy
     from holdfast.push import JwtPolicy, PushReceiver
-    from holdfast.runtime.card_verification import CardVerification
-    from holdfast.runtime.endpoints import Endpoint, Endpoints
-    from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.env import Env
-    from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
-    from holdfast.runtime.listeners import (
-        AttemptFailed,
-        AttemptStarted,
-        CallFinished,
-        CardChecked,
-        CircuitChanged,
-        Consumer,
-        Interceptor,
-        Observation,
-        Observer,
-        Reconciled,
-        ReconcileStarted,
-        Reconnected,
-        RequestFinished,
-        RetryScheduled,
-    )
-    from holdfast.runtime.produced import TransportProducer
-    from holdfast.runtime.transport import (
-        Call,
-        ClientCallContext,
-        Layer,
-        PassThrough,
-        Reply,
-        Stream,
-        StreamOver,
-        Transport,
-        UnaryOnly,
-    )
     from holdfast.signatures import CardVerifier
-    from holdfast.stats import ClientStats, EndpointStats
-    from holdfast.task_manager import ClientTaskManager
-    from holdfast.tasks.text import TextChange, TextDelta, TextReset
-    from holdfast.tools import ToolError
-    from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
-    from holdfast.wire.limits import Limits
 
 __all__ = [
     "A2ACardResolver",
@@ -382,59 +382,59 @@ __all__ = [
 _MODULES = (
     "_version",
     "errors",
-    "errors.article",
-    "model.types",
-    "model.card",
-    "model.requests",
-    "wire.http",
-    "wire.limits",
-    "model.operations",
-    "policy.deadline",
-    "policy.breaker",
-    "policy.budget",
-    "policy.retry",
-    "policy.hedge",
-    "policy.limiter",
-    "policy.outcome",
-    "policy.reconcile",
-    "policy.reconnect",
-    "policy.resilience",
-    "runtime.endpoints",
-    "runtime.env",
-    "runtime.engine",
-    "runtime.transport",
-    "runtime.journal",
-    "runtime.listeners",
-    "runtime.card_verification",
-    "runtime.produced",
-    "tasks.text",
-    "stats",
-    "task_manager",
-    "auth",
-    "answer",
-    "config",
-    "options",
-    "content",
-    "event_stream",
-    "pending",
-    "bulk",
-    "conversation",
-    "tools",
-    "circuit",
-    "client_tools",
-    "client",
-    "assembly",
-    "card_resolver",
-    "named_agent",
-    "fan_out",
-    "coordinator",
-    "diagnosis",
-    "factory",
+    "_model.article_errors",
+    "_model.types",
+    "_model.card",
+    "_model.requests",
+    "_wire.http",
+    "_wire.limits",
+    "_model.operations",
+    "_policy.deadline",
+    "_policy.breaker",
+    "_policy.budget",
+    "_policy.retry",
+    "_policy.hedge",
+    "_policy.limiter",
+    "_journal.outcome",
+    "_policy.reconcile",
+    "_policy.reconnect",
+    "_policy.resilience",
+    "_pipeline.endpoints",
+    "_aio.env",
+    "_net.engine",
+    "_pipeline.transport",
+    "_journal.protocol",
+    "_pipeline.listeners",
+    "_pipeline.cards.verification",
+    "_pipeline.produced",
+    "_stream.text",
+    "_client.stats",
+    "_compat.task_manager",
+    "_auth.providers",
+    "_client.answer",
+    "_compat.config",
+    "_client.options",
+    "_client.content",
+    "_client.event_stream",
+    "_client.pending",
+    "_client.batch",
+    "_client.conversation",
+    "_client.tools",
+    "_client.circuit",
+    "_client.client_tools",
+    "_client.client",
+    "_client.connect",
+    "_compat.card_resolver",
+    "_client.named_agent",
+    "_client.fan_out",
+    "_client.coordinator",
+    "doctor",
+    "_compat.factory",
     "push",
     "signatures",
-    "journals.sqlite",
-    "net.tls_config",
-    "net.aiohttp",
+    "_journal.sqlite",
+    "_net.tls_config",
+    "_net.aiohttp",
 )
 """Where the public names live: from what is cheap to import to what is not."""
 

@@ -63,8 +63,8 @@ async def transport(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
 @contextlib.asynccontextmanager
 async def factory(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
     """ADK with a factory of Holdfast's clients; ADK fetches the card by itself."""
+    from holdfast._net.aiohttp import AiohttpEngine
     from holdfast.integrations.a2a_sdk import client_factory
-    from holdfast.net.aiohttp import AiohttpEngine
 
     bindings = wanted.get("bindings", [])
     async with AiohttpEngine() as engine:  # ADK closes no client of a factory

@@ -8,7 +8,7 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.utils.errors import A2AError as SdkError
 
 from holdfast import A2AError, Attempt
-from holdfast.integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
+from holdfast._integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
 
 
 def failed(error: CallFailedError, late: CallTimeoutError, cause: A2AError) -> None:

@@ -179,8 +179,8 @@ from holdfast import (
     url_part,
     wrap_downstream,
 )
-from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest, SendMessageRequest, SendMessageResponse
+from holdfast._model import operations as op
+from holdfast._model.requests import GetTaskRequest, SendMessageRequest, SendMessageResponse
 
 P = TypeVar("P")
 R = TypeVar("R")

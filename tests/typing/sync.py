@@ -8,9 +8,9 @@ from typing import assert_type
 
 import holdfast
 from holdfast import Answer, Event, ListTasksResponse, Message, Task
-from holdfast.model.operations import GET_TASK
-from holdfast.model.requests import GetTaskRequest
-from holdfast.policy.breaker import BreakerState
+from holdfast._model.operations import GET_TASK
+from holdfast._model.requests import GetTaskRequest
+from holdfast._policy.breaker import BreakerState
 from holdfast.sync import (
     A2ACardResolver,
     BulkRun,

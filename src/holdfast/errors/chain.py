@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from holdfast.errors import hops
+from holdfast._model import error_hops as hops
+from holdfast._model.error_writing import own_words
+from holdfast._model.settings import check_kind
 from holdfast.errors.tree import A2AError, InternalError, NotEnoughResultsError
-from holdfast.errors.writing import own_words
-from holdfast.model.settings import check_kind
 
 __all__ = ["wrap_downstream"]
 

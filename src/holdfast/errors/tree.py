@@ -42,19 +42,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cas
 
 import msgspec
 
-from holdfast.errors import reading, writing
-from holdfast.errors.article import ArticleErrorCode as Dialect
-from holdfast.errors.article import is_article_code, is_article_data
-from holdfast.errors.values import one_line
-from holdfast.errors.writing import HTTP_STATUS, UNNAMED, Entry
-from holdfast.model.types import TaskState
+from holdfast._model import error_reading as reading
+from holdfast._model import error_writing as writing
+from holdfast._model.article_errors import ArticleErrorCode as Dialect
+from holdfast._model.article_errors import is_article_code, is_article_data
+from holdfast._model.error_values import one_line
+from holdfast._model.error_writing import HTTP_STATUS, UNNAMED, Entry
+from holdfast._model.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.errors.reading import ErrorObject
-    from holdfast.model.types import Task
+    from holdfast._model.error_reading import ErrorObject
+    from holdfast._model.types import Task
 
 __all__ = [
     "A2AConnectionError",

@@ -1,37 +1,12 @@
 """Holdfast below `httpx2`: a transport for the clients that other people's SDKs take.
 
 >>> import httpx2
->>> from holdfast.integrations.httpx2 import Transport
+>>> from holdfast._integrations.httpx2 import Transport
 >>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
 
 It needs the extra ``holdfast[httpx2]``. What it does, and does not, is written at `Transport`.
 """
 
-from __future__ import annotations
-
-from typing import ClassVar
-
-from holdfast.integrations.any_httpx import AnyBody, AnyTransport
-from holdfast.model.extras import missing_extra
-
-try:
-    import httpx2
-except ModuleNotFoundError as error:
-    if error.name != "httpx2":
-        raise
-    raise missing_extra("holdfast.integrations.httpx2", "httpx2", library="httpx2") from error
+from holdfast._integrations.httpx2 import Transport
 
 __all__ = ["Transport"]
-
-
-class _Body(AnyBody, httpx2.AsyncByteStream):
-    """The body of a response while it comes."""
-
-
-class Transport(  # noqa: D101  what it does is written once
-    AnyTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport
-):
-    __doc__ = AnyTransport.__doc__
-
-    _library: ClassVar = httpx2
-    _body: ClassVar = _Body

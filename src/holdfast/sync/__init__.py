@@ -23,20 +23,21 @@
 
 from __future__ import annotations
 
-from holdfast import assembly, diagnosis
-from holdfast.bulk import BulkRun as _BulkRun
-from holdfast.card_resolver import A2ACardResolver as _A2ACardResolver
-from holdfast.circuit import Circuit as _Circuit
-from holdfast.client import Client as _Client
-from holdfast.conversation import Conversation as _Conversation
-from holdfast.coordinator import Coordinator as _Coordinator
-from holdfast.event_stream import EventStream as _EventStream
-from holdfast.factory import ClientFactory as _ClientFactory
-from holdfast.fan_out import FanOut as _FanOut
-from holdfast.pending import PendingCall as _PendingCall
-from holdfast.sync.blocking import Iteration, blocking_class, blocking_function
-from holdfast.sync.loop import run
-from holdfast.task_manager import ClientTaskManager as _ClientTaskManager
+from holdfast import doctor as diagnosis
+from holdfast._client import connect as assembly
+from holdfast._client.batch import BulkRun as _BulkRun
+from holdfast._client.circuit import Circuit as _Circuit
+from holdfast._client.client import Client as _Client
+from holdfast._client.conversation import Conversation as _Conversation
+from holdfast._client.coordinator import Coordinator as _Coordinator
+from holdfast._client.event_stream import EventStream as _EventStream
+from holdfast._client.fan_out import FanOut as _FanOut
+from holdfast._client.pending import PendingCall as _PendingCall
+from holdfast._compat.card_resolver import A2ACardResolver as _A2ACardResolver
+from holdfast._compat.factory import ClientFactory as _ClientFactory
+from holdfast._compat.task_manager import ClientTaskManager as _ClientTaskManager
+from holdfast._sync.blocking import Iteration, blocking_class, blocking_function
+from holdfast._sync.loop import run
 
 __all__ = [
     "A2ACardResolver",

@@ -31,48 +31,48 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack
 import aiohttp
 from grpc import aio
 
-from holdfast.answer import Answer
-from holdfast.auth import AuthProvider, CredentialService
-from holdfast.bulk import RunItem, RunResult
-from holdfast.client_tools import ClientTools
-from holdfast.config import ClientConfig
-from holdfast.content import Content
-from holdfast.conversation import InterruptionHook
-from holdfast.diagnosis.findings import Diagnosis
-from holdfast.errors import A2AError, JournalError
-from holdfast.factory import Producer
-from holdfast.model.card import AgentCard
-from holdfast.model.operations import Operation
-from holdfast.model.requests import (
+from holdfast._aio.env import Env
+from holdfast._auth.providers import AuthProvider, CredentialService
+from holdfast._client.answer import Answer
+from holdfast._client.batch import RunItem, RunResult
+from holdfast._client.client_tools import ClientTools
+from holdfast._client.content import Content
+from holdfast._client.conversation import InterruptionHook
+from holdfast._client.named_agent import AgentHealth, AgentResult
+from holdfast._client.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
+from holdfast._client.pending import ResumedCall
+from holdfast._client.stats import ClientStats
+from holdfast._client.targets import AnAgent
+from holdfast._compat.config import ClientConfig
+from holdfast._compat.factory import Producer
+from holdfast._doctor.findings import Diagnosis
+from holdfast._journal.protocol import Journal
+from holdfast._model.card import AgentCard
+from holdfast._model.operations import Operation
+from holdfast._model.requests import (
     ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
     SendMessageConfiguration,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import Event, Message, Task, TaskState
-from holdfast.named_agent import AgentHealth, AgentResult
-from holdfast.net.tls_config import TlsConfig
-from holdfast.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
-from holdfast.pending import ResumedCall
-from holdfast.policy.breaker import BreakerState, SeenFailure
-from holdfast.policy.reconcile import ContextIds, OnUnknown
-from holdfast.policy.resilience import Resilience
-from holdfast.routes import AnAgent
-from holdfast.runtime.card_verification import CardVerification
-from holdfast.runtime.endpoints import Endpoints
-from holdfast.runtime.engine import HttpEngine
-from holdfast.runtime.env import Env
-from holdfast.runtime.journal import Journal
-from holdfast.runtime.listeners import Consumer, Interceptor, Observer
-from holdfast.runtime.produced import TransportProducer
-from holdfast.runtime.transport import Layer, Reply
-from holdfast.signatures.verifier import CardVerifier, CardVerifierCallable
-from holdfast.stats import ClientStats
-from holdfast.tasks.fold import TaskUpdate
-from holdfast.tasks.text import TextChange
-from holdfast.wire.bindings import ProtocolVersion
-from holdfast.wire.limits import Limits
-from holdfast.wire.reach import AgentReach
+from holdfast._model.types import Event, Message, Task, TaskState
+from holdfast._net.engine import HttpEngine
+from holdfast._net.tls_config import TlsConfig
+from holdfast._pipeline.cards.verification import CardVerification
+from holdfast._pipeline.endpoints import Endpoints
+from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
+from holdfast._pipeline.produced import TransportProducer
+from holdfast._pipeline.transport import Layer, Reply
+from holdfast._policy.breaker import BreakerState, SeenFailure
+from holdfast._policy.reconcile import ContextIds, OnUnknown
+from holdfast._policy.resilience import Resilience
+from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
+from holdfast._stream.fold import TaskUpdate
+from holdfast._stream.text import TextChange
+from holdfast._wire.bindings import ProtocolVersion
+from holdfast._wire.limits import Limits
+from holdfast._wire.network_scope import AgentReach
+from holdfast.errors import A2AError, JournalError
 
 E = TypeVar("E")
 
@@ -774,7 +774,7 @@ class Client:
         lost, the task that it made stands for that. Consumers are told nothing.
 
         Args:
-            operation: A row of `holdfast.model.operations`.
+            operation: A row of `holdfast._model.operations`.
             params: Its parameters; a message has its id already.
             options: See `SendOptions`; ``on_unknown`` is for messages.
 

@@ -25,9 +25,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.testing.agent import FakeAgent, Received
-    from holdfast.testing.asgi import AsgiNetwork
-    from holdfast.testing.faults import (
+    from holdfast._testing.agent import FakeAgent, Received
+    from holdfast._testing.asgi import AsgiNetwork
+    from holdfast._testing.faults import (
         Cut,
         Delay,
         Duplicate,
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
         rate_limited,
         unavailable,
     )
-    from holdfast.testing.history import History
-    from holdfast.testing.in_process import (
+    from holdfast._testing.history import History
+    from holdfast._testing.in_process import (
         InProcessClients,
         make_test_client_factory,
         make_test_rest_client_factory,
     )
-    from holdfast.testing.journals import check_journal
-    from holdfast.testing.network import FakeNetwork
-    from holdfast.testing.plans import (
+    from holdfast._testing.journals import check_journal
+    from holdfast._testing.network import FakeNetwork
+    from holdfast._testing.plans import (
         Behaviour,
         Plan,
         Step,
@@ -66,11 +66,11 @@ if TYPE_CHECKING:
         streams,
         works_forever,
     )
-    from holdfast.testing.ports import pick_free_port
-    from holdfast.testing.proxy import FaultProxy
-    from holdfast.testing.server import LoopbackServer
-    from holdfast.testing.streaming import Streaming
-    from holdfast.testing.virtualtime import (
+    from holdfast._testing.ports import pick_free_port
+    from holdfast._testing.proxy import FaultProxy
+    from holdfast._testing.server import LoopbackServer
+    from holdfast._testing.streaming import Streaming
+    from holdfast._testing.virtualtime import (
         DeadlockError,
         OrphanTaskError,
         RealIOError,
@@ -143,10 +143,10 @@ _MODULES = (
 )
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:
     if name in __all__:
         for module in _MODULES:
-            home = import_module(f"holdfast.testing.{module}")
+            home = import_module(f"holdfast._testing.{module}")
             if name in home.__all__:
                 value = globals()[name] = getattr(home, name)
                 return value

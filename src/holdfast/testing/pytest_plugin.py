@@ -31,10 +31,10 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from holdfast.client import Client
-    from holdfast.testing.agent import FakeAgent
-    from holdfast.testing.network import FakeNetwork
-    from holdfast.testing.proxy import FaultProxy
+    from holdfast._client.client import Client
+    from holdfast._testing.agent import FakeAgent
+    from holdfast._testing.network import FakeNetwork
+    from holdfast._testing.proxy import FaultProxy
 
 __all__ = [
     "holdfast_client",
@@ -79,7 +79,7 @@ def _coroutine_function(item: pytest.Function) -> Callable[..., Any] | None:
 def _in_virtual_time(test: Callable[..., Any], options: dict[str, Any]) -> Callable[..., None]:
     @functools.wraps(test)
     def called(*args: object, **kwargs: object) -> None:
-        from holdfast.testing.virtualtime import run
+        from holdfast._testing.virtualtime import run
 
         run(test(*args, **kwargs), **options)
 
@@ -89,7 +89,7 @@ def _in_virtual_time(test: Callable[..., Any], options: dict[str, Any]) -> Calla
 @pytest.fixture
 def holdfast_fake_agent() -> FakeAgent:
     """A fake agent that echoes; `inject` faults, look at `received`."""
-    from holdfast.testing.agent import FakeAgent
+    from holdfast._testing.agent import FakeAgent
 
     return FakeAgent()
 
@@ -97,7 +97,7 @@ def holdfast_fake_agent() -> FakeAgent:
 @pytest.fixture
 def holdfast_fake_network(holdfast_fake_agent: FakeAgent) -> FakeNetwork:
     """An engine that reaches the fake agent, and nobody else."""
-    from holdfast.testing.network import FakeNetwork
+    from holdfast._testing.network import FakeNetwork
 
     return FakeNetwork(holdfast_fake_agent)
 
@@ -105,7 +105,7 @@ def holdfast_fake_network(holdfast_fake_agent: FakeAgent) -> FakeNetwork:
 @pytest.fixture
 def holdfast_client(holdfast_fake_agent: FakeAgent, holdfast_fake_network: FakeNetwork) -> Client:
     """A client that is connected to the fake agent. It has nothing to close."""
-    from holdfast.assembly import connect
+    from holdfast._client.connect import connect
 
     return connect(holdfast_fake_agent.url, engine=holdfast_fake_network)
 
@@ -113,7 +113,7 @@ def holdfast_client(holdfast_fake_agent: FakeAgent, holdfast_fake_network: FakeN
 @pytest.fixture
 def holdfast_fault_proxy() -> Generator[Callable[[str], FaultProxy]]:
     """Starts proxies before agents, by their origins."""
-    from holdfast.testing.proxy import FaultProxy
+    from holdfast._testing.proxy import FaultProxy
 
     with ExitStack() as stack:
         yield lambda agent: stack.enter_context(_running(FaultProxy(agent)))

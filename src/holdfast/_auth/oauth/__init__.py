@@ -1,0 +1,1 @@
+"""OAuth 2 and OpenID Connect: tokens, fetched, kept and renewed."""

@@ -1,0 +1,98 @@
+"""Step-up: the scopes that agents report as missing, and which of them are requested.
+
+Rules: no scope is requested that the caller does not allow; a scope is added once the
+authorization server has granted it, so that a step-up that fails does not affect another one; a
+refused scope is not requested again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from holdfast._model.latest import Latest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast._model.card import AgentCard
+
+__all__ = ["StepUp", "declared_scopes"]
+
+_REMEMBERED = 256
+"""Scopes to remember as granted, and as refused: a card may declare others each time."""
+
+
+class StepUp:
+    """What step-ups have come to, for all tokens of a provider.
+
+    Args:
+        allowed: The scopes that agents may ask for; True for those that the agent's card declares,
+            False for none.
+    """
+
+    def __init__(self, allowed: bool | tuple[str, ...]) -> None:  # noqa: FBT001  as callers say it
+        self._takes_declared = allowed is True
+        self._named: tuple[str, ...] = () if isinstance(allowed, bool) else allowed
+        self._granted: Latest[tuple[str, str], None] = Latest(_REMEMBERED)
+        self._refused: Latest[tuple[str, str], None] = Latest(_REMEMBERED)
+        self._lock = threading.Lock()
+
+    def granted(self, key: str) -> tuple[str, ...]:
+        """Return the scopes that step-ups have added to the tokens of a name."""
+        with self._lock:
+            return tuple(scope for name, scope in self._granted if name == key)
+
+    def objection(self, key: str, wanted: tuple[str, ...], card: AgentCard | None) -> str | None:
+        """Return why scopes are not asked for, and what the caller can do; None if they are.
+
+        Args:
+            key: The name of the tokens.
+            wanted: The scopes that the token lacks.
+            card: The agent's card, which may declare them.
+        """
+        if not (self._takes_declared or self._named):
+            return "pass scopes=, or step_up= with the scopes that agents may ask for"
+        allowed = declared_scopes(card) if self._takes_declared else self._named
+        beyond = " ".join(scope for scope in wanted if scope not in allowed)
+        if beyond and self._takes_declared:
+            return (
+                f"the agent's card does not declare {beyond}, which step_up=True needs: name the "
+                "scopes to allow in step_up="
+            )
+        if beyond:
+            return f"step_up= does not allow {beyond}"
+        refused = " ".join(scope for scope in wanted if (key, scope) in self._refused)
+        return f"the authorization server refused {refused} before" if refused else None
+
+    def note_granted(self, key: str, scopes: Iterable[str]) -> None:
+        """Note that the authorization server has given a token for more scopes."""
+        with self._lock:
+            for scope in scopes:
+                self._granted[key, scope] = None
+
+    def note_refused(self, key: str, scopes: Iterable[str]) -> None:
+        """Note that the authorization server gives no token for more scopes."""
+        with self._lock:
+            for scope in scopes:
+                self._refused[key, scope] = None
+
+
+def declared_scopes(card: AgentCard | None) -> frozenset[str]:
+    """Return the scopes that a card declares: of its flows, its requirements and its skills'."""
+    if card is None:
+        return frozenset()
+    found: set[str] = set()
+    for scheme in card.security_schemes.values():
+        if scheme.oauth2_security_scheme is not None:
+            flows = scheme.oauth2_security_scheme.flows
+            for name in flows.__struct_fields__:
+                flow = getattr(flows, name)
+                found |= set(getattr(flow, "scopes", ()))
+    requirements = [*card.security_requirements]
+    for skill in card.skills:
+        requirements += skill.security_requirements
+    for requirement in requirements:
+        for scopes in requirement.schemes.values():
+            found |= set(scopes.list)
+    return frozenset(found)

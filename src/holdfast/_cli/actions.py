@@ -1,0 +1,355 @@
+"""What each command does with its agent, once its options are understood."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from holdfast._cli.errors import CommandError, out_of_time
+from holdfast._cli.output.sanitizer import shortened
+from holdfast._cli.values import shown_duration
+from holdfast._model.requests import ListTasksResponse, SendMessageResponse
+from holdfast._model.types import Message, Role, Task, TaskState
+from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+    from holdfast._client.event_stream import EventStream
+    from holdfast._model.types import Part
+
+__all__ = [
+    "OUTCOMES",
+    "Filters",
+    "cancel_task",
+    "comment",
+    "described_ending",
+    "get_task",
+    "list_tasks",
+    "named_outcome",
+    "send",
+    "subscribe_to_task",
+    "warn_of_gap",
+    "why_over",
+]
+
+
+class Filters(TypedDict):
+    """Which tasks to list, and what of them: see `holdfast.Client.list_tasks`."""
+
+    context_id: str | None
+    status: TaskState | None
+    status_timestamp_after: datetime | None
+    limit: int
+    history_length: int | None
+    include_artifacts: bool
+
+
+_CANCEL_TIMEOUT = 60.0
+"""Seconds that a cancel waits for the end of the task unless told otherwise."""
+
+
+_LONGEST_REASON = 300
+"""Characters of an agent's reason that a warning shows; the task has all of them."""
+
+
+async def send(
+    session: Session,
+    output: Output,
+    *,
+    parts: tuple[Part, ...],
+    task_id: str | None,
+    context_id: str | None,
+    metadata: dict[str, Any] | None,
+    message_metadata: dict[str, Any] | None,
+) -> None:
+    """Sends the message once, and waits for what becomes of it."""
+    await session.prepare()
+    session.continues = task_id is not None
+    message = Message(
+        message_id=session.new_message_id(),
+        role=Role.USER,
+        parts=parts,
+        task_id=task_id,
+        context_id=context_id,
+        metadata=message_metadata,
+    )
+    output.sending(message)
+    if session.settings.stream:
+        events = session.client.stream_message(
+            message,
+            metadata=metadata,
+            poll_interval=session.settings.poll_interval,
+            timeout=session.left(),
+            headers=session.svc_params,
+        )
+        await _follow(session, output, events)
+        return
+    answer = await session.client.send_message(
+        message,
+        metadata=metadata,
+        return_immediately=True,
+        timeout=session.left(),
+        headers=session.svc_params,
+    )
+    session.message_id = None
+    if isinstance(answer, Message):
+        output.result(SendMessageResponse(message=answer))
+        return
+    waits = session.settings.waits is not False
+    # A server may answer a reply with the task as it was before.
+    may_be_stale = task_id is not None and answer.state.is_interrupted
+    if waits and (may_be_stale or not session.is_at_rest(answer)):
+        output.began(answer)
+        answer = await _wait(session, answer.id)
+    output.result(SendMessageResponse(task=answer))
+    comment(session, output, answer, goes_on=not waits)
+
+
+async def get_task(session: Session, output: Output, *, task_id: str, history: int | None) -> None:
+    """Shows the task, at once or when it is settled."""
+    await session.prepare()
+
+    async def look(history_length: int | None) -> Task:
+        return await session.client.get_task(
+            task_id,
+            history_length=history_length,
+            timeout=session.left(),
+            headers=session.svc_params,
+        )
+
+    if session.settings.waits:
+        task = session.task = await look(None)
+        if not session.is_at_rest(task):
+            output.began(task)
+            task = await _wait(session, task_id)
+        # Some agents forget what goes beyond a history that was asked for: ask at the end only.
+        task = task if history is None else await look(history)
+    else:
+        task = await look(history)
+    output.result(task, history=history is not None)
+    comment(session, output, task)
+
+
+async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -> None:
+    """Follows the task until it is settled; shows what happens to it, or how it stands then."""
+    await session.prepare()
+    events = session.client.subscribe_to_task(
+        task_id,
+        poll_interval=session.settings.poll_interval,
+        timeout=session.left(),
+        headers=session.svc_params,
+    )
+    await _follow(session, output, events)
+
+
+async def list_tasks(
+    session: Session,
+    output: Output,
+    *,
+    filters: Filters,
+    page_token: str | None,
+    every_page: bool,
+) -> None:
+    """Shows one page of tasks, or all of them."""
+    await session.prepare()
+    if every_page:
+        await _list_all(session, output, filters)
+        return
+    page = await session.client.list_tasks(
+        **filters, page_token=page_token, timeout=session.left(), headers=session.svc_params
+    )
+    output.result(page, history=filters["history_length"] is not None)
+    if page.next_page_token:
+        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+
+
+async def _list_all(session: Session, output: Output, filters: Filters) -> None:
+    tasks: list[Task] = []
+    pages = session.client.iter_tasks(
+        **filters, timeout=session.left(), headers=session.svc_params
+    )
+    try:
+        async with asyncio.timeout(session.left()):
+            async for task in pages:
+                if session.settings.stream:
+                    output.result(task)
+                else:
+                    tasks.append(task)
+    except TimeoutError:
+        raise CommandError(out_of_time(session.settings.timeout)) from None
+    if not session.settings.stream:
+        found = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
+        output.result(found, history=filters["history_length"] is not None)
+
+
+async def cancel_task(
+    session: Session, output: Output, *, task_id: str, metadata: dict[str, Any] | None
+) -> None:
+    """Asks to cancel the task, and waits for its end."""
+    await session.prepare()
+    settings = session.settings
+    left = session.left()
+    try:
+        task = await session.client.cancel_task(
+            task_id,
+            confirm=settings.waits is not False,
+            metadata=metadata,
+            timeout=left if settings.timeout_given else min(left, _CANCEL_TIMEOUT),
+            poll_interval=settings.poll_interval,
+            headers=session.svc_params,
+        )
+    except TaskNotCancelableError as error:
+        task = await _canceled_before(session, output, task_id, error)
+    output.result(task)
+    if not task.state.is_terminal:
+        output.warn(f"task {task.id} is still {task.state}")
+        output.hint(session.command("task", "get", "--wait", task.id))
+    elif task.state is not TaskState.CANCELED:
+        output.warn(f"task {task.id} was not canceled: it is {task.state}")
+
+
+async def _canceled_before(
+    session: Session, output: Output, task_id: str, error: TaskNotCancelableError
+) -> Task:
+    """Looks how a task ended that is over: one that was canceled is as it was to be."""
+    try:
+        task = await session.client.get_task(
+            task_id, timeout=session.left(), headers=session.svc_params
+        )
+    except A2AError:
+        raise error from None
+    if task.state is not TaskState.CANCELED:
+        session.task = task
+        output.began(task)
+        raise error
+    return task
+
+
+async def _wait(session: Session, task_id: str) -> Task:
+    return await session.client.wait(
+        task_id,
+        until=session.is_at_rest,
+        timeout=session.left(),
+        poll_interval=session.settings.poll_interval,
+        headers=session.svc_params,
+    )
+
+
+async def _follow(session: Session, output: Output, events: EventStream) -> None:
+    """Tells of each event until the task is settled, or else of how it stands then."""
+    shows = session.settings.stream
+    card = session.card
+    offers = card is not None and bool(card.capabilities.streaming)
+    if not offers:
+        interval = shown_duration(session.settings.poll_interval)
+        output.warn(f"the agent offers no streams; its task is looked at every {interval} instead")
+    began = False
+    async with events:
+        session.message_id = None
+        async for event in events:
+            task = events.task
+            if shows:
+                output.event(event, task)
+            elif task is not None and not began:
+                began = True
+                output.began(task)
+            if task is None or not task.state.is_interrupted or events.is_stale:
+                continue
+            if session.is_at_rest(task):
+                break
+        task = events.task
+    if task is None:
+        output.over()
+        return
+    if shows:
+        output.over()
+    else:
+        output.result(task)
+    if shows:
+        warn_of_gap(session, output, events)
+    comment(session, output, task, why=await why_over(events))
+
+
+async def why_over(events: EventStream) -> str:
+    """Why a task is over that does not say so itself, as the agent said it where it broke off."""
+    task = events.task
+    said = None if task is None else task.status.message
+    if task is None or not task.state.is_terminal or (said is not None and said.text):
+        return ""
+    try:
+        await events.result()
+    except TaskTerminalError as error:
+        if isinstance(error.__cause__, A2AError):
+            return f": {error.__cause__.message}"
+    return ""
+
+
+def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
+    """Says that something may be missing, where nobody has said so yet."""
+    offers = session.card is not None and bool(session.card.capabilities.streaming)
+    if offers and events.is_polled:
+        output.warn(
+            "the task was polled instead of subscribed to, because servers of protocol 0.3 may "
+            "store a task's text once more for each subscriber; status messages may be missing"
+        )
+    elif offers and events.gap and not events.reconnects:
+        output.warn(
+            "the stream was cut and not resumed: the task was polled instead; status messages may "
+            "be missing"
+        )
+
+
+def comment(
+    session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
+) -> None:
+    """Names an outcome that is no success, and the command that goes on from here."""
+    if task.state in OUTCOMES:
+        output.warn(f"{named_outcome(task)}{why or _stated_reason(task)}")
+    if task.state is TaskState.INPUT_REQUIRED:
+        output.hint(session.command("send", "--task-id", task.id, "<reply>"))
+    elif task.state is TaskState.AUTH_REQUIRED:
+        output.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
+        reply = session.command("send", "--task-id", task.id, "<reply>")
+        output.hint(f"or answer the agent: {reply}")
+    elif goes_on and not task.state.is_terminal:
+        output.hint(session.command("task", "get", "--wait", task.id))
+
+
+def described_ending(task: Task) -> str:
+    """Return how a task ended without success, and the reason that the agent gives for it.
+
+    Returns:
+        One line; an empty text for a completed or unfinished task.
+    """
+    if not task.state.is_terminal or task.state is TaskState.COMPLETED:
+        return ""
+    return f"{named_outcome(task)}{_stated_reason(task)}"
+
+
+def named_outcome(task: Task) -> str:
+    """Return the task's id and its state, in words and by name."""
+    return f"task {task.id} {OUTCOMES[task.state]} ({task.state})"
+
+
+def _stated_reason(task: Task) -> str:
+    """Return the reason that the agent gives for a task's end, after a colon; empty if none."""
+    message = task.status.message
+    if message is None or not task.state.is_terminal:
+        return ""
+    reason = " ".join(message.text.split())
+    return f": {shortened(reason, _LONGEST_REASON)}" if reason else ""
+
+
+OUTCOMES: Mapping[TaskState, str] = {
+    TaskState.FAILED: "failed",
+    TaskState.REJECTED: "was rejected",
+    TaskState.CANCELED: "was canceled",
+    TaskState.INPUT_REQUIRED: "waits for your answer",
+    TaskState.AUTH_REQUIRED: "waits for an authorization",
+}
+"""What is said of a task that did not succeed, behind its name."""

@@ -1,0 +1,1 @@
+"""The commands `run` and `resume`: many messages, and what is left of them."""

@@ -1,0 +1,259 @@
+"""Commands with a journal: ``run`` and ``resume``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast._cli.batch.journal_options import DEFAULT_CONCURRENCY, RESUMING, RUNNING
+from holdfast._cli.binding import bind
+from holdfast._cli.catalog import find_agent
+from holdfast._cli.configuration import DEFAULT, FLAG, Source
+from holdfast._cli.diagnostics import Diagnostics
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.options import EVERYWHERE, POLLING, with_options
+from holdfast._cli.output.interface import output_for
+from holdfast._cli.settings import read_settings
+from holdfast._cli.values import masked_reference, shown_duration, shown_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast._cli.environment import World
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.json_output import JsonOutput
+    from holdfast._cli.output.text_output import TextOutput
+    from holdfast._cli.session import Session
+    from holdfast._cli.settings import Settings
+    from holdfast._journal.protocol import CallRecord
+
+from holdfast._cli.execution import CONTEXT, INTERRUPTED, announce, perform, reference_of
+
+__all__ = ["resume", "run_lines"]
+
+_NO_NAME = (
+    "--input -: standard input has no name by which a later run could resume this one; name it "
+    "with --run-id NAME"
+)
+
+_WHOSE_CREDENTIALS = (
+    "credentials and service parameters go to one agent: name it with --agent-card"
+)
+
+_NO_QUERY = "a journal keeps no query of an address; name the agent with --agent-card"
+
+
+@click.command("run", context_settings=CONTEXT)
+@with_options(RUNNING, POLLING, EVERYWHERE)
+@click.pass_context
+def run_lines(ctx: click.Context, /, **options: Any) -> int:
+    """Send many messages, a few at a time, each once, whatever happens to the command.
+
+    Each line of --input is a message: text; a JSON string; a Message of the protocol; or an
+    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. An
+    object with another member is an error: the member would be dropped. Each line of
+    --results is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
+    "error" in place of the task. Results come in the order in which they arrive.
+
+    After any end, a crash or an interruption, the same command resumes the run: lines with a
+    result are done, messages that were sent are waited for, the rest is sent, and so is a line
+    whose error has "executed": false. --timeout is the time of each answer.
+
+    A line is recognized by its id, or else by its content, at any position: the same line twice is
+    two messages, a changed line is another message, and an id whose message has changed is an
+    error. Results of other inputs stay in the file, and count for lines with the same content.
+
+    Ctrl-C stops sending and waits for the messages in flight; a second one leaves them to the
+    agent and to the next run. While the agent cannot be reached, also at the start, nothing is
+    sent; after 5 minutes the run ends as by a second Ctrl-C. A host name that does not exist, a
+    missing card and credentials that the agent refuses end the run at once.
+
+    Exit codes: 0 if each line has an answer, however its task ended, or was skipped; 1 if one has
+    an error instead, or is not a message; 3 or 4 if the agent cannot be reached or refuses
+    the credentials.
+    """
+    from holdfast._cli.batch.availability import WatchedSession
+    from holdfast._cli.batch.options import STANDARD, Plan
+    from holdfast._cli.batch.run import Run
+    from holdfast._cli.batch.session import journal_at  # heavy; help is not
+
+    if options["source"] == STANDARD and options["run_id"] is None:
+        raise click.UsageError(_NO_NAME, ctx)
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    plan = Plan(
+        input=options["source"],
+        output=options["results"],
+        journal=options["journal"],
+        run_id=options["run_id"],
+        concurrency=options["concurrency"],
+        rate=options["rate"],
+        on_unknown=options["on_unknown"],
+        skips_bad_lines=options["on_bad_line"] == "skip",
+        grace=options["grace"],
+        retries_errors=options["retry_errors"],
+        more=tuple(_given(ctx, settings)),
+    )
+    output = output_for(settings.output, settings)
+    announce(ctx, output, settings)
+    reference = reference_of(ctx, settings)
+    settings = bind(ctx, settings, reference, output)
+    session = WatchedSession(world, settings, reference, output, journal_at(plan.journal))
+    run = Run(session, output, plan, world.interrupts)
+    with Diagnostics(output, enabled=settings.debug):
+        return perform(world, session, output, lambda _session, _output: run.run())
+
+
+def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
+    """The options of a run that are not defaults, as words of the command that resumes it."""
+    options = ctx.params
+    if options["rate"] is not None:
+        yield from ("--rate", shown_rate(options["rate"]))
+    if options["concurrency"] != DEFAULT_CONCURRENCY:
+        yield from ("--concurrency", str(options["concurrency"]))
+    if options["on_unknown"] != "reconcile":
+        yield from ("--on-unknown", options["on_unknown"])
+    if options["on_bad_line"] != "fail":
+        yield from ("--on-bad-line", options["on_bad_line"])
+    if settings.timeout_given:
+        yield from ("--timeout", shown_duration(settings.timeout))
+
+
+@click.command("resume", context_settings=CONTEXT)
+@with_options(RESUMING, EVERYWHERE)
+@click.pass_context
+def resume(ctx: click.Context, /, **options: Any) -> int:
+    """Resume the calls of a journal that have no outcome, and show the outcome of each.
+
+    A crash, a timeout or an interruption leaves such calls. Nothing is sent again: a known
+    task is waited for, an unknown one is searched for. The calls to all agents are resumed,
+    agent by agent, each at the address in the journal; --agent-card (or --endpoint) on the
+    command line limits that to one agent. An agent that only the environment or a settings file
+    names does not limit it.
+
+    A call that another process works on is reported and left to that process; after a crash,
+    finding out takes some seconds. With -o json each call is one line: its task or message, or
+    the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if one has
+    none.
+    """
+    from holdfast._cli.batch import resume as resuming  # heavy; help and usage errors are not
+
+    if options["lists"] and options["forget"]:
+        message = "--list and --forget contradict each other."
+        raise click.UsageError(message, ctx)
+    settings = read_settings(ctx, needs_agent=False)
+    output = output_for(settings.output, settings, in_lines=True)
+    announce(ctx, output, settings)
+    agent = _named_agent(ctx, settings)
+    if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
+        raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
+    world: World = ctx.obj
+    calls: dict[str, list[CallRecord]] = {}
+
+    async def look() -> None:
+        wanted = agent if settings.agent_source is FLAG else None
+        found = await resuming.unfinished(options["journal"], wanted, options["forget"])
+        calls.update(found.calls)
+        if options["lists"] or not calls:
+            resuming.list_calls(found, output, now=world.env.wall())
+        elif options["forget"]:
+            for place, (record, *_) in [*calls.items()]:
+                if record.damage is not None:  # which needs no agent, and may name none
+                    await resuming.forget_damaged(options["journal"], record, output)
+                    del calls[place]
+
+    try:
+        world.run(look())
+    except CommandError as error:
+        output.failure(error.failure)
+        return error.failure.exit
+    if options["lists"]:
+        return 0
+    return _resume_each(ctx, output, settings, calls, agent)
+
+
+def _named_agent(ctx: click.Context, settings: Settings) -> str | None:
+    """Return the agent of the settings as a journal names it; None if they name none."""
+    from holdfast._journal.agent_name import agent_name
+
+    if not settings.agent_card:
+        return None
+    return agent_name(str(reference_of(ctx, settings, absolute=True)))
+
+
+def _goes_to_one(settings: Settings) -> bool:
+    """Whether a setting is for one agent alone."""
+    return bool(settings.credentials or settings.svc_params)
+
+
+def _resume_each(
+    ctx: click.Context,
+    output: TextOutput | JsonOutput,
+    settings: Settings,
+    calls: Mapping[str, Sequence[CallRecord]],
+    named: str | None,
+) -> int:
+    """Resume the calls of one agent after the other; return the worst exit code."""
+    from holdfast._journal.agent_name import is_address
+
+    worst = 0
+    for agent, records in calls.items():
+        if agent != named and not is_address(agent):
+            told = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
+            output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+            worst = max(worst, 1)
+            continue
+        its_own = settings if agent == named else _of_journal(ctx, settings, agent)
+        code = _resume(ctx, output, its_own, records)
+        if code == INTERRUPTED:
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def _of_journal(ctx: click.Context, settings: Settings, agent: str) -> Settings:
+    """Return the settings for an agent that the journal alone names.
+
+    Where the settings name another agent, the credentials beside it are not for this one.
+    """
+    source = Source(DEFAULT.rank, "file", Path(ctx.params["journal"]), is_trusted=False)
+    return replace(
+        settings,
+        agent_card=agent,
+        is_endpoint=False,
+        agent_source=source if settings.agent_card else settings.agent_source,
+    )
+
+
+def _resume(
+    ctx: click.Context,
+    output: TextOutput | JsonOutput,
+    settings: Settings,
+    records: Sequence[CallRecord],
+) -> int:
+    """Resume the calls to one agent, or forget the one that is named."""
+    from holdfast._cli.batch import resume as resuming
+    from holdfast._cli.batch.session import JournaledSession, journal_at
+
+    world: World = ctx.obj
+    try:
+        reference = find_agent(world, settings)
+        settings = bind(ctx, settings, reference, output)
+        journal = journal_at(ctx.params["journal"])
+        session = JournaledSession(world, settings, reference, output, journal)
+    except (ValueError, click.UsageError, CommandError) as error:
+        told = f"calls to {masked_reference(settings.agent_card)} cannot be resumed: {error}"
+        output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+        return 1
+
+    async def act(_session: Session, output: Output) -> None:
+        if ctx.params["forget"] is None:
+            await resuming.resume(session, output, records=records)
+        else:
+            await resuming.forget(session, output, record=records[0])
+
+    with Diagnostics(output, enabled=settings.debug):
+        return perform(world, session, output, act)

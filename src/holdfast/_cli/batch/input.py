@@ -1,0 +1,379 @@
+"""What ``holdfast run`` sends: a message on each line of a file or of standard input.
+
+Rules: one line is read when there is room for one, and no more of the input is held than the keys
+of its lines; a line that is no message is told by its number, and what is wrong with it is found
+before anything is sent. What begins as a JSON object has to be one: half a record is not sent as
+text. A line is known by its id, or else by what it says and by how many before it say the same:
+where it stands does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+import os
+import re
+import stat
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+import msgspec
+
+from holdfast._client.content import to_message
+from holdfast._model import codec
+from holdfast._model.digest import digest_of
+from holdfast._model.error_values import one_line
+from holdfast._model.settings import suggestion
+from holdfast._model.types import Message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+    from pathlib import Path
+
+    from holdfast._client.content import Content
+
+__all__ = ["LARGEST_LINE", "BadLine", "Line", "Lines", "key_of", "read_line"]
+
+LARGEST_LINE = 16 * 1024 * 1024
+"""Bytes of a line."""
+
+_AT_ONCE = 1000
+"""Lines that are read before others have their turn."""
+
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_BOM = "\ufeff"
+
+_JSON = ("{", "[", '"')
+"""How JSON begins that is not read as text."""
+
+_CONTENTS = ("text", "message", "parts")
+"""The members of an object of which it has exactly one."""
+
+_OF_A_MESSAGE = {
+    field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(Message)
+}
+"""The members of a message, by their names in lower case."""
+
+
+class Line(NamedTuple):
+    """A message and where it stands.
+
+    Attributes:
+        number: The number of the line, from 1 on.
+        id: What the line calls it; None for nothing.
+        message: The message.
+        digest: Of what it says.
+        copy: Which one it is of the lines without an id that say the same, from 1 on.
+    """
+
+    number: int
+    id: str | int | None
+    message: Message
+    digest: str
+    copy: int = 1
+
+    @property
+    def key(self) -> str:
+        """What its result is known by, and what the journal knows it by."""
+        return key_of(self.id, self.digest, self.copy)
+
+
+class BadLine(NamedTuple):
+    """A line that is no message.
+
+    Attributes:
+        number: Its number, from 1 on.
+        reason: What is wrong with it.
+    """
+
+    number: int
+    reason: str
+
+
+def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
+    """What a line is known by: its id if it has one, else what it says."""
+    return f"text:{digest}:{copy}" if line_id is None else f"id:{line_id}"
+
+
+def read_line(raw: bytes, number: int) -> Line | BadLine | None:
+    """Reads a line; None for an empty one.
+
+    Args:
+        raw: The line, with or without its end.
+        number: Its number, from 1 on.
+    """
+    if len(raw) > LARGEST_LINE:
+        return BadLine(number, f"is longer than {LARGEST_LINE // 1024**2} MiB")
+    try:
+        text = raw.decode().removeprefix(_BOM if number == 1 else "").strip()
+    except UnicodeDecodeError:
+        return BadLine(number, "is not UTF-8")
+    if not text:
+        return None
+    try:
+        line_id, content = _record(text)
+        message = to_message(content, new_id="")
+        message.to_json()
+    except (ValueError, TypeError) as error:
+        return BadLine(number, f"is not a message: {error}")
+    return Line(number, line_id, message, digest_of(message))
+
+
+def _record(text: str) -> tuple[str | int | None, Content]:
+    """The id, if there is one, and what is to be said."""
+    value = None
+    if text.startswith(_JSON):
+        try:
+            value = codec.parse(text.encode())
+        except (ValueError, RecursionError) as error:
+            if text.startswith("{"):
+                reason = f"it begins as a JSON object, and is none: {error}"
+                raise ValueError(reason) from None
+    if isinstance(value, str):
+        return None, value
+    if isinstance(value, dict):
+        return _of_object(cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        reason = "it is a JSON array; write an object with text, message or parts"
+        raise ValueError(reason)  # noqa: TRY004  it is what a file says
+    if _NO_TEXT.search(text):
+        reason = "it has control characters"
+        raise ValueError(reason)
+    return None, text
+
+
+def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
+    given = [name for name in _CONTENTS if record.get(name) is not None]
+    if len(given) != 1:
+        has = " and ".join(given) or "none of them"
+        reason = f"an object has exactly one of text, message and parts; this one has {has}"
+        raise ValueError(reason)
+    kind, value = given[0], record[given[0]]
+    content: Content = value
+    if kind == "parts":  # the line is the message, and has an id of its own
+        content = {name: member for name, member in record.items() if name != "id"}
+    else:
+        _check_members(record, kind)
+        wanted = str if kind == "text" else dict
+        if not isinstance(value, wanted):
+            reason = f"its {kind} is {'no text' if wanted is str else 'no object'}"
+            raise ValueError(reason)
+    line_id = record.get("id")
+    if line_id is None and kind != "text":
+        message = record if kind == "parts" else cast("dict[str, Any]", value)
+        line_id = message.get("messageId") or None
+    return _checked(line_id), content
+
+
+def _check_members(record: dict[str, Any], kind: str) -> None:
+    """Check that an object around a text or a message has no members that would be dropped.
+
+    Raises:
+        ValueError: It has one; the message says what to write instead.
+    """
+    known = ("id", kind)
+    for name, value in record.items():
+        if name in known or (name in _CONTENTS and value is None):
+            continue
+        meant = _OF_A_MESSAGE.get(name.replace("_", "").lower())
+        if name == "key":  # as the library calls it
+            hint = "did you mean 'id'?"
+        elif meant is None:
+            hint = suggestion(name, known)
+        elif kind == "text":
+            hint = f'write {{"id": …, "parts": [{{"text": …}}], "{meant}": …}}'
+        else:
+            hint = f'write {{"id": …, "message": {{…, "{meant}": …}}}}'
+        shown = one_line(repr(name), 50)
+        reason = f"{shown} is not a member of an object with {kind}; {hint}"
+        raise ValueError(reason)
+
+
+def _checked(line_id: object) -> str | int | None:
+    if line_id is None or (isinstance(line_id, int) and not isinstance(line_id, bool)):
+        return line_id
+    if not isinstance(line_id, str) or not line_id.strip():
+        reason = "its id is neither text nor a whole number"
+        raise ValueError(reason)
+    try:
+        line_id.encode()
+    except UnicodeEncodeError:
+        reason = "its id is not UTF-8"
+        raise ValueError(reason) from None
+    return line_id
+
+
+class _Reader:
+    """Reads the lines of an input, and tells apart those that say the same."""
+
+    def __init__(self) -> None:
+        self._ids = set[str]()
+        self._copies: dict[str, int] = {}
+
+    def read(self, raw: bytes, number: int) -> Line | BadLine | None:
+        """Reads the next line; None for an empty one."""
+        line = read_line(raw, number)
+        if not isinstance(line, Line):
+            return line
+        if line.id is None:
+            copy = self._copies[line.digest] = self._copies.get(line.digest, 0) + 1
+            return line._replace(copy=copy)
+        name = str(line.id)
+        if name in self._ids:
+            return BadLine(number, f"has the id {line.id!r} of another line before it")
+        self._ids.add(name)
+        return line
+
+
+class Lines:
+    """The lines of an input, to be read once.
+
+    Args:
+        path: The file; None for standard input.
+
+    Attributes:
+        is_file: Whether it is a file, which can be read again.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        if path is None:
+            self._file = _standard_input()
+        elif stat.S_ISREG(path.stat().st_mode):
+            self._file = path.open("rb")
+        else:
+            _check_special(path)  # a FIFO is opened by the thread that reads it: that may block
+        self.is_file = path is not None and self._file is not None
+        self._may_block = self._file is None or _may_block(self._file)
+        self._is_kept_open = False
+
+    async def __aiter__(self) -> AsyncGenerator[Line | BadLine]:
+        """Each line that is not empty.
+
+        Raises:
+            OSError: The input cannot be read on.
+        """
+        reader, number = _Reader(), 0
+        while raw := await self._next():
+            number += 1
+            if len(raw) > LARGEST_LINE and not raw.endswith(b"\n"):
+                await self._skip()
+            line = reader.read(raw, number)
+            if line is not None:
+                yield line
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+
+    def count(self) -> int:
+        """How many lines of a file are not empty.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return sum(1 for raw in self._again() if raw.strip())
+
+    def again(self) -> Iterator[Line | BadLine]:
+        """The lines of a file that are not empty, once more.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        reader = _Reader()
+        for number, raw in enumerate(self._again(), start=1):
+            if (line := reader.read(raw, number)) is not None:
+                yield line
+
+    def _again(self) -> Iterator[bytes]:
+        if self._path is None:
+            return
+        with self._path.open("rb") as file:
+            while line := file.readline(LARGEST_LINE + 1):
+                yield line
+                while len(line) > LARGEST_LINE and not line.endswith(b"\n"):
+                    line = file.readline(LARGEST_LINE + 1)
+
+    def close(self) -> None:
+        """Closes the file, unless a thread still reads it."""
+        if self._path is not None and self._file is not None and not self._is_kept_open:
+            self._file.close()
+
+    async def _skip(self) -> None:
+        """Reads on to the end of a line that is too long."""
+        rest = await self._next()
+        while rest and not rest.endswith(b"\n"):
+            rest = await self._next()
+
+    async def _next(self) -> bytes:
+        if not self._may_block:
+            return self._read_line()
+        loop = asyncio.get_running_loop()
+        read: asyncio.Future[bytes] = loop.create_future()
+        self._is_kept_open = True
+
+        def wait() -> None:
+            line: bytes | OSError
+            try:
+                line = self._read_line()
+            except OSError as error:
+                line = error
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(_tell, read, line)
+
+        # Not one of the loop's own, which it would wait for at its end.
+        threading.Thread(target=wait, daemon=True).start()
+        line = await read
+        self._is_kept_open = False
+        return line
+
+    def _read_line(self) -> bytes:
+        if self._file is None:
+            self._file = cast("Path", self._path).open("rb")
+        return self._file.readline(LARGEST_LINE + 1)
+
+
+def _check_special(path: Path) -> None:
+    """Check that a path which is not a regular file can be read, without opening it.
+
+    Raises:
+        OSError: It is a directory, or may not be read.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _tell(read: asyncio.Future[bytes], line: bytes | OSError) -> None:
+    if read.done():
+        return
+    if isinstance(line, OSError):
+        read.set_exception(line)
+    else:
+        read.set_result(line)
+
+
+def _standard_input() -> BinaryIO:
+    stream = sys.stdin
+    if stream is None:
+        reason = "it is closed"
+        raise OSError(reason)
+    try:
+        # A file of our own: one thread may still wait for it when Python closes its own.
+        return open(stream.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return stream.buffer
+
+
+def _may_block(file: BinaryIO) -> bool:
+    """Whether to read from it may take as long as somebody likes."""
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False

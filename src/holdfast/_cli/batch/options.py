@@ -1,0 +1,120 @@
+"""What ``holdfast run`` is told, and the files that it names."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast._cli.batch.input import Lines
+from holdfast._cli.batch.output import Results
+from holdfast._cli.errors import unusable
+
+if TYPE_CHECKING:
+    from holdfast._policy.reconcile import OnUnknown
+
+__all__ = ["STANDARD", "Plan"]
+
+STANDARD = "-"
+"""What names standard input or output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run is told.
+
+    Attributes:
+        input: Where messages come from, as written.
+        output: Where results go, as written.
+        journal: The journal, as written.
+        run_id: Names the run in the journal; None for the input's own name.
+        concurrency: How many are under way at once.
+        rate: How many are begun in a second at most; None for no bound.
+        on_unknown: What to do about a message whose reply is lost.
+        skips_bad_lines: Whether a line that is no message is left out, and does not end the run.
+        grace: Seconds to wait after Ctrl-C for what is under way.
+        retries_errors: Whether lines whose result is an error have their turn once more.
+        more: The words that say the same of the options that have a default.
+    """
+
+    input: str
+    output: str
+    journal: str
+    run_id: str | None
+    concurrency: int
+    rate: float | None
+    on_unknown: OnUnknown
+    skips_bad_lines: bool
+    grace: float
+    retries_errors: bool
+    more: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the journal calls the run."""
+        if self.run_id is not None:
+            return self.run_id
+        path = str(_path(self.input)).encode(errors="surrogateescape")
+        return hashlib.blake2b(path, digest_size=8).hexdigest()
+
+    def words(self, *, run_id: str | None = None) -> list[str]:
+        """The words of the command that goes on; under another name, if one is given."""
+        given = {"--input": self.input, "--results": self.output, "--journal": self.journal}
+        named = run_id or self.run_id
+        if named is not None:
+            given["--run-id"] = named
+        return ["run", *(word for pair in given.items() for word in pair), *self.more]
+
+    def check_apart(self, journal: Path) -> None:
+        """Checks that no file is meant to be two things.
+
+        Args:
+            journal: The journal's file.
+
+        Raises:
+            CommandError: One is.
+        """
+        names = {"--input": self.input, "--results": self.output, "--journal": str(journal)}
+        seen: dict[Path, str] = {}
+        for flag, name in names.items():
+            if flag != "--journal" and name == STANDARD:
+                continue
+            path = _path(name)
+            if path in seen:
+                raise unusable(path, f"is named by {seen[path]} and by {flag}")
+            seen[path] = flag
+
+    def open_input(self) -> Lines:
+        """The lines of the input.
+
+        Raises:
+            CommandError: It cannot be read, or the run has no name.
+        """
+        path = _file(self.input)
+        name = path or Path("standard input")
+        try:
+            lines = Lines(path)
+        except OSError as error:
+            raise unusable(name, f"cannot be read: {error.strerror or error}") from None
+        if self.run_id is None and not lines.is_file:
+            lines.close()
+            hint = "name the run with --run-id, so that a later one can go on with it"
+            raise unusable(name, "is not a regular file, whose path could name the run", hint)
+        return lines
+
+    def open_output(self) -> Results:
+        """The results that are there, and where new ones go.
+
+        Raises:
+            CommandError: The file cannot be used.
+        """
+        return Results(_file(self.output), without_errors=self.retries_errors)
+
+
+def _file(name: str) -> Path | None:
+    return None if name == STANDARD else Path(name).expanduser()
+
+
+def _path(name: str) -> Path:
+    return Path(name).expanduser().resolve()

@@ -1,0 +1,299 @@
+"""Where ``holdfast run`` writes: one result on each line, as JSON.
+
+Rules: a result is written in one piece and behind those that are there; of a file that is there,
+nothing is lost but a last line that was cut in half, and the errors of lines that were not sent,
+which have their turn again; a file that holds something else is left alone; two runs never write
+to the same file at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import sys
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import click
+import msgspec
+
+from holdfast._cli.batch.input import key_of
+from holdfast._cli.errors import unusable
+from holdfast._cli.output.base import OutputError
+from holdfast._cli.output.document import write_json
+from holdfast._model import codec
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from holdfast._cli.batch.input import Line
+
+__all__ = ["Known", "Results"]
+
+_BEGINNINGS = (b'{"id":', b'{"line":')
+_OUTCOMES = frozenset({"task", "message", "error"})
+_NOTHING, _SOMETHING = msgspec.Raw(b""), msgspec.Raw(b"{}")
+
+
+class _Result(msgspec.Struct):
+    """As much of a result as has to be known of it."""
+
+    line: int
+    digest: str
+    id: str | int | None = None
+    copy: int = 1
+    executed: bool | None = None
+    task: msgspec.Raw = _NOTHING
+    message: msgspec.Raw = _NOTHING
+    error: msgspec.Raw = _NOTHING
+
+    @property
+    def key(self) -> str:
+        """The key of its line."""
+        return key_of(self.id, self.digest, self.copy)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether there is an error in place of an answer."""
+        return self.error != _NOTHING
+
+    @property
+    def was_not_sent(self) -> bool:
+        """Whether it is the error of a line that certainly was not executed."""
+        return self.is_error and self.executed is False
+
+
+class Known(NamedTuple):
+    """A result that is there.
+
+    Attributes:
+        digest: Of what its line said.
+        is_error: Whether it is an error.
+    """
+
+    digest: str
+    is_error: bool
+
+
+class Results:
+    """The results of a run.
+
+    Args:
+        path: The file, which is made where there is none; None for standard output.
+        without_errors: Whether to take all results that are errors out of the file, so that their
+            lines have none; else only those of lines that were not sent.
+
+    Attributes:
+        known: The results that are there, by the keys of their lines.
+
+    Raises:
+        CommandError: The file cannot be written, holds something else, or is being written.
+    """
+
+    def __init__(self, path: Path | None, *, without_errors: bool) -> None:
+        self.known: dict[str, Known] = {}
+        self._without_errors = without_errors
+        self._file: BinaryIO | None = None
+        self._path = path
+        if path is not None:
+            try:
+                self._open(path)
+            except OSError as error:
+                self.close()
+                raise unusable(path, f"cannot be written: {error.strerror or error}") from None
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file was taken away, or another one is in its place."""
+        if self._file is None or self._path is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except FileNotFoundError:
+            return True
+
+    def write(self, line: Line, members: Mapping[str, Any]) -> None:
+        """Writes the result of a line.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        named = {} if line.id is None else {"id": line.id}
+        copy = {} if line.copy == 1 else {"copy": line.copy}
+        place = {**named, "line": line.number, "digest": line.digest, **copy}
+        self._write(f"{write_json({**place, **members}, in_line=True)}\n".encode())
+        self.known[line.key] = Known(line.digest, "error" in members)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            if self._file is None:
+                click.echo(line, nl=False)
+            else:
+                _write(self._file, line)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(*error.args) from None
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> None:
+        self._file = _opened(path)
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            return  # what it holds nobody can read
+        _lock(self._file, path)
+        if not os.path.samestat(os.fstat(self._file.fileno()), path.stat()):
+            raise unusable(path, "is being written by another run")  # which has replaced it
+        end, is_whole = self._read(path)
+        self._file.truncate(end)
+        if not is_whole:
+            self._take_out(path)
+
+    def _read(self, path: Path) -> tuple[int, bool]:
+        """Looks at what is there; gives where whole lines end, and whether all of it stays."""
+        end, is_whole = 0, True
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n") and _may_be_half(line):
+                    break
+                result = _result(line)
+                if result is None or not line.endswith(b"\n"):
+                    raise unusable(
+                        path, f"holds something that is not a result, on line {number}",
+                        "name a file that is not there yet with --results",
+                    )  # fmt: skip
+                end += len(line)
+                if self._stays(result):
+                    self.known[result.key] = Known(result.digest, result.is_error)
+                else:
+                    is_whole = False
+        return end, is_whole
+
+    def _stays(self, result: _Result) -> bool:
+        return not (result.is_error if self._without_errors else result.was_not_sent)
+
+    def _take_out(self, path: Path) -> None:
+        """Puts a file with what stays in the place of the file, in one step."""
+        path = path.resolve()  # a link stays one
+        other = path.with_name(f".{path.name}.holdfast")
+        new = _created(other)
+        try:
+            shutil.copymode(path, other)
+            _lock(new, path)
+            with path.open("rb") as file:
+                for line in file:
+                    result = _result(line)
+                    if result is not None and self._stays(result):
+                        _write(new, line)
+            os.fsync(new.fileno())
+            other.replace(path)
+        except BaseException:
+            new.close()
+            with contextlib.suppress(OSError):
+                other.unlink()
+            raise
+        self.close()
+        self._file = new
+
+
+def _write(file: BinaryIO, line: bytes) -> None:
+    left = memoryview(line)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):  # a half line would be in the way of the next
+            file.truncate(file.seek(0, os.SEEK_END) - (len(line) - len(left)))
+        raise
+
+
+def _result(line: bytes) -> _Result | None:
+    result: _Result | None
+    try:
+        result = msgspec.json.decode(line, type=_Result)
+    except codec.UNREADABLE:
+        result = _read_slowly(line)
+    if result is None:
+        return None
+    given = (result.task, result.message, result.error)
+    return result if sum(one != _NOTHING for one in given) == 1 else None
+
+
+def _read_slowly(line: bytes) -> _Result | None:
+    """A result with half a character in it, which JSON can say and UTF-8 cannot."""
+    try:
+        members = msgspec.convert(codec.parse(line), dict[str, Any])
+        members.update(dict.fromkeys(_OUTCOMES & members.keys(), _SOMETHING))
+        return msgspec.convert(members, _Result)
+    except ValueError:
+        return None
+
+
+def _may_be_half(line: bytes) -> bool:
+    """Whether it may be a result that was not written to its end."""
+    return any(
+        line.startswith(beginning) or beginning.startswith(line) for beginning in _BEGINNINGS
+    )
+
+
+def _created(path: Path) -> BinaryIO:
+    """A new file in place of one that a run left which was killed; no link is followed.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()  # of a link, only the link
+    return path.open("xb", buffering=0)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to append to it; a FIFO that no process reads is refused, and not waited for.
+
+    Raises:
+        CommandError: It is such a FIFO.
+        OSError: It cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+    try:
+        file: BinaryIO = open(path, "ab", buffering=0, opener=opener)  # noqa: SIM115
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise unusable(
+                path, "is a FIFO that no process reads", "start its reader first"
+            ) from None
+        raise
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(file.fileno(), True)
+    return file
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Keeps other runs away, until the file is closed.
+
+    Raises:
+        CommandError: Another one is writing it.
+    """
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise unusable(path, "is being written by another run") from None
+        except OSError:
+            return  # a file system without locks

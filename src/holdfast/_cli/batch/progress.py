@@ -1,0 +1,168 @@
+"""How far a ``holdfast run`` has come, in numbers and for somebody who looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from holdfast._cli.batch.session import answer_of, was_not_sent
+from holdfast._cli.output.sanitizer import shortened
+from holdfast._cli.values import shown_duration
+from holdfast._client.answer import Answer
+from holdfast._model.types import Task
+
+if TYPE_CHECKING:
+    from holdfast._cli.batch.availability import Outage
+    from holdfast._cli.batch.input import Lines
+    from holdfast._cli.output.interface import Output
+    from holdfast._client.batch import BulkRun
+
+__all__ = ["Counts", "Progress"]
+
+_DRAWN = 0.2
+"""Seconds between two states of the progress line on a terminal."""
+
+_REPORTED = 30.0
+"""Seconds between two reports of the progress where standard error is not a terminal."""
+
+_COLUMNS = 80
+"""Columns of a terminal that are used at most, and of one whose width is not known."""
+
+
+class Counts:
+    """How many lines of what there are.
+
+    Attributes:
+        completed: Whose task was completed, or that were answered by a message.
+        failed: Whose task failed.
+        waiting: Whose task waits for somebody.
+        errors: Without an answer, in this run or in an earlier one.
+        not_sent: Without one, and certainly not executed.
+        earlier: Whose answer was there before.
+        skipped: That are no messages.
+        written: Whose result was written by this run.
+        unwritten: Whose answer could not be written to the results; the journal has it.
+    """
+
+    def __init__(self) -> None:
+        self.completed = self.failed = self.waiting = self.errors = self.not_sent = 0
+        self.earlier = self.skipped = self.written = self.unwritten = 0
+
+    @property
+    def unanswered(self) -> int:
+        """Lines whose result is an error."""
+        return self.errors + self.not_sent
+
+    @property
+    def results(self) -> int:
+        """Lines that have a result."""
+        return self.completed + self.failed + self.waiting + self.unanswered + self.earlier
+
+    def add(self, outcome: Answer | Exception) -> None:
+        """Counts what came of a line."""
+        self.written += 1
+        answer = answer_of(outcome)
+        if answer is None:
+            if was_not_sent(outcome):
+                self.not_sent += 1
+            else:
+                self.errors += 1
+        elif isinstance(answer, Task) and answer.state.is_interrupted:
+            self.waiting += 1
+        elif isinstance(outcome, Answer):
+            self.completed += 1
+        else:
+            self.failed += 1
+
+    def members(self, left: int | None) -> dict[str, Any]:
+        """All of them as members of a document."""
+        return {
+            "completed": self.completed,
+            "failed": self.failed,
+            "waiting": self.waiting,
+            "errors": self.errors,
+            "notSent": self.not_sent,
+            "earlier": self.earlier,
+            "skipped": self.skipped,
+            "left": left,
+        }
+
+    def told(self, left: int | None) -> str:
+        """All of them in words."""
+        parts = [
+            f"{self.completed} completed",
+            *_some(self.failed, "failed"),
+            *_some(self.waiting, "waiting for input or authorization"),
+            *_some(self.unwritten, "answered, but not written to the results"),
+            *_some(self.errors, "without an answer"),
+            *_some(self.not_sent, "not sent"),
+            *_some(self.earlier, "done by an earlier run"),
+            *_some(self.skipped, "skipped"),
+            *(["an unknown number left"] if left is None else _some(left, "left")),
+        ]
+        return ", ".join(parts)
+
+
+def _some(count: int, what: str) -> list[str]:
+    return [f"{count} {what}"] if count else []
+
+
+class Progress:
+    """How far a run has come: a line that is redrawn on a terminal, else a line now and then."""
+
+    def __init__(self, counts: Counts, outage: Outage, output: Output) -> None:
+        self._counts = counts
+        self._outage = outage
+        self._output = output
+        self._drawing: asyncio.Task[None] | None = None
+
+    def begin(self, lines: Lines, run: BulkRun) -> None:
+        """Begin to report."""
+        is_seen = sys.stderr is not None and sys.stderr.isatty()
+        report = self._draw if is_seen else self._report
+        self._drawing = asyncio.create_task(report(lines, run))
+
+    def end(self) -> None:
+        """Takes the line away, if there is one."""
+        if self._drawing is not None:
+            self._drawing.cancel()
+            self._output.progress("")
+
+    async def _draw(self, lines: Lines, run: BulkRun) -> None:
+        began, total = asyncio.get_running_loop().time(), _total(lines)
+        while True:
+            self._output.progress(_fitted(self._line(run, began, total)))
+            await asyncio.sleep(_DRAWN)
+
+    async def _report(self, lines: Lines, run: BulkRun) -> None:
+        began, total = asyncio.get_running_loop().time(), _total(lines)
+        while True:
+            await asyncio.sleep(_REPORTED)
+            self._output.tell("Progress", self._line(run, began, total))
+
+    def _line(self, run: BulkRun, began: float, total: str) -> str:
+        counts, clock = self._counts, asyncio.get_running_loop().time
+        done = f"{counts.results + counts.skipped}{total}"
+        rate = f"{counts.written / max(clock() - began, _DRAWN):.1f}/s"
+        if away := int(self._outage.seconds):
+            rate = f"agent away for {shown_duration(away)}"
+        return f"{done}, {run.under_way} in flight, {rate}: {counts.told(0)}"
+
+
+def _fitted(line: str) -> str:
+    """As much of a line as stands in one row: what is in a second one could not be erased."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        columns = _COLUMNS
+    most = max(min(columns, _COLUMNS) - 1, 1)  # a full row moves some terminals to the next
+    return shortened(line, most)
+
+
+def _total(lines: Lines) -> str:
+    try:
+        return f" of {lines.count()}" if lines.is_file else " done"
+    except OSError:
+        return " done"

@@ -1,0 +1,294 @@
+"""``holdfast resume``: resumes the calls of a journal that have no outcome.
+
+Rules: nothing is sent again; a call that another program works on is left to that program; each
+call is reported as soon as it has an outcome, and none delays another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast._cli.batch.session import (
+    answer_of,
+    failure_of,
+    journal_at,
+    journal_failure,
+    members_of,
+    unusable_journal,
+)
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.output import text
+from holdfast._cli.values import masked_reference
+from holdfast._journal.protocol import shown
+from holdfast.errors import A2AError, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast._cli.batch.session import JournaledSession
+    from holdfast._cli.output.interface import Output
+    from holdfast._client.answer import Answer
+    from holdfast._client.pending import PendingCall
+    from holdfast._journal.protocol import CallRecord
+    from holdfast.errors import JournalFailure
+
+__all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
+
+_AT_ONCE = 32
+"""Calls that are resumed at the same time."""
+
+_MOST_AGENTS = 5
+"""Other agents with pending calls that are named at most."""
+
+_LEFT: Mapping[JournalFailure, tuple[str, str]] = {
+    "held": ("held", "another program is working on it"),
+    "taken_over": ("held", "another program is working on it"),
+    "over": ("ended", "another program has finished it"),
+}
+"""The status of a call that is left to another program, by the reason of the journal: in a
+document, and in a line."""
+
+
+class Unfinished(NamedTuple):
+    """The calls of a journal without an outcome.
+
+    Attributes:
+        calls: Those that are wanted, by agent, oldest first.
+        agent: The agent that they are limited to; None for all.
+        others: The same of the agents that this leaves out.
+    """
+
+    calls: dict[str, list[CallRecord]]
+    agent: str | None
+    others: dict[str, list[CallRecord]]
+
+
+async def unfinished(name: str, agent: str | None, message_id: str | None) -> Unfinished:
+    """Return the calls without an outcome.
+
+    Args:
+        name: The file of the journal.
+        agent: The agent that they went to, as a journal names it; None for all.
+        message_id: The one that is wanted; None for all.
+
+    Raises:
+        CommandError: The journal cannot be used, or the one that is wanted is not among them.
+    """
+    journal = journal_at(name, is_there=True, read_only=True)
+    try:
+        await journal.check()  # a page that is lost may be the one with the calls
+        records = await journal.unfinished()  # with what of a damaged one can be read
+        if message_id is not None:
+            records = [record for record in records if record.message_id == message_id]
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
+    finally:
+        await journal.close()
+    found = Unfinished({}, agent, {})
+    for record in records:
+        kept = found.calls if agent in {None, record.agent} else found.others
+        kept.setdefault(record.agent, []).append(record)
+    if message_id is not None and not found.calls:
+        to, others = _limits(found)
+        message = f"no call of message {message_id}{to} is without an outcome in {journal.path}"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}"))
+    return found
+
+
+def list_calls(found: Unfinished, output: Output, *, now: float) -> None:
+    """Show calls, and do nothing about them.
+
+    Args:
+        found: The calls.
+        output: Where.
+        now: Seconds since the epoch.
+    """
+    records = sorted(chain(*found.calls.values()), key=lambda record: record.began)
+    for place, record in enumerate(records):
+        until = record.lease_until if record.lease_until > now else None
+        held = {} if until is None else {"heldUntil": shown(until)}
+        lines = [] if until is None else [text.field("Held until", shown(until))]
+        between = [""] if place else []
+        output.call({**_members(record), **held}, [*between, *_lines(record), *lines])
+    if not found.calls:
+        to, others = _limits(found)
+        output.tell("Calls", f"none{to} is without an outcome{others}")
+
+
+def _limits(found: Unfinished) -> tuple[str, str]:
+    """Say which agent a search was limited to, and which calls to others that left out.
+
+    Both are empty if it left out none.
+    """
+    agents = [masked_reference(agent) for agent in found.others]
+    if not agents:
+        return "", ""
+    count = sum(map(len, found.others.values()))
+    calls = "1 call" if count == 1 else f"{count} calls"
+    whose = "another agent" if len(agents) == 1 else "other agents"
+    more = len(agents) - _MOST_AGENTS
+    shown_agents = ", ".join(agents[:_MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
+    are = "is" if count == 1 else "are"
+    to = f" to {masked_reference(found.agent or '')}"
+    return to, f"; {calls} to {whose} {are} pending: {shown_agents}"
+
+
+async def forget(session: JournaledSession, output: Output, *, record: CallRecord) -> None:
+    """Notes that nobody wants to know what becomes of a call.
+
+    Raises:
+        CommandError: Somebody works on it, it is over, or the journal cannot be used.
+    """
+    try:
+        calls = await session.client.pending(message_id=record.message_id)
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
+    if not calls:
+        message = f"the call of message {record.message_id} has come to its end meanwhile"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
+    try:
+        await calls[0].forget()
+    except JournalError as error:
+        raise CommandError(journal_failure(error)) from None
+    output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+
+
+async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
+    """Note the same of a call whose record cannot be read.
+
+    Raises:
+        CommandError: The journal cannot be used.
+    """
+    journal = journal_at(name, is_there=True)
+    try:
+        await journal.forget_damaged(record.message_id)
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
+    finally:
+        await journal.close()
+    output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+
+
+async def resume(
+    session: JournaledSession, output: Output, *, records: Sequence[CallRecord]
+) -> None:
+    """Goes on with calls to one agent, and shows what comes of each.
+
+    Raises:
+        CommandError: Not all of them have an answer, or the journal cannot be used.
+        A2AError: The agent cannot be talked to at all.
+    """
+    await session.prepare()
+    try:
+        calls = {one.message_id: one for one in await session.client.pending()}
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(record: CallRecord) -> bool:
+        async with room:
+            return await _one(session, output, record, calls[record.message_id])
+
+    known = [record for record in records if record.message_id in calls]
+    held = [until for one in known if (until := calls[one.message_id].held_until) is not None]
+    if held:
+        output.warn(
+            f"{len(held)} of {len(known)} calls are held by another program, which may have "
+            f"crashed: waiting for their leases to end, at {shown(max(held).timestamp())}"
+        )
+    went_on = [asyncio.create_task(one(record)) for record in known]
+    try:
+        went_well = await asyncio.gather(*went_on)
+    finally:
+        for task in went_on:
+            task.cancel()
+        await asyncio.gather(*went_on, return_exceptions=True)
+    if not all(went_well):
+        count = went_well.count(False)
+        message = f"{count} of {len(went_well)} calls to {_shown(records[0])} have no answer"
+        raise CommandError(Failure(code="HOLDFAST_ERR_RESUME", message=message))
+
+
+async def _one(
+    session: JournaledSession, output: Output, record: CallRecord, call: PendingCall
+) -> bool:
+    """Resume a call; return False if it has no answer."""
+    settings = session.settings
+    outcome: Answer | Exception
+    try:
+        outcome = await call.resume(
+            poll_interval=settings.poll_interval,
+            timeout=settings.timeout,
+            headers=session.svc_params,
+        )
+    except A2AError as error:
+        outcome = error
+    if isinstance(outcome, JournalError) and (left := _LEFT.get(outcome.reason)):
+        status, told = left
+        members = {**_members(record), "status": status}
+        output.call(members, [*_lines(record), text.field("Left", told)])
+        return await _was_answered(session, record)
+    members = members_of(outcome, session, output)
+    output.call({**_named(record), **members}, _told(record, outcome, session, output))
+    return "error" not in members
+
+
+async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
+    """Whether another program has finished a call with an answer."""
+    try:
+        found = await session.journal.find(record.message_id)
+    except JournalError:
+        return False
+    return found is not None and found.outcome == "answered"
+
+
+def _named(record: CallRecord) -> dict[str, Any]:
+    return {"messageId": record.message_id, "agent": _shown(record)}
+
+
+def _members(record: CallRecord) -> dict[str, Any]:
+    """A call as members of a document."""
+    members = {
+        **_named(record),
+        "taskId": record.task_id,
+        "contextId": record.context_id,
+        "state": record.state,
+        "began": shown(record.began),
+        "damage": record.damage,
+    }
+    return {name: member for name, member in members.items() if member is not None}
+
+
+def _lines(record: CallRecord) -> Iterator[str]:
+    """A call as lines."""
+    yield text.field("Message ID", record.message_id)
+    yield text.field("Agent", _shown(record))
+    yield text.field("Task ID", record.task_id)
+    yield text.field("Context ID", record.context_id)
+    yield text.field("State", record.state)
+    yield text.field("Began", shown(record.began))
+    if record.damage is not None:
+        yield text.field("Damage", record.damage)
+
+
+def _told(
+    record: CallRecord, outcome: Answer | Exception, session: JournaledSession, output: Output
+) -> Iterator[str]:
+    """The outcome of a call, as lines."""
+    yield text.field("Message ID", record.message_id)
+    answer = answer_of(outcome)
+    if answer is not None:
+        told = [text.field("Message ID", record.message_id)]
+        yield from text.render(answer, text.View(verbose=session.settings.verbose), told=told)
+        return
+    envelope = output.envelope(failure_of(outcome, session))
+    yield text.field("Error", envelope["message"])
+    yield text.field("Code", envelope["code"])
+    if envelope["hint"]:
+        yield text.field("Hint", envelope["hint"])
+
+
+def _shown(record: CallRecord) -> str:
+    return masked_reference(record.agent)

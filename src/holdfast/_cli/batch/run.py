@@ -1,0 +1,506 @@
+"""``holdfast run``: many messages to one agent, a few at a time, each sent once.
+
+Rules: a line with a result is done, unless the result says that it was certainly not executed; a
+line without a result that the journal knows is resumed; the rest is sent. So the same command
+continues wherever the one before ended. A line that is not a message, an agent that refuses
+access, and a journal or results that cannot be written stop the sending; the messages in flight
+end first, and their results are written as far as that is possible. If the agent is unreachable
+for long, the run ends without waiting for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast._cli.actions import described_ending
+from holdfast._cli.batch.availability import LONGEST_OUTAGE, is_away
+from holdfast._cli.batch.input import BadLine, Line
+from holdfast._cli.batch.options import STANDARD
+from holdfast._cli.batch.progress import Counts, Progress
+from holdfast._cli.batch.renamed_input import check_not_moved
+from holdfast._cli.batch.session import (
+    answer_of,
+    check_journal,
+    failure_of,
+    members_of,
+    unusable_journal,
+    was_not_sent,
+)
+from holdfast._cli.error_messages import away
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.values import shown_duration
+from holdfast._client.batch import RunItem
+from holdfast._model.types import Task
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    A2ATimeoutError,
+    DeadlineExceededError,
+    JournalError,
+    ReconnectError,
+    RunItemChangedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractContextManager
+
+    from holdfast._cli.batch.availability import WatchedSession
+    from holdfast._cli.batch.input import Lines
+    from holdfast._cli.batch.options import Plan
+    from holdfast._cli.batch.output import Results
+    from holdfast._cli.output.interface import Output
+    from holdfast._client.answer import Answer
+    from holdfast._client.batch import BulkRun
+
+__all__ = ["Run"]
+
+_OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
+"""Errors after which an answer may still come."""
+
+_NAMED = 5
+"""Line numbers to show in a warning about many lines."""
+
+_LOOK = 0.5
+"""Seconds between two checks whether the agent is unreachable."""
+
+_TOLD = 3.0
+"""Seconds for which the agent must be unreachable before a warning says so."""
+
+_LAST = 30.0
+"""Seconds to wait for messages that are just being sent, before the run ends."""
+
+
+class Run:
+    """A run of many messages.
+
+    Args:
+        session: The agent and the journal.
+        output: Where warnings and the summary go.
+        plan: What to do.
+        interrupts: Calls a function at each Ctrl-C, while the context is open.
+    """
+
+    def __init__(
+        self,
+        session: WatchedSession,
+        output: Output,
+        plan: Plan,
+        interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]],
+    ) -> None:
+        self._session = session
+        self._output = output
+        self._plan = plan
+        self._interrupts = interrupts
+        self._counts = Counts()
+        self._on_the_way: dict[str, Line] = {}
+        self._fault: CommandError | None = None
+        self._interruptions = 0
+        self._outage = session.outage
+        self._changed: list[int] = []
+        self._first_failed: tuple[int, str] | None = None
+        self._first_unanswered: tuple[int, str] | None = None
+        self._unsendable = 0
+        self._has_open = self._is_away = False
+        self._stop: Callable[[], None] = lambda: None
+        self._under_way: Callable[[], int] = lambda: 0
+
+    async def run(self) -> None:
+        """Send the messages, and write their results.
+
+        Raises:
+            CommandError: A file cannot be used, was moved, or lines have no answer.
+            KeyboardInterrupt: Ctrl-C ended the run.
+            A2AError: The agent cannot be called.
+        """
+        plan, session = self._plan, self._session
+        plan.check_apart(session.journal.path)
+        lines = plan.open_input()
+        try:
+            await check_journal(session.journal)
+            results = plan.open_output()
+            try:
+                await check_not_moved(plan, session, lines, results)
+                if await self._is_there():
+                    await self._work(lines, results)
+            finally:
+                results.close()
+            self._tell(self._left(lines, results))
+        finally:
+            lines.close()
+
+    # ── The agent ────────────────────────────────────────────────────────────────────────────
+
+    async def _is_there(self) -> bool:
+        """Prepare for calls once the agent can be reached; False if the run was ended before.
+
+        Raises:
+            A2AError: The agent cannot be called.
+        """
+        asking = asyncio.create_task(self._prepare())
+        watching = asyncio.create_task(self._watch(asking))
+
+        def interrupted() -> None:
+            self._interruptions += 1
+            asking.cancel()
+
+        try:
+            with self._interrupts(interrupted):
+                await asking
+        except asyncio.CancelledError:
+            if not self._is_ended:
+                raise
+        finally:
+            watching.cancel()
+            asking.cancel()
+        return not self._is_ended
+
+    @property
+    def _is_ended(self) -> bool:
+        """Whether the run was ended early."""
+        return self._interruptions > 0 or self._fault is not None
+
+    async def _prepare(self) -> None:
+        session = self._session
+        try:
+            await session.prepare()
+        except A2AError as error:
+            if not is_away(error):
+                raise
+            await self._until_there()
+            await session.prepare()
+
+    async def _until_there(self) -> None:
+        session, outage = self._session, self._outage
+        while True:
+            await asyncio.sleep(outage.pause())
+            session.begin()
+            try:
+                await session.client.agent_card(timeout=session.left())
+            except A2AError as error:
+                if not is_away(error):
+                    raise
+            else:
+                return
+
+    # ── The work ─────────────────────────────────────────────────────────────────────────────
+
+    async def _work(self, lines: Lines, results: Results) -> None:
+        plan, session = self._plan, self._session
+        run = session.client.run(
+            self._items(lines, results),
+            run_id=plan.name,
+            concurrency=plan.concurrency,
+            rate=plan.rate,
+            poll_interval=session.settings.poll_interval,
+            timeout=session.settings.timeout,
+            headers=session.svc_params,
+            on_unknown=plan.on_unknown,
+        )
+        progress = Progress(self._counts, session.outage, self._output)
+        progress.begin(lines, run)
+        writing = asyncio.create_task(self._write_all(run, results))
+        self._stop = run.stop
+        self._under_way = lambda: run.under_way
+        watching = asyncio.create_task(self._watch(writing))
+
+        def interrupted() -> None:
+            self._interruptions += 1
+            if self._interruptions > 1:
+                writing.cancel()
+                return
+            run.stop()
+            asyncio.get_running_loop().call_later(plan.grace, writing.cancel)
+            if run.under_way:
+                self._output.warn(
+                    f"sending has stopped; waiting up to {shown_duration(plan.grace)} for "
+                    f"{run.under_way} in flight; press Ctrl-C again to stop at once"
+                )
+
+        try:
+            with self._interrupts(interrupted):
+                await writing
+        except CommandError as fault:
+            self._fault = self._fault or fault
+        except asyncio.CancelledError:
+            if not self._is_ended:
+                raise
+        finally:
+            watching.cancel()
+            self._look()
+            writing.cancel()
+            await run.close()
+            progress.end()
+
+    async def _items(self, lines: Lines, results: Results) -> AsyncGenerator[RunItem]:
+        """Yield the messages to send."""
+        async for line in self._read(lines):
+            if isinstance(line, BadLine):
+                if not self._skips(line):
+                    return
+            elif (known := results.known.get(line.key)) is None:
+                await self._wait()
+                self._on_the_way[line.key] = line
+                yield RunItem(key=line.key, content=line.message)
+            elif known.digest != line.digest:
+                self._write(line, _changed(line, self._plan.output), results)
+            elif known.is_error:
+                self._counts.errors += 1
+                self._has_open = True  # as far as is known here
+            else:
+                self._counts.earlier += 1
+
+    async def _read(self, lines: Lines) -> AsyncGenerator[Line | BadLine]:
+        try:
+            async for line in lines:
+                yield line
+        except OSError as error:
+            told = f"{self._plan.input} cannot be read further: {error.strerror or error}"
+            self._fault = CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told))
+
+    def _skips(self, line: BadLine) -> bool:
+        told = f"line {line.number} of {self._plan.input} {line.reason}"
+        if self._plan.skips_bad_lines:
+            self._counts.skipped += 1
+            self._output.warn(f"{told}; skipped")
+            return True
+        self._fault = CommandError(
+            Failure(
+                code="HOLDFAST_ERR_INPUT",
+                message=f"{told}; no line after it was sent",
+                hint="correct it and start again, or skip such lines with --on-bad-line skip",
+            )
+        )
+        return False
+
+    async def _write_all(self, run: BulkRun, results: Results) -> None:
+        async for result in run:
+            line = self._on_the_way.pop(result.key)
+            if isinstance(result.error, JournalError) and not was_not_sent(result.error):
+                again = self._session.command(*self._plan.words())
+                self._give_up(unusable_journal(result.error, again=again))
+                continue  # the line has no result: the journal knows whether it was sent
+            outcome = result.answer if result.answer is not None else result.error
+            if isinstance(outcome, RunItemChangedError):
+                outcome = _changed(line, self._plan.journal, outcome.message_id)
+            if outcome is None:
+                continue
+            try:
+                self._write(line, outcome, results)
+            except CommandError as fault:
+                self._give_up(fault.failure)
+                self._counts.unwritten += answer_of(outcome) is not None
+            self._look_at(outcome)
+
+    def _write(self, line: Line, outcome: Answer | Exception, results: Results) -> None:
+        members = members_of(outcome, self._session, self._output)
+        if "error" in members:
+            executed = False if was_not_sent(outcome) else getattr(outcome, "executed", None)
+            members = {"executed": executed, **members}
+        if results.is_gone:
+            raise self._gone()
+        try:
+            results.write(line, members)
+        except KeyboardInterrupt:  # the reader of a pipe reads no more
+            self._interruptions += 1
+            raise asyncio.CancelledError from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # the journal has it
+            raise self._unwritable(error) from None
+        self._counts.add(outcome)
+        answer = answer_of(outcome)
+        if isinstance(outcome, RunItemChangedError):
+            self._changed.append(line.number)
+        elif answer is None:
+            reason = failure_of(outcome, self._session).message
+            self._first_unanswered = self._first_unanswered or (line.number, reason)
+        elif isinstance(answer, Task) and (ending := described_ending(answer)):
+            self._first_failed = self._first_failed or (line.number, ending)
+        if _stays_unsent(outcome):
+            self._unsendable += 1
+
+    def _look_at(self, outcome: Answer | Exception) -> None:
+        """Stop sending if nothing can be sent."""
+        self._outage.saw(outcome)
+        self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
+        if self._outage.has_ended_with(outcome):
+            failure = failure_of(outcome, self._session)
+            self._give_up(self._to_go_on(failure, "sending has stopped"))
+
+    def _to_go_on(self, failure: Failure, what: str) -> Failure:
+        then = f"to resume: {self._session.command(*self._plan.words())}"
+        hint = f"{failure.hint}; then, {then}" if failure.hint else then
+        return replace(failure, message=f"{what}: {failure.message}", hint=hint)
+
+    async def _wait(self) -> None:
+        """Wait before the next message while the agent is unreachable or refuses calls."""
+        outage, clock = self._outage, asyncio.get_running_loop().time
+        if not outage.is_on:
+            return
+        until = clock() + outage.pause()
+
+        def is_over() -> bool:
+            is_asked_for = outage.is_asked_for() and self._under_way() > 0
+            return not outage.is_on or (clock() >= until and not is_asked_for)
+
+        await _looking(is_over)
+
+    async def _watch(self, work: asyncio.Task[None]) -> None:
+        """Report an outage of the agent, and end the work if it lasts too long."""
+        outage = self._outage
+        while True:
+            await asyncio.sleep(_LOOK)
+            self._look()
+            if outage.error is not None and outage.is_over_long:
+                self._give_up(self._left_alone(outage.error))
+                await self._until_sent()
+                work.cancel()
+
+    def _look(self) -> None:
+        """Report when the agent becomes unreachable, and when it answers again."""
+        error = self._outage.error
+        if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
+            self._is_away = True
+            told = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
+            self._output.warn(f"the agent cannot be reached: {away(error)}; {told}")
+        elif error is None and self._is_away:
+            self._is_away = False
+            self._output.warn("the agent answers again")
+
+    async def _until_sent(self) -> None:
+        """Wait for messages that are being sent: if cancelled, their outcome is unknown."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LAST
+        await _looking(lambda: not self._outage.sending or clock() >= until)
+
+    def _left_alone(self, error: A2AError) -> Failure:
+        """Return the failure for an agent that was unreachable for too long."""
+        failure = replace(failure_of(error, self._session), message=away(error))
+        most = shown_duration(LONGEST_OUTAGE)
+        return self._to_go_on(failure, f"the agent has not been reached for {most}")
+
+    def _unwritable(self, error: OSError) -> CommandError:
+        return CommandError(
+            Failure(
+                code="HOLDFAST_ERR_FILE",
+                message=f"{self._plan.output} cannot be written: {error.strerror or error}",
+                hint=f"to resume: {self._session.command(*self._plan.words())}",
+            )
+        )
+
+    def _gone(self) -> CommandError:
+        told = f"{self._plan.output} was moved or deleted; the journal has the results in it"
+        hint = (
+            f"to write all results again, and resume: {self._session.command(*self._plan.words())}"
+        )
+        return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told, hint=hint))
+
+    def _give_up(self, failure: Failure) -> None:
+        """Stop sending; messages in flight end first."""
+        self._fault = self._fault or CommandError(failure)
+        self._stop()
+
+    # ── What is said at the end ──────────────────────────────────────────────────────────────
+
+    def _left(self, lines: Lines, results: Results) -> int | None:
+        """Return the number of lines without an answer or error; None if it is unknown."""
+        if not self._is_ended:
+            return 0
+        if not lines.is_file:
+            return None
+        skips = self._plan.skips_bad_lines
+        try:
+            without = sum(
+                not skips if isinstance(line, BadLine) else line.key not in results.known
+                for line in lines.again()
+            )
+        except OSError:
+            return None
+        return without - self._counts.unwritten
+
+    def _tell(self, left: int | None) -> None:
+        """Report the outcome of the run.
+
+        Raises:
+            CommandError: The run failed, or lines have no answer.
+            KeyboardInterrupt: Ctrl-C ended the run.
+        """
+        counts, session, fault = self._counts, self._session, self._fault
+        summary = counts.told(left)
+        if self._changed:
+            self._output.warn(_told_of_changed(sorted(self._changed)))
+        others = counts.errors + counts.not_sent - len(self._changed)
+        self._warn_of_first(self._first_failed, counts.failed, "failed")
+        self._warn_of_first(self._first_unanswered, others, "have no answer")
+        if fault is None and not self._interruptions and counts.unanswered:
+            have = "has" if counts.unanswered == 1 else "have"
+            message = f"{counts.unanswered} of {counts.results} lines {have} no answer"
+            failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._way_out())
+            fault = CommandError(failure)
+        if fault is None and self._plan.output != STANDARD:
+            self._output.run({"runId": self._plan.name, **counts.members(left)}, summary)
+        else:
+            self._output.tell("Summary", summary)
+        if fault is not None:
+            raise fault
+        if self._interruptions:
+            self._output.hint(f"to resume: {session.command(*self._plan.words())}")
+            raise KeyboardInterrupt
+
+    def _warn_of_first(self, first: tuple[int, str] | None, count: int, what: str) -> None:
+        """Warn of the first line of a kind with its reason; the results have the others."""
+        if first is None:
+            return
+        number, reason = first
+        more = f"; {count - 1} more {what}" if count > 1 else ""
+        self._output.warn(f"line {number}: {reason}{more}")
+
+    def _way_out(self) -> str:
+        """Return the hint about lines without an answer."""
+        plan, command = self._plan, self._session.command
+        if self._has_open:
+            again = command(*plan.words(), "--retry-errors")
+            return f"to retry these: {again}"
+        if self._counts.not_sent > self._unsendable:
+            return f"to retry what was not sent: {command(*plan.words())}"
+        if self._changed:
+            give = "give each changed message an id of its own, otherwise it is not sent"
+            return f"{give}; then, to resume: {command(*plan.words())}"
+        if self._counts.not_sent:
+            return "the results say why"
+        again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
+        return f"to send them again, although the agent may have executed them: {again}"
+
+
+async def _looking(is_over: Callable[[], bool]) -> None:
+    while not is_over():  # noqa: ASYNC110  which time alone may make it
+        await asyncio.sleep(_LOOK)
+
+
+def _stays_unsent(outcome: Answer | Exception) -> bool:
+    """Whether the same command would not send the message, either."""
+    if isinstance(outcome, JournalError):
+        return outcome.reason == "exists" and was_not_sent(outcome)
+    return isinstance(outcome, RunItemChangedError)
+
+
+def _told_of_changed(numbers: list[int]) -> str:
+    many = len(numbers) > 1
+    first = ", ".join(map(str, numbers[:_NAMED]))
+    others = " and others" if len(numbers) > _NAMED else ""
+    what = f"{len(numbers)} {'lines have' if many else 'line has'} the id of another message"
+    return f"{what}: line{'s' if many else ''} {first}{others}"
+
+
+def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
+    """Return the error of a changed message, in the terms of the command line."""
+    return RunItemChangedError(
+        f"the id {line.id!r} belongs to another message in {known_by}; this message was not sent: "
+        "give it an id of its own",
+        key=line.key,
+        message_id=message_id,
+        executed=False,
+    )

@@ -1,0 +1,258 @@
+"""What the commands with a journal share: opening its file, and sessions that record their calls.
+
+Many calls may be in flight at once, so none of them is *the* task of the command: each call and
+each failure is reported with its own task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast._cli.error_table import describe
+from holdfast._cli.errors import CommandError, Failure, internal
+from holdfast._cli.output.document import document
+from holdfast._cli.session import Session
+from holdfast._cli.values import masked_reference, shown_duration
+from holdfast._client.answer import Answer
+from holdfast._client.resolve import journal_file
+from holdfast._journal.sqlite import SqliteJournal
+from holdfast._model.types import Message
+from holdfast.errors import (
+    A2AError,
+    CallEndedError,
+    DeadlineExceededError,
+    JournalError,
+    OutcomeUnknownError,
+    RunItemChangedError,
+    TaskInterruptedError,
+    TaskTerminalError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from holdfast._cli.environment import World
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.settings import Settings
+    from holdfast._model.card import AgentCard
+    from holdfast._model.types import Event, Task
+    from holdfast._pipeline.listeners import Observation
+    from holdfast.errors import JournalFailure
+
+__all__ = [
+    "JournaledSession",
+    "answer_of",
+    "check_journal",
+    "failure_of",
+    "journal_at",
+    "journal_failure",
+    "members_of",
+    "unusable_journal",
+    "was_not_sent",
+]
+
+_HINTS: Mapping[JournalFailure, str] = {
+    "full": "make room on the disk of the journal",
+    "locked": "wait until the program that writes to the journal is done, or end it",
+    "read_only": "make the journal and its directory writable",
+    "damaged": "restore an earlier copy of the journal, or have the sqlite3 program recover it: "
+    "another file has no record of what was sent",
+    "untrusted": "the journal and the files beside it must be your own, and closed to others",
+    "gone": "put the journal back where it was: another file has no record of what was sent",
+}
+_ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
+"""The hint for a journal that cannot be used, by reason; and the hint for all other reasons."""
+
+_CREATED_BY = (
+    "check the path; a journal is created by holdfast run --journal FILE, or by a program that "
+    "calls connect(..., journal=FILE)"
+)
+
+_LEASE = 5.0
+"""Seconds after which the next run resumes the calls that a killed run had in flight."""
+
+
+class JournaledSession(Session):
+    """An agent, and a journal of all calls to it.
+
+    Args:
+        world: What the command runs in.
+        settings: The settings of the command.
+        reference: Where the card is.
+        output: Where results and errors go.
+        journal: The journal; closed with the session.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        reference: str | Path,
+        output: Output,
+        journal: SqliteJournal,
+    ) -> None:
+        if isinstance(reference, Path):
+            reference = reference.absolute()  # as a later command has to find it
+        super().__init__(world, settings, reference, output, journal=journal)
+        self.journal = journal
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            await self.journal.close()
+
+    def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+        """Remember no task: there are many."""
+
+    def _await(self, observation: Observation) -> None:
+        """Report no wait for a reply: many calls are in flight."""
+
+    def _observed(self, observation: Observation) -> None:
+        if self.settings.verbose:
+            super()._observed(observation)
+
+
+def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> SqliteJournal:
+    """The journal of a command.
+
+    Args:
+        name: The file, or its sqlite:/// address, as the caller wrote it.
+        is_there: Whether the file must exist.
+        read_only: Whether nothing is written.
+
+    Raises:
+        CommandError: The file does not exist.
+        UsageError: The address names no file.
+    """
+    try:
+        path = Path(journal_file("--journal", name)).expanduser()
+        journal = SqliteJournal(
+            path, store_messages=True, lease=_LEASE, retention=None, read_only=read_only
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if is_there and not path.exists():
+        message = f"there is no journal {path.absolute()}"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message, hint=_CREATED_BY))
+    return journal
+
+
+async def check_journal(journal: SqliteJournal) -> None:
+    """Check that a journal can be used.
+
+    Raises:
+        CommandError: It cannot.
+    """
+    try:
+        await journal.find("")
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
+
+
+def unusable_journal(error: JournalError, *, again: str | None = None) -> Failure:
+    """Return the failure of a command whose journal cannot be used.
+
+    Args:
+        error: Why the journal cannot be used.
+        again: The command that resumes the work once the journal can be used; None for no hint.
+    """
+    hint = _HINTS.get(error.reason, _ANY_HINT)
+    if again is not None:
+        hint = f"{hint}; then, to resume: {again}"
+    return replace(journal_failure(error), hint=hint)
+
+
+def journal_failure(error: JournalError) -> Failure:
+    """Return the failure for an error of the journal."""
+    hint = _HINTS.get(error.reason)
+    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message, hint=hint)
+
+
+def answer_of(outcome: Answer | Exception) -> Task | Message | None:
+    """Return the answer of an outcome, including a failed or waiting task; None for others."""
+    if isinstance(outcome, Answer):
+        return outcome.task or outcome.message
+    return outcome.task if isinstance(outcome, TaskTerminalError | TaskInterruptedError) else None
+
+
+def was_not_sent(outcome: Answer | Exception) -> bool:
+    """Whether the agent certainly did not run a message."""
+    return isinstance(outcome, A2AError) and outcome.executed is False
+
+
+def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
+    """Return the members of a document for an outcome: task, message or error."""
+    answer = answer_of(outcome)
+    if answer is None:
+        return {"error": output.envelope(failure_of(outcome, session))}
+    return {"message" if isinstance(answer, Message) else "task": document(answer)}
+
+
+def failure_of(outcome: object, session: Session) -> Failure:
+    """Return the failure of a call that has no answer."""
+    if isinstance(outcome, JournalError):
+        return journal_failure(outcome)
+    if isinstance(outcome, RunItemChangedError):
+        return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
+    if isinstance(outcome, A2AError):
+        failure = describe(outcome, _Call(session, outcome))
+        if isinstance(outcome, OutcomeUnknownError):
+            return _of_unknown(failure, outcome)
+        if isinstance(outcome, CallEndedError) and outcome.outcome == "forgotten":
+            message = (
+                f"the call of message {outcome.message_id} was forgotten with holdfast resume"
+            )
+            return replace(failure, message=f"{message} --forget; it was not sent again")
+        return failure
+    return internal(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
+
+
+def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
+    """Add what is known of a message whose outcome is unknown to its failure."""
+    why = error.search_error
+    if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
+        there = masked_reference(why.agent)
+        hint = f"name that agent with --agent-card {there}, or another run with --run-id"
+        message = (
+            f"message {error.message_id} was recorded for {there}, and this agent has no task of "
+            "it; it was not sent again"
+        )
+        return replace(failure, message=message, hint=hint)
+    if error.looked_at:
+        looked_at = f"searched: {'; '.join(error.looked_at)}"
+        failure = replace(failure, message=f"{failure.message}; {looked_at}")
+    if isinstance(why, DeadlineExceededError) and why.deadline == "reconcile":
+        late = f"the search for its task did not finish within {shown_duration(why.timeout)}"
+        hint = "the call is pending in the journal: holdfast resume searches for its task again"
+        failure = replace(failure, message=f"{failure.message}; {late}", hint=hint)
+    return failure
+
+
+class _Call:
+    """The state of one call among many."""
+
+    continues = False
+    asks_for_config = False
+
+    def __init__(self, session: Session, error: A2AError) -> None:
+        self.settings = session.settings
+        self.reference = session.reference
+        self.card = session.card
+        self.auth = session.auth
+        self.binding = session.binding
+        self.task: Task | None = getattr(error, "task", None)
+        self.message_id: str | None = getattr(error, "message_id", None)
+        self.is_under_way = error.executed is not False
+        self.command = session.command
+        self.go_on = session.go_on

@@ -1,0 +1,294 @@
+"""The cache of agent cards between commands, as long as their servers allow (RFC 9111).
+
+Rules:
+- Only a card that was fetched without credentials is cached, and only for equal requests: the key
+  is the address, all headers (so what ``Vary`` names is the same), and whether certificates are
+  verified. Over plain http, only cards from this machine are cached.
+- A cached card is treated like a fetched one: the addresses that it names are checked against the
+  network of its host, and its signatures are verified again.
+- A file is private (0600, in a directory of 0700 that belongs to the user). One that is broken,
+  readable by others or owned by another user is ignored. The cache never makes a command fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast._net.private_files import NotPrivateError, read_private_file, write_private_file
+from holdfast._wire.caching import Caching
+from holdfast._wire.http import HttpReply, presentable
+from holdfast._wire.network_scope import scope_of_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from holdfast._aio.env import Env
+    from holdfast._net.engine import HttpEngine
+    from holdfast._wire.http import HttpRequest, HttpStream
+
+__all__ = ["CachedCards", "CardCache", "user_cache"]
+
+logger = logging.getLogger("holdfast.cli.cache")
+
+_MOST = 64
+"""Files that are kept; the oldest go."""
+
+_LARGEST = 256 * 1024
+"""Bytes of a file."""
+
+_LONGEST = 86_400.0
+"""Seconds for which a card is used without asking, whatever its server allows."""
+
+_PLAIN_HEADERS = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
+"""What a request may have that asks without credentials."""
+
+_CONDITIONS = frozenset({"if-none-match", "if-modified-since"})
+_GONE = frozenset({401, 403, 404, 410})
+_OPEN = stat.S_IRWXG | stat.S_IRWXO
+
+
+def user_cache() -> Path | None:
+    """Return the directory of cached cards by the platform's conventions; None if there is none.
+
+    ``$XDG_CACHE_HOME`` or ``~/.cache``; ``~/Library/Caches`` on macOS; ``%LOCALAPPDATA%`` on
+    Windows.
+    """
+    if sys.platform == "win32":
+        stated, below = os.environ.get("LOCALAPPDATA", ""), ("holdfast", "Cache", "cards")
+    else:
+        stated, below = os.environ.get("XDG_CACHE_HOME", ""), ("holdfast", "cards")
+    if stated and Path(stated).is_absolute():
+        return Path(stated, *below)
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    usual = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
+    return home.joinpath(*usual, *below) if home.is_dir() else None
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that is kept.
+
+    Attributes:
+        key: What it answers; compared, so that no file stands for another.
+        stored: Wall time of the reply, in seconds since the epoch.
+        headers: Those about caching, and the content type.
+        body: The card.
+        address: The number of the host that sent it; None where that was not known.
+    """
+
+    key: str
+    stored: float
+    headers: dict[str, str]
+    body: bytes
+    address: str | None
+
+    def reply(self, now: float) -> HttpReply:
+        """The reply, with its age (RFC 9111, 5.1)."""
+        try:
+            age = float(self.headers.get("age", "0"))
+        except ValueError:
+            age = 0.0
+        headers = {**self.headers, "age": f"{max(age, 0.0) + now - self.stored:.0f}"}
+        return HttpReply(status=200, headers=headers, body=self.body, address=self.address)
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it may be used without asking its server."""
+        lifetime = Caching.of(self.reply(now).headers, now=now).lifetime or 0.0
+        return 0 <= now - self.stored < _LONGEST and lifetime > 0
+
+
+class CardCache:
+    """Cached cards in a directory.
+
+    Args:
+        directory: The directory; made with mode 0700 when something is to be kept.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def load(self, key: str) -> _Entry | None:
+        """Return what is kept under a key; None if nothing is, or not safely."""
+        try:
+            if not self._is_ours():
+                return None
+            content = read_private_file(self._path(key), largest=_LARGEST)
+            entry = None if content is None else msgspec.json.decode(content, type=_Entry)
+        except FileNotFoundError:
+            return None
+        except (OSError, NotPrivateError, ValueError, msgspec.DecodeError) as error:
+            logger.debug("a cached card is ignored: %s", error)
+            return None
+        return entry if entry is not None and entry.key == key else None
+
+    def save(self, entry: _Entry) -> None:
+        """Keep an entry, unless it is too large or cannot be kept safely."""
+        content = msgspec.json.encode(entry)
+        try:
+            if len(content) >= _LARGEST:
+                return self.remove(entry.key)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._is_ours():
+                write_private_file(self._path(entry.key), content)
+                self._prune()
+        except (OSError, NotPrivateError) as error:
+            logger.debug("a card is not cached: %s", error)
+
+    def remove(self, key: str) -> None:
+        """Forget what is kept under a key."""
+        with contextlib.suppress(OSError):
+            if self._is_ours():
+                self._path(key).unlink(missing_ok=True)
+
+    def _is_ours(self) -> bool:
+        """Whether the directory is the user's alone."""
+        status = self._directory.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            return False
+        is_private = not status.st_mode & _OPEN and status.st_uid == _user()
+        return is_private or os.name != "posix"
+
+    def _prune(self) -> None:
+        """Removes the oldest files, those that a crash left among them."""
+        files = sorted(self._directory.iterdir(), key=lambda path: path.lstat().st_mtime)
+        for path in files[:-_MOST]:
+            path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
+def _user() -> int:
+    return os.geteuid() if os.name == "posix" else 0
+
+
+class CachedCards:
+    """An engine that answers requests for an agent's card from a cache, where it may.
+
+    Args:
+        inner: What carries requests.
+        cache: Where cards are kept.
+        env: Wall time.
+        urls: Where the card may be; nothing else is kept.
+        is_verifying: Whether certificates are verified.
+
+    Attributes:
+        tls: How the engine below speaks TLS, for what connects beside it.
+    """
+
+    def __init__(
+        self,
+        inner: HttpEngine,
+        cache: CardCache,
+        env: Env,
+        *,
+        urls: Iterable[str],
+        is_verifying: bool,
+    ) -> None:
+        self._inner = inner
+        self._cache = cache
+        self._env = env
+        self._urls = frozenset(filter(_may_be_kept, urls))
+        self._is_verifying = is_verifying
+        self.tls: object = getattr(inner, "tls", None)
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        """Answers from the cache, or sends the request; see `HttpEngine`."""
+        if request.method != "GET" or request.url not in self._urls or request.reach is not None:
+            return await self._inner.request(request)
+        if not request.headers.keys() <= _PLAIN_HEADERS:  # credentials, or a condition of its own
+            return await self._inner.request(request)
+        key = json.dumps([request.url, self._is_verifying, sorted(request.headers.items())])
+        entry = await asyncio.to_thread(self._cache.load, key)
+        now = self._env.wall()
+        if entry is not None and entry.is_fresh(now):
+            logger.debug("the card at %s is in the cache, and fresh", presentable(request.url))
+            return entry.reply(now)
+        return await self._revalidated(request, key, entry)
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        """Sends a request whose reply is read later; see `HttpEngine`."""
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        """Closes the engine below."""
+        await self._inner.close()
+
+    async def _revalidated(
+        self, request: HttpRequest, key: str, entry: _Entry | None
+    ) -> HttpReply:
+        before = None if entry is None else Caching.of(entry.headers, now=self._env.wall())
+        conditions = {} if before is None else before.conditions()
+        asked = request
+        if conditions:
+            headers = {**request.headers, **conditions}
+            asked = msgspec.structs.replace(request, headers=headers)
+        reply = await self._inner.request(asked)
+        if reply.status == 304 and entry is not None and before is not None and conditions:
+            if before.is_confirmed_by(reply.headers):
+                now = self._env.wall()
+                merged = Caching.of(reply.headers, now=now, before=before).fields
+                kind = {n: v for n, v in entry.headers.items() if n == "content-type"}
+                reply = HttpReply(
+                    status=200, headers={**kind, **merged}, body=entry.body, address=reply.address
+                )
+            else:  # it is about another one (RFC 9111, 4.3.4)
+                reply = await self._inner.request(request)
+        await self._keep(key, reply)
+        return reply
+
+    async def _keep(self, key: str, reply: HttpReply) -> None:
+        """Keeps a reply, or forgets the one before it."""
+        now = self._env.wall()
+        entry = _Entry(
+            key=key,
+            stored=now,
+            headers=_kept_headers(reply.headers, now),
+            body=reply.body,
+            address=reply.address,
+        )
+        if reply.status == 200 and _is_storable(entry.headers, now):
+            await asyncio.to_thread(self._cache.save, entry)
+        elif reply.status == 200 or reply.status in _GONE:
+            await asyncio.to_thread(self._cache.remove, key)
+
+
+def _may_be_kept(url: str) -> bool:
+    """Whether a card may be kept: no secret in its address, and nobody on the way to it."""
+    parts = urlsplit(url)
+    is_safe = parts.scheme == "https" or scope_of_host(url) == "loopback"
+    return is_safe and not parts.query and "@" not in parts.netloc
+
+
+def _kept_headers(headers: Mapping[str, str], now: float) -> dict[str, str]:
+    kind = headers.get("content-type")
+    fields = Caching.of(headers, now=now).fields
+    return fields if kind is None else {**fields, "content-type": kind}
+
+
+def _is_storable(headers: Mapping[str, str], now: float) -> bool:
+    """Whether a reply may be kept, and keeping it is of use (RFC 9111, 3)."""
+    directives = {one.partition("=")[0].strip() for one in _control(headers).split(",")}
+    if "no-store" in directives or "*" in headers.get("vary", ""):
+        return False
+    caching = Caching.of(headers, now=now)
+    return bool(caching.lifetime or caching.conditions())
+
+
+def _control(headers: Mapping[str, str]) -> str:
+    return headers.get("cache-control", "").lower()

@@ -1,0 +1,77 @@
+"""``holdfast card get``: the card, whether it is as it must be, and whether it is its author's.
+
+Rules: a credential goes to the endpoint of the extended card only if the public card declares a
+scheme that takes it (a2a-cli 12.4); a card that is not verified is never shown as if it were; one
+that is not signed is no failure (10.1). The document is the protocol's own type: what is said of
+its signatures is said beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._wire.card_schema import faults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+
+__all__ = ["get_card"]
+
+_AUTH = 4
+_SHOWN = 20
+"""Faults that are told of one by one."""
+
+
+async def get_card(session: Session, output: Output, *, validate: bool, extended: bool) -> None:
+    """Shows the card, even one whose interfaces are of no use.
+
+    Raises:
+        A2AError: There is none, or it is not usable, or its signature is wrong.
+        CommandError: It is not as the protocol wants it; or no scheme takes the credentials.
+    """
+    card = await session.get_card()
+    if extended:
+        session.fit(card)
+        _check_credentials(session)
+        card = await session.client.get_extended_agent_card(
+            timeout=session.left(), headers=session.svc_params
+        )
+    verification, document = session.client.card_verification, session.client.card_document
+    output.card(card, await session.chosen(), verification)
+    if validate:
+        _validate(document or card.to_dict(), output)  # the model is all there is over gRPC 0.3
+
+
+def _check_credentials(session: Session) -> None:
+    """Checks that the card declares a scheme for what was given (a2a-cli 12.4)."""
+    refused = session.undeclared
+    if refused and refused == session.settings.credentials:
+        flags = " and ".join(sorted(refused))
+        raise CommandError(
+            Failure(
+                code="A2ACLI_ERR_AUTH_FAILED",
+                message=f"the public card declares no security scheme that takes {flags}; nothing "
+                "was sent to the extended card's address",
+                exit=_AUTH,
+            )
+        )
+
+
+def _validate(document: Mapping[str, Any], output: Output) -> None:
+    found = faults(document)
+    for fault in found[:_SHOWN]:
+        output.warn(fault)
+    if found:
+        count = "1 fault" if len(found) == 1 else f"{len(found)} faults"
+        raise CommandError(
+            Failure(
+                code="A2ACLI_ERR_CARD_INVALID",
+                message=f"the agent card is not as the protocol's schema has it: {count}; "
+                f"{found[0]}",
+            )
+        )
+    output.tell("Valid", "the card is as the protocol's schema has it")

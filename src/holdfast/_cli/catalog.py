@@ -1,0 +1,227 @@
+"""Entries of agent catalogs, where ``--agent-card`` takes a reference (a2a-cli 10.1).
+
+Rules: ``CATALOG#NAME`` is the entry NAME of a catalog, a JSON file or an http address; a file of
+that whole name is a card. A catalog is an object whose ``agents`` is an object by name, or a list
+of objects with a ``name`` (or ``id``); an entry is a reference, or has one as ``agentCard``,
+``card`` or ``url``. It is resolved before anything else; no credential goes to a catalog. What one
+from elsewhere names leads no further inside this network than the catalog itself lies, by the
+number of each connection, as what a card names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urljoin, urlsplit
+
+from holdfast._cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
+from holdfast._cli.reference import is_file, read_reference
+from holdfast._cli.values import masked_reference, nearest
+from holdfast._model.hosts import number_of
+from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast._cli.environment import World
+    from holdfast._cli.settings import Settings
+    from holdfast._wire.network_scope import Scope
+
+__all__ = ["ListedAddress", "find_agent"]
+
+_LARGEST = 4 * 1024 * 1024
+"""Bytes of a catalog."""
+_LONGEST = 30.0
+"""Seconds that it may take to come."""
+_NAMED = 10
+"""Entries that a hint names."""
+
+
+class ListedAddress(str):
+    """An address that a catalog from elsewhere names.
+
+    Attributes:
+        reach: How far inside this network it may lead.
+    """
+
+    __slots__ = ("reach",)
+
+    reach: Reach
+
+    @classmethod
+    def of(cls, address: str, reach: Reach) -> ListedAddress:
+        """An address, and how far inside it may lead."""
+        listed = cls(address)
+        listed.reach = reach
+        return listed
+
+
+class _Fetched(NamedTuple):
+    """A catalog from elsewhere, and where the host lies that was asked."""
+
+    body: bytes
+    scope: Scope
+
+
+def find_agent(world: World, settings: Settings) -> str | Path:
+    """Where the card is, by a reference of the caller or one in a catalog.
+
+    Raises:
+        ValueError: The reference cannot be one.
+        CommandError: There is no such catalog, or no such entry in it.
+    """
+    if settings.is_endpoint:
+        return settings.agent_card
+    place, hash_, name = settings.agent_card.strip().rpartition("#")
+    if not (hash_ and place and name) or is_file(settings.agent_card):
+        found = read_reference(settings.agent_card)
+        if isinstance(found, Path):
+            _check_card(found)
+        return found
+    catalog = read_reference(place)
+    if isinstance(catalog, Path):
+        return _entry(_read(catalog), catalog, name, None)
+    fetched: list[_Fetched] = []
+
+    async def look() -> None:
+        timeout = min(settings.timeout, _LONGEST)
+        try:
+            async with asyncio.timeout(timeout):
+                fetched.append(await _fetch(world, settings, catalog))
+        except TimeoutError as error:
+            if isinstance(error, A2AError):
+                raise
+            raise _not_found(catalog, "did not answer in time") from None
+
+    try:
+        world.run(look())
+    except A2AError as error:
+        raise _not_found(catalog, f"cannot be fetched: {error}") from None
+    return _entry(fetched[0].body, catalog, name, fetched[0].scope)
+
+
+async def _fetch(world: World, settings: Settings, url: str) -> _Fetched:
+    from holdfast._net.engine import fetch  # heavy, as the rest is
+    from holdfast._wire.http import HttpRequest
+    from holdfast._wire.limits import Limits
+
+    engine = world.engine(verify=not settings.insecure)
+    try:
+        request = HttpRequest(
+            method="GET",
+            url=url,
+            headers={"accept": "application/json"},
+            limits=Limits(body=_LARGEST),
+        )
+        reply, _, scope = await fetch(engine, request)
+    finally:
+        await engine.close()
+    if not 200 <= reply.status < 300:
+        raise _not_found(url, f"answered HTTP {reply.status}")
+    return _Fetched(reply.body, furthest_in((scope, scope_of_host(url))))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise _not_found(path, f"cannot be read: {error.strerror or error}") from None
+    if len(content) > _LARGEST:
+        raise _invalid(path, f"has more than {_LARGEST} bytes")
+    return content
+
+
+def _check_card(path: Path) -> None:
+    """Tells those who name a catalog and none of its entries; all else is told by who reads it."""
+    try:
+        with path.open("rb") as file:
+            found: Any = json.loads(file.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(found, dict) and "name" in found:
+        return
+    names = sorted(_agents(cast("object", found)) or ())
+    if names:
+        shown = masked_reference(str(path))
+        told = f"{shown} is a catalog of agents: name an entry, as {shown}#{names[0]}"
+        failure = Failure(code="A2ACLI_ERR_CARD_INVALID", message=told, exit=FAILURE)
+        raise CommandError(failure)
+
+
+def _entry(content: bytes, catalog: str | Path, name: str, scope: Scope | None) -> str | Path:
+    try:
+        found: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _invalid(catalog, "is not JSON") from None
+    agents = _agents(found)
+    if agents is None:
+        raise _invalid(catalog, "has no agents as holdfast reads them")
+    if name not in agents:
+        known = ", ".join(sorted(agents)[:_NAMED])
+        more = f", and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
+        meant = nearest(name, agents)
+        first = f"did you mean {meant}? " if meant else ""
+        hint = f"{first}it has {known}{more}" if known else "the catalog is empty"
+        raise _not_found(catalog, f"has no entry {name!r}", hint=hint)
+    reference = agents[name]
+    if reference is None:
+        raise _invalid(catalog, f"names no address for {name!r}")
+    return _below(catalog, reference, name, scope)
+
+
+def _agents(found: object) -> dict[str, str | None] | None:
+    """The references of a catalog by name; None if it is none."""
+    if isinstance(found, dict):
+        found = cast("dict[str, object]", found).get("agents")
+    if isinstance(found, dict):
+        by_name = cast("dict[str, object]", found)
+        return {name: _reference(entry) for name, entry in by_name.items()}
+    if not isinstance(found, list):
+        return None
+    agents: dict[str, str | None] = {}
+    for entry in cast("list[object]", found):
+        members = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+        for name in (members.get("id"), members.get("name")):
+            if isinstance(name, str):
+                agents.setdefault(name, _reference(members))
+    return agents
+
+
+def _reference(entry: object) -> str | None:
+    if isinstance(entry, dict):
+        members = cast("Mapping[str, object]", entry)
+        given = (members.get(key) for key in ("agentCard", "card", "url"))
+        entry = next((one for one in given if isinstance(one, str)), None)
+    return entry if isinstance(entry, str) and entry.strip() else None
+
+
+def _below(catalog: str | Path, reference: str, name: str, scope: Scope | None) -> str | Path:
+    """What a reference means where it stands."""
+    try:
+        if isinstance(catalog, Path) or scope is None:
+            found = read_reference(reference)
+            return Path(catalog).parent / found if isinstance(found, Path) else found
+        found = read_reference(urljoin(catalog, reference))
+    except ValueError as error:
+        raise _invalid(catalog, f"names no address for {name!r}: {error}") from None
+    reach = Reach(inward=scope)
+    number = None if isinstance(found, Path) else number_of(urlsplit(found).hostname or "")
+    is_inside = number is not None and reach.refuses(str(number))
+    if isinstance(found, Path) or is_inside:
+        raise _invalid(catalog, f"names an address for {name!r} in a more private network")
+    return ListedAddress.of(found, reach)
+
+
+def _not_found(catalog: str | Path, why: str, hint: str | None = None) -> CommandError:
+    told = f"the catalog {masked_reference(str(catalog))} {why}"
+    code = "A2ACLI_ERR_CARD_NOT_FOUND"
+    return CommandError(Failure(code=code, message=told, hint=hint, exit=UNREACHABLE))
+
+
+def _invalid(catalog: str | Path, why: str) -> CommandError:
+    told = f"the catalog {masked_reference(str(catalog))} {why}"
+    return CommandError(Failure(code="A2ACLI_ERR_CARD_INVALID", message=told, exit=FAILURE))

@@ -1,0 +1,210 @@
+"""The command line: its commands, and how it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast._cli.auth_commands import auth
+from holdfast._cli.batch.commands import resume, run_lines
+from holdfast._cli.card_commands import get_card
+from holdfast._cli.conformance.command import conformance
+from holdfast._cli.demo.server import demo_server
+from holdfast._cli.doctor_command import doctor
+from holdfast._cli.errors import CommandError, usage
+from holdfast._cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
+from holdfast._cli.help_text import fit_help
+from holdfast._cli.message_commands import chat, send
+from holdfast._cli.meta_commands import COMPLETE, completion, config, show_help
+from holdfast._cli.options import (
+    CARD,
+    EVERYWHERE,
+    LINES,
+    OUTPUT_FORMATS,
+    version_line,
+    with_options,
+)
+from holdfast._cli.settings import MissingAgentError
+from holdfast._cli.skill_command import skill
+from holdfast._cli.sources import loaded_configuration
+from holdfast._cli.task_commands import task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast._cli.environment import World
+
+__all__ = ["app", "run"]
+
+
+def run(arguments: Sequence[str], world: World) -> int:
+    """Runs one command and gives its exit code.
+
+    Args:
+        arguments: The command line after the program's name.
+        world: What the command runs in.
+    """
+    if sys.stdout is None:  # closed by whoever started us; the answer would be lost
+        return cannot_write(OSError("it is closed"))
+    in_lines = "--stream" in arguments
+    try:
+        code = app.main(
+            args=list(arguments),
+            prog_name="holdfast",
+            complete_var=COMPLETE,
+            standalone_mode=False,
+            obj=world,
+        )
+    except click.exceptions.NoArgsIsHelpError as error:
+        told = usage("Missing command.", error.ctx.command_path, instead=error.message)
+        return fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
+    except click.UsageError as error:
+        command = "holdfast" if error.ctx is None else error.ctx.command_path
+        told = usage(_message(error), command)
+        if isinstance(error, MissingAgentError):
+            told = replace(told, hint=error.hint)
+        form = _form(arguments, world, error.ctx)
+        return fail(form, told, in_lines=in_lines, ctx=error.ctx)
+    except CommandError as error:  # before there was a session to tell it
+        return fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return nobody_reads()
+    except OSError as error:  # everything else that may fail so is told by now
+        return cannot_write(error)
+    except SystemExit as end:  # how click ends when nobody reads its help, and when it completes
+        return nobody_reads() if end.code else 0
+    return code if isinstance(code, int) else 0
+
+
+def _message(error: click.UsageError) -> str:
+    """What is wrong, without a guess at another option that is not much like what was written."""
+    if isinstance(error, click.NoSuchOption):
+        if (advice := _argument(error)) is not None:
+            return f"No such option '{error.option_name}'. {advice}"
+        options = {name for one in _options(error.ctx) for name in one.opts}
+        meant = [name for name in _MEANT.get(error.option_name, ()) if name in options]
+        if meant:
+            return f"No such option '{error.option_name}'. {' or '.join(meant)} does that."
+        near = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
+    return error.format_message()
+
+
+def _argument(error: click.NoSuchOption) -> str | None:
+    """Return how to pass a value that is an argument of the command; None if it is not one."""
+    ctx, name = error.ctx, error.option_name.lstrip("-").replace("-", "_").upper()
+    arguments = [one for one in _options(ctx) if isinstance(one, click.Argument)]
+    names = [(one.metavar or one.human_readable_name).strip("[].") for one in arguments]
+    if ctx is None or name not in names:
+        return None
+    place = ("first ", "second ", "third ")[names.index(name)] if len(names) > 1 else ""
+    article = "the" if place else "an"
+    return f"{name} is {article} {place}argument: {ctx.command_path} {' '.join(names)}"
+
+
+def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:
+    return () if ctx is None else ctx.command.params
+
+
+_CREDENTIALS = ("--bearer", "--api-key")
+_MEANT: Mapping[str, tuple[str, ...]] = {
+    "--auth": _CREDENTIALS,
+    "--auth-token": ("--bearer",),
+    "--bearer-token": ("--bearer",),
+    "--token": ("--bearer",),
+    "--key": ("--api-key",),
+    "--header": ("--svc-param",),
+    "--headers": ("--svc-param",),
+    "-H": ("--svc-param",),
+    "--url": ("--agent-card", "--endpoint"),
+    "--agent": ("--agent-card",),
+    "--format": ("--output",),
+    "--json": ("--output",),
+}
+"""Options that other tools have for what an option here does."""
+
+
+def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:
+    """The output format that is asked for, whatever else is wrong with the arguments."""
+    asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
+    if asked is None:
+        named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
+        with contextlib.suppress(OSError, ValueError):
+            configuration = loaded_configuration(ctx) or world.read_configuration(named)
+            stated = configuration.find("A2ACLI_OUTPUT")
+            asked = None if stated is None else stated.value
+    form = (asked or "").lower()
+    return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]
+
+
+def _asked(arguments: Sequence[str], flags: str) -> str | None:
+    """The last value that stands behind one of the flags."""
+    found = re.findall(rf"(?:^|\0)(?:{flags})([^\0]*)", "\0".join(arguments))
+    return found[-1] if found else None
+
+
+@click.group(
+    context_settings=CONTEXT,
+    invoke_without_command=True,
+    no_args_is_help=True,
+    epilog="Each option of a command can also be set by the environment variable that its help "
+    "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
+    "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
+    "interrupted, 141 output pipe closed. The state in the output says how a task ended, not the "
+    "exit code.",
+)
+@with_options(EVERYWHERE)
+@click.pass_context
+def app(ctx: click.Context, /, **options: object) -> None:
+    """Talk to agents over A2A, the Agent2Agent protocol."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if not options["verbose"]:
+        ctx.fail("Missing command.")
+    click.echo(version_line())  # what -v alone asks other tools for
+
+
+@app.group("card", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+def card(**_options: object) -> None:
+    """Look at what an agent says of itself."""
+
+
+@card.command("get", context_settings=CONTEXT)
+@with_options(CARD, LINES, EVERYWHERE)
+@click.pass_context
+def card_get(ctx: click.Context, /, **options: Any) -> int:
+    """Fetch an agent's card and show it."""
+    return execute(
+        ctx,
+        lambda session, output: get_card(
+            session, output, validate=options["validate"], extended=options["extended"]
+        ),
+        needs_card=True,
+    )
+
+
+app.add_command(auth)
+app.add_command(chat)
+app.add_command(completion)
+app.add_command(config)
+app.add_command(conformance)
+app.add_command(demo_server)
+app.add_command(demo_server, "server")
+app.add_command(doctor)
+app.add_command(resume)
+app.add_command(run_lines)
+app.add_command(send)
+app.add_command(show_help)
+app.add_command(skill)
+app.add_command(task)
+fit_help(app)

@@ -1,0 +1,413 @@
+"""Settings from files: which files count, what they say, and which source wins (a2a-cli 8.3).
+
+Rules:
+- A flag beats the environment, which beats the local file, which beats the global one.
+- Files are read and never written; only names that begin with ``A2ACLI_`` are looked at, and taken
+  literally. A line that is not ``NAME=value``, and a name that only resembles a setting's, are
+  reported with the file and the line, and never with a value.
+- A file is the user's own if the user named it, or it is the global one, and it belongs to the
+  user and has mode 0600. What any other file may decide is in `holdfast._cli.trust`: a working
+  directory may have been written by anybody.
+- A found file that belongs to another user is not read. One that is no regular file is not opened
+  for long, and none is read beyond a bound.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import stat
+import time
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast._cli.trust import PREFIX, RULES, rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = [
+    "DEFAULT",
+    "ENVIRONMENT",
+    "FLAG",
+    "PREFIX",
+    "Configuration",
+    "Ignored",
+    "Source",
+    "Stated",
+    "looks_like_setting",
+    "read_configuration",
+]
+
+_NAME = ".env"
+_GLOBAL = (".config", "a2a-cli", _NAME)
+_LARGEST = 64 * 1024
+"""Bytes of a file."""
+_PIPE_WAIT_S = 60.0
+"""Seconds that a named pipe has to say all of it."""
+_MOST_PROBLEMS = 10
+"""Wrong lines of a file that are reported one by one, at most."""
+_NAMED = 5
+"""Numbers of other broken lines that are shown, at most."""
+
+
+class Source(NamedTuple):
+    """Where the value of a setting comes from.
+
+    Attributes:
+        rank: The smaller one wins.
+        name: ``flag``, ``environment``, ``file`` or ``default``.
+        path: The file.
+        line: The line of it.
+        is_trusted: Whether the user said it: false of a file that is not the user's own.
+    """
+
+    rank: int
+    name: str
+    path: Path | None = None
+    line: int | None = None
+    is_trusted: bool = True
+
+    @property
+    def place(self) -> str:
+        """The file and the line, for people to find."""
+        return str(self.path) if self.line is None else f"{self.path}, line {self.line}"
+
+
+FLAG, ENVIRONMENT, DEFAULT = Source(0, "flag"), Source(1, "environment"), Source(4, "default")
+_LOCAL_RANK, _GLOBAL_RANK = 2, 3
+
+
+class Stated(NamedTuple):
+    """What a file says about a setting."""
+
+    value: str
+    source: Source
+
+
+class Ignored(NamedTuple):
+    """What a file says about a setting that it may not decide.
+
+    Attributes:
+        variable: The setting.
+        source: The file and the line.
+        why: What it may not.
+    """
+
+    variable: str
+    source: Source
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.source.place}: {self.variable} is ignored: {self.why}"
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file and what it says.
+
+    Attributes:
+        path: The file.
+        stated: What it says, by variable.
+        similar: Names that resemble those of settings, such as ``HOLDFAST_OUTPUT``.
+        hindrance: Why it is not the user's own; empty if it is.
+    """
+
+    path: Path
+    stated: Mapping[str, Stated] = field(default_factory=dict[str, Stated], repr=False)
+    similar: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    hindrance: str = ""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the files say.
+
+    Attributes:
+        files: What each says, the one that counts most first.
+        local: The local file, or the one that the caller named; None if there is none.
+        shared: The global file; None if there is none.
+        problems: What is wrong with them, for the caller to know.
+    """
+
+    files: tuple[_File, ...] = field(default=(), repr=False)
+    local: Path | None = None
+    shared: Path | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """The variables that the files name, whether they are settings or not."""
+        return {name for file in self.files for name in file.stated}
+
+    @property
+    def unknown(self) -> Iterator[tuple[str, Source]]:
+        """The names in the files that resemble a setting's and are not one, and where they are."""
+        for file in self.files:
+            for name, stated in file.stated.items():
+                if name not in RULES:
+                    yield name, stated.source
+            yield from file.similar.items()
+
+    def find(self, variable: str, default: str | None = None) -> Stated | None:
+        """Return what the files say about a setting, as far as each may decide it.
+
+        Args:
+            variable: The setting.
+            default: What counts if no file says anything, as a file would have it.
+        """
+        return self._decide(variable, default)[0]
+
+    def ignored(self, defaults: Mapping[str, str | None]) -> Iterator[Ignored]:
+        """Name what files say and may not decide.
+
+        Args:
+            defaults: The settings that have a default, with it.
+        """
+        for variable in sorted(self.names & RULES.keys()):
+            for stated, file in self._decide(variable, defaults.get(variable))[1]:
+                yield Ignored(variable, stated.source, _why_not(variable, file))
+
+    def said_by(self, source: Source, variable: str) -> str | None:
+        """Return what the file of a source says about another setting, if it is the user's own."""
+        files = (file for file in self.files if file.path == source.path and source.is_trusted)
+        found = next((file.stated.get(variable) for file in files), None)
+        return None if found is None else found.value or None
+
+    def _decide(
+        self, variable: str, default: str | None
+    ) -> tuple[Stated | None, list[tuple[Stated, _File]]]:
+        rule = rule_of(variable)
+        found: Stated | None = None
+        ignored: list[tuple[Stated, _File]] = []
+        for file in reversed(self.files):
+            stated = file.stated.get(variable)
+            if stated is None:
+                continue
+            if rule.own and stated.source.is_trusted:
+                found = stated if stated.value else None  # an empty line undoes what is below it
+            elif not stated.value:
+                continue
+            elif rule.permits(stated.value, found.value if found else default):
+                found = stated
+            else:
+                ignored.append((stated, file))
+        return found, ignored
+
+
+def read_configuration(
+    named: Path | None, *, home: Callable[[], Path], directory: Callable[[], Path]
+) -> Configuration:
+    """Read the files that there are.
+
+    Args:
+        named: The file to read in place of the local one.
+        home: Gives the home directory; the global file is below it.
+        directory: Gives the working directory; the local file is there or above it.
+
+    Raises:
+        OSError: The named file cannot be read.
+        ValueError: It is not UTF-8, or larger than 64 KiB.
+    """
+    problems: list[str] = []
+    shared = _find(_below(home), problems)
+    local = named or _find(_above(directory, shared), problems)
+    files: list[_File] = []
+    for path, rank in ((local, _LOCAL_RANK), (shared, _GLOBAL_RANK)):
+        if path is None:
+            continue
+        is_found = rank == _LOCAL_RANK and named is None
+        try:
+            files.append(_read(path, rank, problems, is_found=is_found, is_named=path is named))
+        except (OSError, ValueError) as error:
+            if path is named:
+                raise
+            problems.append(f"{path} is not read: {getattr(error, 'strerror', None) or error}")
+    return Configuration(tuple(files), local, shared, tuple(problems))
+
+
+def _below(home: Callable[[], Path]) -> Iterator[Path]:
+    try:
+        yield home().joinpath(*_GLOBAL)
+    except (OSError, RuntimeError):  # there is no home
+        return
+
+
+def _above(directory: Callable[[], Path], shared: Path | None) -> Iterator[Path]:
+    """The places of the local file; the global one is not found a second time."""
+    try:
+        here = directory()
+    except OSError:  # it was removed
+        return
+    yield from (path for place in (here, *here.parents) if (path := place / _NAME) != shared)
+
+
+def _find(candidates: Iterator[Path], problems: list[str]) -> Path | None:
+    """The first file that is there, if it may be read."""
+    for path in candidates:
+        try:
+            link, target = path.lstat(), path.stat()
+        except (OSError, ValueError):  # also a directory that nobody may look into
+            continue
+        if stat.S_ISDIR(target.st_mode):
+            continue
+        if not stat.S_ISREG(target.st_mode):
+            problems.append(f"{path} is not read: {_NO_FILE}")
+            return None
+        if _is_foreign(link) or _is_foreign(target):
+            problems.append(
+                f"{path} is not read, because it belongs to another user; if you trust it, name "
+                "it with --config"
+            )
+            return None
+        return path
+    return None
+
+
+def _is_foreign(status: os.stat_result) -> bool:
+    return os.name == "posix" and status.st_uid not in {0, os.geteuid()}
+
+
+def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_named: bool) -> _File:
+    from dotenv.parser import parse_stream  # not needed where there is no file
+
+    content, status = _content(path, is_named=is_named)
+    hindrance = _FOUND if is_found else _not_own(path, status)
+    text = content.decode("utf-8-sig")
+    if text.lstrip().startswith(("{", "[")):
+        problems.append(f"{path} is not read: it is JSON, not lines of A2ACLI_NAME=value")
+        return _File(path)
+    stated: dict[str, Stated] = {}
+    similar: dict[str, Source] = {}
+    wrong: list[str] = []
+    others: list[int] = []  # broken lines that may be of other programs
+    for binding in parse_stream(StringIO(text)):
+        key, original = binding.key or "", binding.original.string
+        blank = original[: len(original) - len(original.lstrip())]
+        line = binding.original.line + len(blank.splitlines())
+        source = Source(rank, "file", path, line, is_trusted=not hindrance)
+        ours = _OURS.match(original)
+        if ours is None:
+            others += [line] if binding.error else []
+        elif binding.error and ours["equals"]:
+            wrong.append(f"{path}, line {line} {_UNBALANCED}")
+        elif binding.value is None or not looks_like_setting(key):
+            wrong.append(f"{path}, line {line} {_NO_SETTING}")
+        elif key.startswith(PREFIX):
+            stated[key] = Stated(binding.value, source)
+        else:
+            similar[key] = source
+        wrong += [f"{path}, line {line + n} {_QUOTED} {line}" for n in _swallowed(original)]
+    problems += wrong[:_MOST_PROBLEMS]
+    if len(wrong) > _MOST_PROBLEMS:
+        problems.append(f"{path} has {len(wrong) - _MOST_PROBLEMS} more such lines")
+    if others:
+        problems.append(f"{path}, {_lines(others)} not NAME=value")
+    return _File(path, stated, similar, hindrance)
+
+
+def looks_like_setting(name: str) -> bool:
+    """Return whether a name may be meant as a setting's; such a name is safe to show."""
+    return _LIKE.fullmatch(name) is not None
+
+
+def _swallowed(statement: str) -> Iterator[int]:
+    """Yield the offsets of lines with settings that are inside the quotes of another value."""
+    lines = statement.strip().splitlines()
+    for number, line in enumerate(lines[1:], start=1):
+        if (ours := _OURS.match(line)) is not None and ours["equals"]:
+            yield number
+
+
+def _lines(numbers: list[int]) -> str:
+    """Return line numbers for an error, with the verb."""
+    if len(numbers) == 1:
+        return f"line {numbers[0]} is"
+    more = len(numbers) - _NAMED
+    shown = ", ".join(map(str, numbers[:_NAMED]))
+    return f"lines {shown}{f' and {more} more' if more > 0 else ''} are"
+
+
+def _content(path: Path, *, is_named: bool) -> tuple[bytes, os.stat_result]:
+    """What a file holds; opening it waits for nobody.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no file that may be read here, or too large.
+    """
+    number = os.open(path, os.O_RDONLY | _AT_ONCE)
+    try:
+        status = os.fstat(number)
+        is_regular = stat.S_ISREG(status.st_mode)
+        # One that is named may be /dev/null, or a pipe that another program writes into.
+        if not (is_named or is_regular):
+            raise ValueError(_NO_FILE)
+        content = _bytes_of(number, may_wait=not is_regular)
+    finally:
+        os.close(number)
+    if len(content) > _LARGEST:
+        message = f"it has more than {_LARGEST} bytes"
+        raise ValueError(message)
+    return content, status
+
+
+def _bytes_of(number: int, *, may_wait: bool) -> bytes:
+    """What comes out of an open file until its end, or one byte more than it may have.
+
+    Raises:
+        TimeoutError: What it was waited for did not come in time.
+    """
+    content, ends = bytearray(), time.monotonic() + _PIPE_WAIT_S
+    while len(content) <= _LARGEST:
+        left = max(ends - time.monotonic(), 0)
+        if may_wait and not select.select([number], [], [], left)[0]:
+            message = f"it did not end within {_PIPE_WAIT_S:g} seconds"
+            raise TimeoutError(message)
+        piece = os.read(number, _LARGEST + 1 - len(content))
+        if not piece:
+            break
+        content += piece
+    return bytes(content)
+
+
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_FILE = "it is not a regular file"
+
+
+def _not_own(path: Path, status: os.stat_result) -> str:
+    """Why a file is not the user's own; empty if it is."""
+    if os.name != "posix":
+        return ""
+    if status.st_uid != os.geteuid():
+        return f"{path} belongs to another user"
+    if status.st_mode & 0o077:
+        return f"other users can open {path}: chmod 600 {shlex.quote(str(path))}"
+    return ""
+
+
+_FOUND = "a file found in the working directory or above it"
+_ELSEWHERE = "set it in the environment, in ~/.config/a2a-cli/.env, or name the file with --config"
+
+
+def _why_not(variable: str, file: _File) -> str:
+    rule = rule_of(variable)
+    if not rule.own:
+        return "no file may set it"
+    if file.hindrance != _FOUND:
+        return file.hindrance
+    if rule.strictness is not None:
+        return f"{_FOUND} may only {rule.strictness.only}"
+    return f"{_FOUND} must not set it; {_ELSEWHERE}"
+
+
+_PREFIXES = r"(?i:a2a[-_]?cli|holdfast)[-_]"
+"""The beginning of names that may be meant as settings."""
+_LIKE = re.compile(rf"{_PREFIXES}[A-Za-z][\w-]{{0,47}}")
+_OURS = re.compile(rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)")
+_NO_SETTING = "is not A2ACLI_NAME=value"
+_UNBALANCED = "is not read: the quotes of its value are not balanced"
+_QUOTED = "is not read: it is inside the quotes that begin in line"

@@ -1,0 +1,1 @@
+"""The command `conformance`: the protocol's own test kit."""

@@ -1,0 +1,70 @@
+"""The command that runs the A2A TCK: ``conformance``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast._cli.conformance.tck import LEVELS
+from holdfast._cli.execution import CONTEXT, execute
+from holdfast._cli.options import EVERYWHERE, LINES, TCK, with_options
+from holdfast._cli.values import Choice, Reads, complete_path, read_id
+
+if TYPE_CHECKING:
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+
+__all__ = ["conformance"]
+
+_MEASURING = (
+    *TCK,
+    click.option(
+        "--level",
+        type=Choice(LEVELS),
+        default="must",
+        show_default=True,
+        help="Which requirements to test. The TCK of protocol 0.3 has its mandatory ones only.",
+    ),
+    click.option(
+        "--python",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        show_default="the TCK's own .venv, or else the one of holdfast",
+        help="The interpreter that runs the TCK, with what that needs.",
+    ),
+)
+
+
+@click.command("conformance", context_settings=CONTEXT)
+@with_options(_MEASURING, LINES, EVERYWHERE)
+@click.pass_context
+def conformance(ctx: click.Context, /, **options: Any) -> int:
+    """Check an agent with the A2A TCK, the protocol's own test kit, in a process of its own.
+
+    The TCK sends messages, which the agent executes; some of its tests expect an agent that plays
+    the TCK's own scenarios. It is run from its directory, and ended with
+    --timeout and with Ctrl-C. Of its report are shown how many tests passed and failed, and which
+    failed, why. Secrets go to it by its environment; the TCK of protocol 1.0 takes none.
+
+    Conformance is pass, fail, partial (the agent leaves out what it only should do) or, where no
+    test came to its end, not measured. Exit codes: 0 if it was measured, whatever came of it; 1 if
+    not, also where the TCK is not there; 3, 4 and 5 as everywhere.
+    """
+    tck = options["tck"]
+    directory = None if tck is None else Path(tck).expanduser().absolute()
+
+    async def act(session: Session, output: Output) -> None:
+        from holdfast._cli.conformance.run import measure  # heavy; help is not
+
+        await measure(
+            session,
+            output,
+            directory=directory,
+            level=options["level"],
+            python=options["python"],
+        )
+
+    return execute(ctx, act, needs_card=True)

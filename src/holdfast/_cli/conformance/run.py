@@ -1,0 +1,283 @@
+"""``holdfast conformance``: the A2A TCK, run against an agent (a2a-cli 7.1).
+
+Rules: what is reported was measured by this run, or is called *not measured*; the kit and all that
+it starts end with the command, whatever ends it; no secret is among its arguments, or in what is
+told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holdfast._cli.conformance.tck import GET_IT, Counts, Report, find_kit, read_report
+from holdfast._cli.errors import CommandError, Failure, out_of_time
+from holdfast._cli.output import text
+from holdfast._model.operations import GET_TASK, WELL_KNOWN
+from holdfast._pipeline.transport import Call
+from holdfast._policy.deadline import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast._cli.conformance.tck import Kit
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+
+__all__ = ["measure"]
+
+logger = logging.getLogger("holdfast.cli.tck")
+
+_ENDS = {"expected": "failed as expected"}
+_SHOWN = 50
+"""Failures that text names."""
+_TAIL = 4_096
+"""Bytes of what the kit said last that are kept."""
+_GRACE = 5.0
+"""Seconds that the kit has to end, once it is asked to."""
+_REAPING = 1.0
+"""Seconds until one that was killed is gone."""
+_PIECE = 16_384
+
+
+async def measure(
+    session: Session,
+    output: Output,
+    *,
+    directory: Path | None,
+    level: str,
+    python: str | None,
+) -> None:
+    """Runs the kit against the agent, and shows what it measured.
+
+    Args:
+        session: The agent.
+        output: Where things are said.
+        directory: Where the kit is; None if nobody said.
+        level: Which of its requirements; one of `holdfast._cli.conformance.tck.LEVELS`.
+        python: The interpreter that runs it; None leaves that to the kit.
+
+    Raises:
+        CommandError: Nothing could be measured.
+        A2AError: The agent has no card.
+    """
+    shown = _Shown(output, directory, level)
+    kit = None if directory is None else find_kit(directory)
+    if kit is None:
+        where = "it is not named" if directory is None else f"there is none in {directory}"
+        agent = session.settings.agent_card
+        how = f"{GET_IT}; then name it with --tck DIRECTORY or A2ACLI_TCK"
+        raise shown.not_measured(f"the A2A TCK is not there: {where}", hint=how, agent=agent)
+    if level not in kit.layout.levels:
+        known = ", ".join(kit.layout.levels)
+        raise shown.not_measured(f"this TCK, of protocol {kit.layout.version}, has only {known}")
+    shown.version = kit.layout.version
+    url = _address(session, shown)
+    card = await session.get_card()
+    session.fit(card)
+    headers = await _headers(session)
+    if headers and not kit.layout.takes_headers:
+        output.warn("this TCK sends no credentials and no service parameters: it was given none")
+    with tempfile.TemporaryDirectory(prefix="holdfast-tck-") as place:
+        report = Path(place) / "report.xml"
+        command = kit.command(
+            url,
+            level=level,
+            transports=session.settings.transports,
+            report=report,
+            python=python,
+        )
+        environment = kit.environment(os.environ, report)
+        if headers and kit.layout.takes_headers:
+            output.hide(headers.values())
+            environment["A2A_AUTH_HEADERS"] = json.dumps(headers)
+        try:
+            async with asyncio.timeout(session.left()):
+                code, last_words = await _run(kit, command, environment)
+        except TimeoutError:
+            shown.report(url, "not_measured", "the time was over", is_last=False)
+            raise CommandError(out_of_time(session.settings.timeout)) from None
+        except OSError as error:
+            why = f"{command[0]} cannot be started: {error.strerror or error}"
+            raise shown.not_measured(why, agent=url) from None
+        try:
+            measured = read_report(report)
+        except ValueError as error:
+            raise shown.not_measured(
+                f"the TCK ended with {code}, and {error}{_said(last_words)}",
+                hint=f"install what it needs: cd {kit.directory} && uv venv && "
+                "uv pip install -e .; or name an interpreter that has it with --python",
+                agent=url,
+            ) from None
+    _judge(shown, output, measured, url=url, code=code, last_words=last_words)
+
+
+def _judge(
+    shown: _Shown, output: Output, measured: Report, *, url: str, code: int, last_words: str
+) -> None:
+    """Shows what was measured, if anything was."""
+    ended_early = code not in {0, 1} or (code == 1 and not measured.counts.failed)
+    if measured.status == "not_measured" or ended_early:
+        why = f"the TCK ended with {code}, and not as it does when it has run{_said(last_words)}"
+        if code == 0:
+            why = "the TCK ran no test to its end"
+        raise shown.not_measured(why, agent=url, measured=measured)
+    shown.report(url, measured.status, None, measured, is_last=True)
+    if measured.status == "fail":
+        count = measured.counts.failed
+        output.warn(f"the agent fails {count} of the TCK's tests")
+    elif measured.status == "partial":
+        output.warn(f"the agent leaves out {measured.counts.expected} things that it should do")
+
+
+class _Shown:
+    """What is shown of a measurement.
+
+    Attributes:
+        version: The protocol version of the kit, once it is known.
+    """
+
+    def __init__(self, output: Output, directory: Path | None, level: str) -> None:
+        self._output = output
+        self._directory = directory
+        self._level = level
+        self.version: str | None = None
+
+    def not_measured(
+        self,
+        why: str,
+        *,
+        hint: str | None = None,
+        agent: str = "",
+        measured: Report | None = None,
+    ) -> CommandError:
+        """Shows that nothing was measured; gives the error to end with."""
+        self.report(agent, "not_measured", why, measured, is_last=False)
+        return CommandError(Failure(code="HOLDFAST_ERR_NOT_MEASURED", message=why, hint=hint))
+
+    def report(
+        self,
+        agent: str,
+        status: str,
+        why: str | None,
+        measured: Report | None = None,
+        *,
+        is_last: bool,
+    ) -> None:
+        counts = Counts() if measured is None else measured.counts
+        failed = () if measured is None else measured.failed
+        members: dict[str, Any] = {
+            "status": status,
+            "note": why,
+            "agent": agent or None,
+            "tck": None if self._directory is None else str(self._directory),
+            "protocolVersion": self.version,
+            "level": self._level,
+            "tests": counts._asdict(),
+            "failed": [one._asdict() for one in failed],
+        }
+        self._output.report({"conformance": members}, self._lines(members), is_last=is_last)
+
+    def _lines(self, members: Mapping[str, Any]) -> Iterator[str]:
+        yield text.field("Conformance", members["status"].replace("_", " "))
+        yield text.field("Agent", members["agent"])
+        yield text.field("TCK", members["tck"])
+        if members["protocolVersion"]:
+            yield text.field("TCK protocol", members["protocolVersion"])
+        yield text.field("Level", members["level"])
+        for name, count in members["tests"].items():
+            if any(members["tests"].values()):
+                yield text.field(f"Tests {_ENDS.get(name, name)}", str(count))
+        for one in members["failed"][:_SHOWN]:
+            yield text.field("Failed", f"{one['test']}: {one['why']}")
+        more = len(members["failed"]) - _SHOWN
+        if more > 0:
+            yield text.field("Failed", f"{more} more; -o json has them")
+
+
+def _address(session: Session, shown: _Shown) -> str:
+    """The address that the kit is given: it looks for the card below it."""
+    reference = session.reference
+    if isinstance(reference, Path) or urlsplit(reference).query:
+        told = "the TCK fetches the card itself: name the agent by its host or origin"
+        raise shown.not_measured(told)
+    for path in WELL_KNOWN:
+        reference = reference.removesuffix(path)
+    return reference.rstrip("/")
+
+
+async def _headers(session: Session) -> dict[str, str]:
+    """What requests carry: service parameters, and credentials as the card wants them."""
+    headers = session.svc_params
+    if session.auth is not None:
+        left = session.left()
+        deadline = Deadline(name="call", timeout=left, at=asyncio.get_running_loop().time() + left)
+        call: Call[Any, Any] = Call(
+            operation=GET_TASK, params=None, request_id="conformance", deadline=deadline
+        )
+        carried = await session.auth.credentials(call)
+        headers |= carried.headers
+    return headers
+
+
+async def _run(
+    kit: Kit, command: Sequence[str], environment: Mapping[str, str]
+) -> tuple[int, str]:
+    """Runs the kit to its end; gives its exit code and its last words."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=kit.directory,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,  # so that all that it starts can be ended with it
+    )
+    last_words = b""
+    try:
+        while process.stdout is not None and (piece := await process.stdout.read(_PIECE)):
+            last_words = (last_words + piece)[-_TAIL:]
+            for line in piece.decode(errors="replace").splitlines():
+                logger.debug("tck: %s", line)
+        return await process.wait(), last_words.decode(errors="replace")
+    finally:
+        if process.returncode is None:
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends the kit with all that it started, also if the command is told to end once more."""
+    _signal(process, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_GRACE):
+            await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        if process.returncode is None:
+            _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REAPING):
+                    await process.wait()
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+
+
+def _said(last_words: str) -> str:
+    """The end of what the kit said, for a message."""
+    lines = [line for line in text.clean(last_words).splitlines() if line.strip()]
+    return f": {' / '.join(line.strip() for line in lines[-3:])[-500:]}" if lines else ""

@@ -1,0 +1,208 @@
+"""``holdfast demo-server``: a fake agent on a real port, to practise with, until Ctrl-C.
+
+Rules: each new message meets the faults anew, in their order, one request each, so that a command
+can be tried again and again; everything that goes with the message counts (a retry, a
+subscription, a look at the task), the card does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast._cli.errors import Failure
+from holdfast._cli.output.interface import output_for
+from holdfast._cli.output.sanitizer import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from holdfast._cli.demo.faults import WrittenFault
+    from holdfast._cli.environment import World
+
+__all__ = ["demo_server"]
+
+DEFAULT_PORT = 9999
+_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  to say how to reach who listens there
+
+
+class _Faults(click.ParamType["tuple[WrittenFault, ...]"]):
+    """Reads ``--faults``."""
+
+    name = "faults"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[WrittenFault, ...]:
+        from holdfast._cli.demo.faults import read_faults  # heavy; help is not
+
+        try:
+            return read_faults(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Host(click.ParamType[str]):
+    """Refuses no address at all, by which the system understands every one of the machine."""
+
+    name = "text"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        return str(value) or self.fail("say 0.0.0.0 for every address of this machine", param, ctx)
+
+
+class _DemoCommand(click.Command):
+    """Tells the words and the faults behind the options."""
+
+    def format_epilog(
+        self,
+        ctx: click.Context,  # noqa: ARG002  the base names it
+        formatter: click.HelpFormatter,
+    ) -> None:
+        from holdfast._cli.demo.commands import help_text
+        from holdfast._cli.demo.faults import faults_text
+
+        for title, text in (("Words", help_text()), ("Faults", faults_text())):
+            with formatter.section(title):
+                formatter.write_text(f"\b\n{text}")
+
+
+@click.command(
+    "demo-server", cls=_DemoCommand, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option(
+    "--host",
+    type=_Host(),
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option(
+    "--faults",
+    type=_Faults(),
+    default="",
+    metavar="[TIMESx]FAULT[:NUMBER],...",
+    help="What goes wrong with each message, one request after the other.",
+)
+@click.pass_context
+def demo_server(
+    ctx: click.Context, /, host: str, port: int, faults: tuple[WrittenFault, ...]
+) -> int:
+    """Run an agent to practise with, on this machine, until Ctrl-C.
+
+    It speaks JSON-RPC and HTTP+JSON. A message that begins with one of the words below does what
+    is said there; every other message is said again. It keeps push notification configurations,
+    and sends nothing to them.
+
+    With --faults, things go wrong: of each new message, the first request meets the first fault,
+    the next one (sent again, or asking for the task) the second, until none is left.
+    """
+    world: World = ctx.obj
+    ended = _Ended()
+    world.run(_serve(world, host, port, faults, ended))
+    if ended.failure is not None:
+        output_for("text").failure(ended.failure)
+        return ended.failure.exit
+    return 0
+
+
+class _Ended:
+    """How it ended.
+
+    Attributes:
+        failure: Why it could not do its job; None if it was stopped.
+    """
+
+    failure: Failure | None = None
+
+
+async def _serve(
+    world: World, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
+) -> None:
+    from holdfast._cli.demo.agent import DemoAgent  # heavy; help is not
+    from holdfast._server.host_check import host_rules
+    from holdfast.testing import LoopbackServer
+
+    rules = host_rules(
+        f"http://[{host}]" if ":" in host else f"http://{host}",
+        listens_on=host,
+        allowed_hosts=None,
+        allowed_origins=None,
+        hint="call it by a name of this machine, such as localhost",
+    )
+    server = LoopbackServer(DemoAgent(faults, told=_log, rules=rules), host=host, port=port)
+    stopped = asyncio.Event()
+    try:
+        await server.listen()
+    except OSError as error:
+        ended.failure = Failure(
+            code="HOLDFAST_ERR_LISTEN",
+            message=f"cannot listen at {host}, port {port}: {error.strerror or error}",
+            hint=_HINTS.get(error.errno or 0, "check --host, an address of this machine"),
+        )
+        return
+    async with server:
+        _announce(server.url, has_faults=bool(faults))
+        with world.interrupts(stopped.set), _terminated(stopped.set):
+            await stopped.wait()
+
+
+@contextlib.contextmanager
+def _terminated(call: Callable[[], None]) -> Generator[None]:
+    """Calls when the process is asked to end, while it is open."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGTERM, call)
+    except (NotImplementedError, RuntimeError, ValueError):  # not here, or not in this thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+_HINTS = dict.fromkeys(
+    (errno.EADDRINUSE, errno.EACCES), "holdfast demo-server --port 0 takes a free port"
+)
+
+
+def _announce(url: str, *, has_faults: bool) -> None:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    if host.strip("[]") in _WILDCARDS:
+        url = f"http://localhost:{port}"
+    lines = [
+        f"A demo agent is at {url}; Ctrl-C stops it.",
+        *(["Each new message meets the faults, one request after the other."] * has_faults),
+        "In another terminal:",
+        "",
+        f"  holdfast send -a {url} hello",
+        f"  holdfast send -a {url} --stream 'stream one word after the other'",
+        f"  holdfast chat -a {url}",
+        f"  holdfast send -a {url} help",
+        "",
+    ]
+    _tell("\n".join(lines))
+
+
+def _tell(line: str) -> None:
+    click.echo(clean(line))
+
+
+def _log(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it any more: the agent goes on
+        _tell(line)

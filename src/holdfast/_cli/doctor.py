@@ -1,0 +1,102 @@
+"""``holdfast doctor``: examines an agent, and says what was seen, what it means, what to do.
+
+Rules: what was found is shown whatever becomes of the examination; nothing is sent that an agent
+may execute, unless the caller names a message. The exit code says whether the agent can be called:
+what keeps each call from working is told by the code that the call itself would end with, and any
+other problem by 1, since then the answer to what was asked is no (a2a-cli 11.6: the reserved codes
+stand for nothing else). Warnings change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from holdfast._cli.card_keys import card_verifier
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._wire.bindings import HTTP_BINDINGS
+from holdfast.doctor import Examination
+
+if TYPE_CHECKING:
+    from holdfast._cli.environment import World
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+    from holdfast.doctor import Diagnosis
+
+__all__ = ["examine"]
+
+
+async def examine(
+    session: Session,
+    output: Output,
+    *,
+    send: str | None,
+    twice: bool,
+    world: World,
+) -> None:
+    """Examines the agent, and shows what was found.
+
+    Args:
+        session: The agent.
+        output: Where things are said.
+        send: The text that may be sent.
+        twice: Whether it may be sent once more.
+        world: What the command runs in.
+
+    Raises:
+        A2AError: What every call fails with.
+        CommandError: There are other problems.
+    """
+    session.check()
+    settings = session.settings
+
+    def sending(message_id: str) -> None:
+        session.message_id, session.is_under_way = message_id, True
+
+    examination = Examination(
+        session.reference,
+        engine=session.engine,
+        send=send,
+        twice=twice,
+        auth=session.auth,
+        headers=session.svc_params,
+        timeout=settings.timeout,
+        protocol_version=session.asked_version,
+        bindings=tuple(name for name in settings.transports if name in HTTP_BINDINGS),
+        env=world.env,
+        card_verifier=card_verifier(settings),
+        look_at_tls=world.look_at_tls,
+        found=session.fit,
+        sending=sending,
+    )
+    if send is not None:
+        count = "2 times" if twice else "once"
+        output.tell("Sending", f"the message is sent {count}, and the agent executes it")
+    if sys.stderr is not None and sys.stderr.isatty():
+        output.progress(f"examining {examination.agent}; Ctrl-C shows what was found so far")
+    try:
+        diagnosis = await examination.run()
+    except asyncio.CancelledError:
+        output.progress("")
+        session.task = examination.task
+        output.diagnosis(examination.diagnosis(), is_last=True)
+        raise
+    output.progress("")
+    output.diagnosis(diagnosis, is_last=diagnosis.error is None and diagnosis.is_healthy)
+    if send is None and diagnosis.error is None:
+        output.hint("--send TEXT shows more; the agent executes the text, once")
+    _judge(diagnosis)
+
+
+def _judge(diagnosis: Diagnosis) -> None:
+    """Raises what the command ends with, if it does not end well."""
+    if diagnosis.error is not None:
+        raise diagnosis.error
+    problems = [finding for finding in diagnosis.findings if finding.level == "problem"]
+    if problems:
+        count = "a problem was" if len(problems) == 1 else f"{len(problems)} problems were"
+        named = ", ".join(dict.fromkeys(finding.check for finding in problems))
+        raise CommandError(
+            Failure(code="HOLDFAST_ERR_UNHEALTHY", message=f"{count} found: {named}")
+        )

@@ -1,0 +1,168 @@
+"""Why a command could not do its job, as it is reported, and how far it had come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast._cli.values import shown_duration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast._cli.settings import Settings
+    from holdfast._model.card import AgentCard
+    from holdfast._model.types import Task
+    from holdfast._pipeline.transport import AuthProvider
+
+__all__ = [
+    "AUTH",
+    "FAILURE",
+    "TIMEOUT",
+    "UNREACHABLE",
+    "USAGE",
+    "CommandError",
+    "Failure",
+    "Situation",
+    "internal",
+    "out_of_time",
+    "unusable",
+    "unwritable",
+    "usage",
+]
+
+FAILURE, USAGE, UNREACHABLE, AUTH, TIMEOUT = 1, 2, 3, 4, 5
+"""Exit codes (a2a-cli 11.6)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a command could not do its job.
+
+    Attributes:
+        code: The error's name in the protocol, or a code of the command line.
+        message: What happened.
+        hint: What to do about it; None if there is nothing useful to say.
+        a2a_code: The code of the transport: of JSON-RPC its number, of HTTP and gRPC the status.
+        exit: The exit code.
+        instead: Help that says it all, where there is room for it.
+    """
+
+    code: str
+    message: str
+    hint: str | None = None
+    a2a_code: int | str | None = None
+    exit: int = FAILURE
+    instead: str | None = None
+
+
+class CommandError(Exception):
+    """A command cannot do its job, for a reason of its own.
+
+    Args:
+        failure: What to report.
+
+    Attributes:
+        failure: As given.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Situation(Protocol):
+    """How far a command had come."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def reference(self) -> str | Path: ...
+
+    @property
+    def card(self) -> AgentCard | None: ...
+
+    @property
+    def auth(self) -> AuthProvider | None: ...
+
+    @property
+    def task(self) -> Task | None: ...
+
+    @property
+    def binding(self) -> str | None: ...
+
+    @property
+    def message_id(self) -> str | None: ...
+
+    @property
+    def is_under_way(self) -> bool: ...
+
+    @property
+    def continues(self) -> bool: ...
+
+    @property
+    def asks_for_config(self) -> bool: ...
+
+    def command(self, *words: str) -> str: ...
+
+    def go_on(self, task_id: str) -> str: ...
+
+
+def usage(message: str, command: str, *, instead: str | None = None) -> Failure:
+    """A command line that cannot be right."""
+    return Failure(
+        code="A2ACLI_ERR_USAGE",
+        message=message,
+        hint=f"{command} --help",
+        exit=USAGE,
+        instead=instead,
+    )
+
+
+def internal(error: BaseException) -> Failure:
+    """Something that must not happen."""
+    return Failure(
+        code="A2ACLI_ERR_INTERNAL",
+        message=f"{type(error).__name__}{f': {error}' if str(error) else ''}",
+        hint="run the same command with --debug to see more",
+    )
+
+
+def unwritable(error: OSError, situation: Situation | None = None) -> Failure:
+    """A result that cannot be shown, which undoes nothing of what led to it.
+
+    Args:
+        error: Why it cannot.
+        situation: How far the command had come; None if it had not begun.
+    """
+    message = f"the output cannot be written: {error.strerror or error}"
+    hint = None
+    if situation is not None:
+        done = ["the message was sent"] if situation.is_under_way else []
+        task = situation.task
+        if task is not None:
+            done.append(f"task {task.id} was last seen {task.state}")
+            look = situation.command("task", "get", task.id)
+            hint = look if task.state.is_terminal else situation.go_on(task.id)
+        elif done:
+            hint = "sending it again would run it once more"
+        message = "; ".join((message, *done))
+    return Failure(code="A2ACLI_ERR_INTERNAL", message=message, hint=hint)
+
+
+def out_of_time(seconds: float) -> Failure:
+    """The failure of a command whose timeout expires while no call is in flight."""
+    return Failure(
+        code="A2ACLI_ERR_TIMEOUT",
+        message=f"the timeout of {shown_duration(seconds)} expired",
+        hint="allow more time with --timeout",
+        exit=TIMEOUT,
+    )
+
+
+def unusable(path: Path | str, problem: str, hint: str | None = None) -> CommandError:
+    """A file that a command cannot do without, and cannot use."""
+    return CommandError(
+        Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)
+    )

@@ -1,0 +1,253 @@
+"""How a command is executed: from its options to its output and exit code.
+
+Rules: whatever goes wrong is told in one form; a task that was begun is named before the command
+ends, whoever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from holdfast._cli.binding import bind
+from holdfast._cli.catalog import find_agent
+from holdfast._cli.diagnostics import Diagnostics
+from holdfast._cli.error_table import describe
+from holdfast._cli.errors import CommandError, Failure, internal, unwritable
+from holdfast._cli.output.base import OutputError
+from holdfast._cli.output.interface import output_for
+from holdfast._cli.settings import read_settings
+from holdfast._cli.sources import loaded_configuration, notices
+from holdfast._cli.values import masked_reference
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from holdfast._cli.environment import World
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.json_output import JsonOutput
+    from holdfast._cli.output.text_output import TextOutput
+    from holdfast._cli.session import Session
+    from holdfast._cli.settings import Settings
+    from holdfast._model.types import Task
+
+
+__all__ = [
+    "CONTEXT",
+    "INTERRUPTED",
+    "NOBODY_READS",
+    "Action",
+    "announce",
+    "cannot_write",
+    "discard",
+    "execute",
+    "fail",
+    "nobody_reads",
+    "perform",
+    "reference_of",
+]
+
+INTERRUPTED = 130
+
+NOBODY_READS = 141
+"""What a shell says of a program that SIGPIPE ended, as most are whose output nobody reads."""
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+_NOTHING_TO_FOLLOW = (
+    "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
+    "line. To follow a task: holdfast task subscribe --stream TASK_ID"
+)
+
+_ANNOUNCED = "holdfast._cli.execution.announced"
+_NEEDS_CARD = "This command needs the agent's card, which --endpoint skips: use --agent-card."
+
+logger = logging.getLogger("holdfast.cli")
+
+Action = Callable[["Session", "Output"], Awaitable[None]]
+
+
+def execute(
+    ctx: click.Context,
+    action: Action,
+    *,
+    can_follow: bool = False,
+    needs_card: bool = False,
+    output: TextOutput | JsonOutput | None = None,
+) -> int:
+    """Runs an action against the agent, and reports how it failed, if it did.
+
+    Args:
+        ctx: The command's context.
+        action: What to do.
+        can_follow: Whether there is something to follow with ``--stream``.
+        needs_card: Whether it is about the agent's card, and not about an interface alone.
+        output: Where things are said; what the options say if left out.
+
+    Raises:
+        click.UsageError: The options cannot be right.
+    """
+    from holdfast._cli.session import Session  # heavy; help and usage errors are not
+
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    if settings.stream and not can_follow and settings.output != "json":
+        raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
+    if settings.is_endpoint and needs_card:
+        raise click.UsageError(_NEEDS_CARD, ctx)
+    output = output or output_for(settings.output, settings)
+    announce(ctx, output, settings)
+    reference = reference_of(ctx, settings)
+    settings = bind(ctx, settings, reference, output)
+    with Diagnostics(output, enabled=settings.debug):
+        return perform(world, Session(world, settings, reference, output), output, action)
+
+
+def announce(ctx: click.Context, output: Output, settings: Settings | None = None) -> None:
+    """Say once what of the configuration may be a mistake, and what of it weakens a command.
+
+    Args:
+        ctx: The command's context.
+        output: Where it is said.
+        settings: The settings, as far as they are known.
+    """
+    configuration = loaded_configuration(ctx)
+    if configuration is not None and not ctx.meta.get(_ANNOUNCED):
+        ctx.meta[_ANNOUNCED] = True
+        for notice in notices(ctx, configuration):
+            output.warn(notice)
+    for weakness in () if settings is None else settings.weaknesses:
+        output.warn(weakness)
+
+
+def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = False) -> str | Path:
+    """Where the card is.
+
+    Raises:
+        click.UsageError: The reference cannot be one.
+        CommandError: It is in a catalog, and cannot be found there.
+    """
+    try:
+        reference = find_agent(ctx.obj, settings)
+    except ValueError as error:
+        raise click.UsageError(f"--agent-card: {error}", ctx) from None
+    return reference.absolute() if absolute and isinstance(reference, Path) else reference
+
+
+def perform(world: World, session: Session, output: Output, action: Action) -> int:
+    """Runs an action, and gives the exit code."""
+
+    async def act() -> None:
+        async with session:
+            await action(session, output)
+
+    try:
+        world.run(act())
+    except KeyboardInterrupt:
+        _interrupted(session, output)
+        return INTERRUPTED
+    except OutputError as error:
+        return cannot_write(error, session)
+    except BrokenPipeError:
+        _left(session, output)
+        raise
+    except click.UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
+        failure = _failure(error, session)
+    else:
+        return 0
+    if session.task is not None:
+        _give_up(session.task, output)
+    output.failure(failure)
+    return failure.exit
+
+
+def _failure(error: Exception, session: Session) -> Failure:
+    if isinstance(error, A2AError):
+        return describe(error, session)
+    if isinstance(error, CommandError):
+        return error.failure
+    logger.debug("%s", "".join(traceback.format_exception(error)))
+    return internal(error)
+
+
+def _give_up(task: Task, output: Output) -> None:
+    """Completes what was begun, for those who read it."""
+    try:
+        output.gave_up(task)
+    except BrokenPipeError:  # what there is to say on standard error is said all the same
+        discard()
+
+
+def _left(session: Session, output: Output) -> None:
+    """Says how to go on to those who left before the task was named, or who still look on."""
+    task, is_named = session.task, output.has_named_task
+    if task is not None and not task.state.is_terminal and (not is_named or _is_seen(sys.stderr)):
+        output.hint(session.go_on(task.id))
+    elif task is not None and not is_named:
+        output.hint(session.command("task", "get", task.id))
+
+
+def _is_seen(stream: TextIO | None) -> bool:
+    """Whether somebody sits before a stream."""
+    return stream is not None and stream.isatty()
+
+
+def _interrupted(session: Session, output: Output) -> None:
+    """Says how to go on after Ctrl-C: the agent knows nothing of it."""
+    if session.task is not None:
+        _give_up(session.task, output)
+        output.hint(session.go_on(session.task.id))
+    elif session.message_id is not None:
+        output.warn(f"message {session.message_id} was in flight; the agent may have received it")
+    elif session.awaits_card:
+        where = masked_reference(str(session.reference))
+        output.warn(f"interrupted while waiting for the agent card of {where}; nothing was sent")
+
+
+def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:
+    """Reports what went wrong before the options were understood, which a file may explain."""
+    output = output_for(form, in_lines=in_lines)
+    try:
+        if ctx is not None:
+            announce(ctx, output)
+        output.failure(failure)
+    except BrokenPipeError:
+        return nobody_reads()
+    except OSError as error:
+        return cannot_write(error)
+    return failure.exit
+
+
+def cannot_write(error: OSError, session: Session | None = None) -> int:
+    """Says so where that can still be said."""
+    settings = None if session is None else session.settings
+    with contextlib.suppress(OSError):
+        output_for("text", settings).failure(unwritable(error, session))
+    discard()
+    return 1
+
+
+def nobody_reads() -> int:
+    """Leaves quietly when an output is closed at its other end, as by ``| head``."""
+    discard()
+    return NOBODY_READS
+
+
+def discard() -> None:
+    """Forgets what an output does not take."""
+    streams: tuple[TextIO | None, ...] = sys.stdout, sys.stderr
+    for stream in filter(None, streams):
+        try:
+            stream.flush()
+        except OSError:
+            # What is still buffered would be written, and fail, once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,160 @@
+"""The files that are in a task's artifacts: what each is called, and what is in it.
+
+Rules: a name leads nowhere but into the directory that the caller named, hides nothing, and is no
+other file's; whatever the agent calls its files. Text that came in several parts is one file.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import re
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from holdfast._cli.output.sanitizer import SPECIAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast._model.types import Artifact, Part, Task
+
+__all__ = ["File", "files_of", "safe_name"]
+
+
+class File(NamedTuple):
+    """What is to be saved.
+
+    Attributes:
+        artifact: The artifact that it belongs to.
+        parts: The numbers of its parts there.
+        name: What it is called: a name alone, with no directory.
+        media_type: As the agent says; None where it does not.
+        content: What is in it; None for what is somewhere else.
+        url: Where that is.
+    """
+
+    artifact: Artifact
+    parts: tuple[int, ...]
+    name: str
+    media_type: str | None
+    content: bytes | None = None
+    url: str | None = None
+
+
+def files_of(task: Task) -> Iterator[File]:
+    """The files of a task, each with a name of its own; parts of an unknown kind are none."""
+    taken: set[str] = set()
+    for artifact in task.artifacts:
+        for numbers in _together(artifact):
+            parts = [artifact.parts[number] for number in numbers]
+            content = _content(parts)
+            if content is None and parts[0].url is None:
+                continue
+            name = _free(safe_name(_name(artifact, parts[0])), taken)
+            media_type = parts[0].media_type or None
+            yield File(artifact, numbers, name, media_type, content, parts[0].url)
+
+
+def _together(artifact: Artifact) -> Iterator[tuple[int, ...]]:
+    """The parts that are one file."""
+    text: list[int] = []
+    for number, part in enumerate(artifact.parts):
+        goes_on = text and part.text is not None and not part.filename
+        if text and not goes_on:
+            yield tuple(text)
+            text = []
+        if part.text is not None:
+            text.append(number)
+        else:
+            yield (number,)
+    if text:
+        yield tuple(text)
+
+
+def _content(parts: list[Part]) -> bytes | None:
+    part = parts[0]
+    if part.text is not None:
+        return "".join(one.text or "" for one in parts).encode("utf-8", "replace")
+    if part.raw is not None:
+        return part.raw
+    if part.data is not msgspec.UNSET and part.url is None:
+        return f"{json.dumps(part.data, indent=2)}\n".encode()
+    return None
+
+
+# ── Names ────────────────────────────────────────────────────────────────────────────────────
+
+
+_EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}")
+_SEPARATOR = re.compile(r"[/\\]")
+_AWKWARD = re.compile(r'[<>:"|?*\x00-\x1f\x7f]')
+_DEVICE = re.compile(
+    r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$) *(?:\..*)?",
+    re.IGNORECASE,
+)
+"""Names that Windows takes for a device, whatever follows a dot, or spaces and a dot."""
+_LONGEST = 200  # bytes; file systems take 255
+
+
+def safe_name(name: str) -> str:
+    """A name that may be given to a file on every system, close to the one asked for."""
+    last = _SEPARATOR.split(SPECIAL.sub("", name))[-1]
+    plain = _AWKWARD.sub("_", unicodedata.normalize("NFC", last)).strip().rstrip(". ")
+    if plain[:1] in {".", "-", "~"}:  # hidden, or taken for a flag or somebody's home
+        plain = f"_{plain[1:]}"
+    if _DEVICE.fullmatch(plain):
+        plain = f"_{plain}"
+    stem, extension = _split(plain)
+    room = _LONGEST - len(extension.encode())
+    shortened = stem.encode()[:room].decode("utf-8", "ignore")
+    return f"{shortened}{extension}".rstrip(". ") or "file"
+
+
+def _name(artifact: Artifact, part: Part) -> str:
+    """What a part's file is called, safe or not."""
+    if part.filename:
+        return part.filename
+    if part.url is not None:
+        last = unquote(_path(part.url)).rpartition("/")[2]
+        if last:
+            return last
+    name = _SEPARATOR.sub("_", artifact.name or artifact.artifact_id or "artifact")
+    return name if _split(name)[1] else f"{name}{_extension(part)}"
+
+
+def _path(url: str) -> str:
+    try:
+        return urlsplit(url).path
+    except ValueError:
+        return ""
+
+
+def _extension(part: Part) -> str:
+    if part.text is None and part.raw is None and part.url is None:
+        return ".json"
+    plain = ".txt" if part.text is not None else ".bin"
+    media_type = (part.media_type or "").partition(";")[0].strip().lower()
+    if media_type == "text/plain":
+        return ".txt"
+    return mimetypes.guess_extension(media_type) or plain
+
+
+def _split(name: str) -> tuple[str, str]:
+    stem, dot, last = name.rpartition(".")
+    extension = f"{dot}{last}"
+    return (stem, extension) if stem and _EXTENSION.fullmatch(extension) else (name, "")
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or one like it that no other file of the task has, in capitals or not."""
+    stem, extension = _split(name)
+    number, free = 1, name
+    while free.casefold() in taken:
+        number += 1
+        free = f"{stem}-{number}{extension}"
+    taken.add(free.casefold())
+    return free

@@ -1,0 +1,496 @@
+"""The options that commands share: what each is called, how it is read, what it means.
+
+Rules: a flag beats its environment variable, which beats a configuration file, which beats the
+default (a2a-cli 6.5); the variable is named after the flag; a value that cannot be right is a
+usage error, found before anything is sent; no help text shows a secret.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from holdfast._cli.conformance.tck import GET_IT
+from holdfast._cli.login_names import FLOWS
+from holdfast._cli.sources import setting_option as _option
+from holdfast._cli.values import (
+    SHORT_BINDINGS,
+    Choice,
+    Reads,
+    complete_path,
+    hidden,
+    hidden_params,
+    masked_reference,
+    read_bearer,
+    read_duration,
+    read_endpoint,
+    read_extension,
+    read_id,
+    read_metadata,
+    read_push_credentials,
+    read_secret,
+    read_svc_param,
+    read_timeout,
+    read_transport,
+    read_version,
+    shown_duration,
+)
+from holdfast._version import __version__
+from holdfast._wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
+
+__all__ = [
+    "AUTHORIZING",
+    "CARD",
+    "DEFAULT_POLL_INTERVAL",
+    "DEFAULT_TIMEOUT",
+    "EVERYWHERE",
+    "EVERYWHERE_BRIEFLY",
+    "HISTORY",
+    "LINES",
+    "MESSAGE_METADATA",
+    "METADATA",
+    "OAUTH",
+    "OUTPUT_FORMATS",
+    "POLLING",
+    "PUSHING",
+    "REPLY",
+    "STREAMING",
+    "TCK",
+    "WAITING",
+    "version_line",
+    "with_options",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OUTPUT_FORMATS = ("text", "json")
+DEFAULT_TIMEOUT = 900.0
+DEFAULT_TIMEOUT_OF_DOCTOR = 120.0
+DEFAULT_POLL_INTERVAL = 2.0
+
+
+def _complete_transport(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[str]:
+    known = (*BINDINGS, *SHORT_BINDINGS)
+    return [name for name in known if name.upper().startswith(incomplete.upper())]
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(version_line())
+        ctx.exit()
+
+
+def version_line() -> str:
+    """What ``--version`` shows."""
+    return f"holdfast {__version__}"
+
+
+def _timeout(seconds: float) -> Callable[[F], F]:
+    return _option(
+        "--timeout",
+        metavar="DURATION",
+        type=Reads("duration", read_timeout),
+        default=shown_duration(seconds),
+        shown=shown_duration,
+        help="How long the command may take, such as 30s or 1m30s.",
+    )
+
+
+TRUST = (
+    _option(
+        "--card-keys",
+        metavar="REF",
+        type=Reads("ref", read_id),
+        shell_complete=complete_path,
+        help="Keys that agent cards are signed with: a file with a JWK set, a JWK or a public key "
+        "in PEM, or the https address of a JWK set. A card with a wrong signature is refused.",
+    ),
+    _option(
+        "--card-key-host",
+        "card_key_hosts",
+        multiple=True,
+        metavar="HOST",
+        type=Reads("host", read_id, r"[,\s]+"),
+        help="Host or origin whose key sets are trusted if the signature of a card names one "
+        "(jku); can be repeated.",
+    ),
+    _option(
+        "--require-signature",
+        is_flag=True,
+        help="Refuse an agent whose card is not verified, before anything is sent to it.",
+    ),
+)
+"""Options about the signatures of cards."""
+
+CARD = (
+    click.option(
+        "--validate",
+        is_flag=True,
+        help="Check the card against the protocol's schema; a violation ends the command with "
+        "an error.",
+    ),
+    click.option(
+        "--extended",
+        is_flag=True,
+        help="Show the card for authenticated clients. Credentials are sent for it only where "
+        "the public card declares a scheme that takes them.",
+    ),
+)
+
+EVERYWHERE = (
+    _option(
+        "--agent-card",
+        "-a",
+        metavar="REF",
+        type=Reads("ref", read_id),
+        mask=masked_reference,
+        shell_complete=complete_path,
+        help="The agent, by its card: a host or origin (the well-known path is appended; a bare "
+        "host is called over https, localhost over http), a card's URL, a file:// URL or a path; "
+        "or CATALOG#NAME, an entry of a JSON catalog of agents at a path or URL.",
+    ),
+    _option(
+        "--endpoint",
+        "-e",
+        metavar="URL",
+        type=Reads("url", read_endpoint),
+        mask=masked_reference,
+        help="Address of an interface of the agent, instead of --agent-card: no card is fetched, "
+        "and --transport names the binding.",
+    ),
+    _option(
+        "--output",
+        "-o",
+        type=Choice(OUTPUT_FORMATS, case_sensitive=False),
+        default="text",
+        help="Output format: labelled lines, or one document of the protocol's own types.",
+    ),
+    _option(
+        "--transport",
+        multiple=True,
+        metavar="BINDING",
+        type=Reads("binding", read_transport, r"[,\s]+"),
+        show_default="the order of the card",
+        shell_complete=_complete_transport,
+        help=f"Preferred binding ({', '.join(BINDINGS)}, or jsonrpc, rest, grpc); can be "
+        "repeated, best first. One that the card does not offer is skipped.",
+    ),
+    _option(
+        "--a2a-version",
+        metavar="VERSION",
+        type=Reads("version", read_version),
+        show_default="the newest that the card declares",
+        help=f"Protocol version to speak: {PROTOCOL_VERSION} or {OLDER_VERSION}, and no other. "
+        f"Without it, {OLDER_VERSION} is spoken, with a warning, where the card declares nothing "
+        "newer.",
+    ),
+    _option(
+        "--bearer",
+        metavar="TOKEN",
+        type=Reads("token", read_bearer),
+        mask=hidden,
+        help="Bearer token. A flag shows in the process table and the shell's history; the "
+        "environment variable does not.",
+    ),
+    _option(
+        "--api-key",
+        metavar="KEY",
+        type=Reads("key", read_secret),
+        mask=hidden,
+        help="API key, sent the way the card declares, or as the header X-API-Key. A flag shows "
+        "in the process table and the shell's history; the environment variable does not.",
+    ),
+    _option(
+        "--svc-param",
+        multiple=True,
+        metavar="NAME:VALUE",
+        type=Reads("name:value", read_svc_param),
+        shown=":".join,
+        mask=hidden_params,
+        help="A2A service parameter to send with each request; can be repeated.",
+    ),
+    _option(
+        "--insecure",
+        is_flag=True,
+        help="Do not verify TLS certificates; they are verified by default. For development only.",
+    ),
+    _timeout(DEFAULT_TIMEOUT),
+    _option(
+        "--config",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        is_eager=True,
+        shell_complete=complete_path,
+        help="Read settings from this .env file in place of the one in the working directory or "
+        "above it. If it is yours and has mode 0600, it may set everything that flags can.",
+    ),
+    _option(
+        "--verbose",
+        "-v",
+        is_flag=True,
+        help="Show everything that was sent and received, not only the outcome.",
+    ),
+    _option(
+        "--debug",
+        is_flag=True,
+        help="Log requests, replies, durations and retries on stderr. Never shows credentials.",
+    ),
+    _option(
+        "--client-cert",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="PEM file of a certificate to show to servers (mutual TLS); it may hold the key, "
+        "too. A key's password is read from the environment: A2ACLI_CLIENT_KEY_PASSWORD.",
+    ),
+    _option(
+        "--client-key",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="PEM file of that certificate's key.",
+    ),
+    _option(
+        "--extension",
+        multiple=True,
+        metavar="URI",
+        type=Reads("uri", read_extension, r"[,\s]+"),
+        help="A protocol extension that your messages follow, declared with each request; can be "
+        "repeated. An agent may require some.",
+    ),
+    click.option(
+        "--version",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Show the version and exit.",
+    ),
+    *TRUST,
+    _option(
+        "--credential-origin",
+        "credential_origins",
+        multiple=True,
+        metavar="ORIGIN",
+        type=Reads("origin", read_id, r"[,\s]+"),
+        help="Origin or agent that may get credentials, even before its card is read; can be "
+        "repeated. By default, credentials of the environment or of a file go to the agent that "
+        "is named beside them, and those of flags to the agent that you name.",
+    ),
+    _option(
+        "--no-cache",
+        is_flag=True,
+        help="Fetch the agent's card anew, and keep no copy of it; otherwise it is cached between "
+        "commands as its headers allow, for a day at most.",
+    ),
+)
+"""Options of every command; they can also stand before it."""
+
+EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[10:])
+"""The same for commands that do not wait for a task."""
+
+WAITING = (
+    _option(
+        "--async",
+        "--no-wait",
+        "--return-immediately",
+        "asynchronous",
+        is_flag=True,
+        help="Do not wait; return the identifiers at once.",
+    ),
+    _option(
+        "--wait",
+        "--watch",
+        is_flag=True,
+        help="Wait until the task ends or waits for a person. Default of send and cancel.",
+    ),
+)
+POLLING = (
+    _option(
+        "--poll-interval",
+        metavar="DURATION",
+        type=Reads("duration", read_duration),
+        default=shown_duration(DEFAULT_POLL_INTERVAL),
+        shown=shown_duration,
+        help="How often to poll the task while waiting, if no stream reports it; the first polls "
+        "come sooner.",
+    ),
+)
+REPLY = (
+    _option(
+        "--task-id",
+        metavar="ID",
+        type=Reads("id", read_id),
+        help="Continue this task, for example one that waits for input.",
+    ),
+    _option(
+        "--context-id",
+        metavar="ID",
+        type=Reads("id", read_id),
+        help="Send in this context, which the agent named earlier.",
+    ),
+)
+AUTHORIZING = (
+    click.option(
+        "--through-auth",
+        is_flag=True,
+        help="Do not stop when the task waits for an authorization (AUTH_REQUIRED): show what it "
+        "asks for, and wait until it is given.",
+    ),
+)
+METADATA = (
+    _option(
+        "--metadata",
+        metavar="JSON",
+        type=Reads("json", read_metadata),
+        shown=json.dumps,
+        help="""JSON object for the metadata of the request, such as '{"key": "value"}'.""",
+    ),
+)
+MESSAGE_METADATA = (
+    _option(
+        "--message-metadata",
+        metavar="JSON",
+        type=Reads("json", read_metadata),
+        shown=json.dumps,
+        help="JSON object for the metadata of the message itself.",
+    ),
+)
+HISTORY = (
+    _option(
+        "--history",
+        metavar="N",
+        type=click.IntRange(min=0),
+        help="Show the task's last N messages.",
+    ),
+)
+
+
+STREAMING = (
+    click.option(
+        "--stream",
+        is_flag=True,
+        help="Show events as they arrive; with -o json as JSON Lines, one event a line. Only a "
+        "flag: no variable and no file sets it.",
+    ),
+)
+LINES = (
+    click.option(
+        "--stream",
+        is_flag=True,
+        help="With -o json: write each object on one line. Only a flag.",
+    ),
+)
+"""The same flag for commands without a stream."""
+PUSHING = (
+    _option(
+        "--push-token",
+        metavar="TOKEN",
+        type=Reads("token", read_secret),
+        mask=hidden,
+        help="Token that the agent sends as X-A2A-Notification-Token. A flag shows in the "
+        "process table and the shell's history; the environment variable does not.",
+    ),
+    _option(
+        "--push-credentials",
+        metavar="'SCHEME CREDENTIALS'",
+        type=Reads("credentials", read_push_credentials),
+        mask=hidden,
+        help="What the agent sends as Authorization, such as 'Bearer TOKEN'; Bearer alone lets "
+        "the agent choose the token. A flag shows in the process table and the shell's "
+        "history; the environment variable does not.",
+    ),
+)
+
+OAUTH = (
+    _option(
+        "--flow",
+        type=Choice(FLOWS),
+        default="device-code",
+        help="How to log in.",
+    ),
+    _option(
+        "--issuer",
+        metavar="URL",
+        type=Reads("url", read_id),
+        show_default="what the card names",
+        help="The authorization server; its metadata name its endpoints (RFC 8414, OpenID Connect "
+        "Discovery).",
+    ),
+    _option(
+        "--trust-server",
+        multiple=True,
+        metavar="ORIGIN",
+        type=Reads("origin", read_id, r"[,\s]+"),
+        help="Log in at this origin, as https://id.example.com, if the card names it; can be "
+        "repeated.",
+    ),
+    _option(
+        "--client-id",
+        metavar="ID",
+        type=Reads("id", read_id),
+        help="The client's id at the authorization server.",
+    ),
+    _option(
+        "--client-secret-file",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="File of the client's secret, - for standard input; A2ACLI_CLIENT_SECRET in the "
+        "environment if left out.",
+    ),
+    _option(
+        "--client-auth",
+        type=Choice(["client_secret_basic", "client_secret_post", "none"]),
+        show_default="what the server takes",
+        help="How the client authenticates at the authorization server.",
+    ),
+    _option(
+        "--scope",
+        multiple=True,
+        metavar="SCOPE",
+        type=Reads("scope", read_id, r"\s+"),
+        show_default="what the card requires",
+        help="Scope that the token is requested for; can be repeated.",
+    ),
+    _option(
+        "--resource",
+        metavar="URI",
+        type=Reads("uri", read_id),
+        show_default="the agent's origin",
+        help="Resource that the token is for (RFC 8707), as the server names the agent; none "
+        "sends no resource, for servers that refuse the parameter.",
+    ),
+    _option(
+        "--allow-unadvertised-pkce",
+        is_flag=True,
+        help="Log in by authorization-code although the server does not advertise PKCE with S256 "
+        "(RFC 7636).",
+    ),
+)
+TCK = (
+    _option(
+        "--tck",
+        metavar="DIRECTORY",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        show_default=False,
+        help=f"The TCK, as it is cloned. To get it: {GET_IT}",
+    ),
+)
+
+
+def with_options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+    """Adds groups of options to a command, in their order."""
+
+    def add(function: F) -> F:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return add

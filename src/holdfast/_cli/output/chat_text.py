@@ -1,0 +1,254 @@
+"""What an agent says in a chat, while it says it: plain text for somebody who reads along.
+
+Rules: the text of artifacts is written as it grows, one artifact after the other; what the agent
+says about a task at work stands in brackets, and so does what it says at the end beside an answer
+in artifacts; a question, and an answer that is a status message, do not. What is no text is shown
+in fields, as everywhere. Nothing is shown twice, however often the agent sends it: as an artifact
+and as a status message, in a snapshot with another time, or in artifacts of other ids. So an
+artifact that begins as the last status message is held back until it differs from the message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._cli.output.sanitizer import Plain, clean
+from holdfast._cli.output.text import artifact_head, contents, field, render_status
+from holdfast._cli.output.wrapping import Wrapping
+from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent
+from holdfast._stream.text import TextDelta, TextFold, TextReset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from holdfast._cli.output.text import View
+    from holdfast._model.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
+    from holdfast._stream.text import TextChange
+
+__all__ = ["ChatText"]
+
+_TAKEN_BACK = "[the agent takes this back]"
+
+
+class ChatText:
+    """The events of a chat, as text to write in their order.
+
+    Args:
+        view: What to show.
+        columns: Gives the columns of the terminal; None where lines are not to be broken.
+
+    Attributes:
+        is_within_line: Whether what was written last is a line that has no end yet.
+    """
+
+    def __init__(self, view: View, columns: Callable[[], int | None] = lambda: None) -> None:
+        self.is_within_line = False
+        self._columns = columns
+        self._view = view
+        self._said_before: set[str] = set()  # artifacts whose text is of an earlier turn
+        self._begin(None)
+
+    def turn(self) -> None:
+        """Something was said to the agent: what it says anew from here on takes nothing back."""
+        self._said_before = {*self._others}
+        self._answer: list[str] = []
+        self._said = ""
+        self._held.clear()
+
+    def _begin(self, task_id: str | None) -> None:
+        """Knows nothing of a task yet."""
+        self._task_id = task_id
+        self._text = TextFold()
+        self._others: dict[str, tuple[Part, ...]] = {}  # told parts that are no text
+        self._shown: dict[str, list[str]] = {}  # text of artifacts
+        self._answer = []  # the same, since something was said to the agent
+        self._status: object = None  # as seen last, without its time
+        self._messages: set[tuple[str, str]] = set()  # of states, by id and text
+        self._said = ""  # by a state, last
+        self._growing: str | None = None  # the artifact that the open line belongs to
+        self._held: dict[str, tuple[str, str]] = {}  # by artifact: text, and what it repeats
+        self._plain, self._wrapping = Plain(), Wrapping(self._columns)
+
+    def event(self, event: Event, task: Task | None) -> Iterator[str]:
+        """What there is to write for an event.
+
+        Args:
+            event: The event.
+            task: The task as it stands after it; None for none.
+        """
+        if isinstance(event, Message):
+            yield from self._message(event)
+            return
+        if task is not None and task.id != self._task_id:
+            self._begin(task.id)
+        changes = list(self._text.changes(event))
+        if not self._is_only_renamed(changes):
+            for change in changes:
+                yield from self._change(change)
+        if isinstance(event, TaskArtifactUpdateEvent):
+            yield from self._rest(event.artifact, append=event.append)
+            return
+        if isinstance(event, Task):
+            self._rename({artifact.artifact_id for artifact in event.artifacts})
+            for artifact in event.artifacts:
+                yield from self._rest(artifact, append=False)
+        if event.status.state.is_terminal:
+            yield from self._release()
+        if (status := _without_time(event.status)) != self._status:
+            self._status = status
+            yield from self._say(event, "" if task is None else task.text)
+
+    def last_seen(self, task: Task) -> Iterator[str]:  # noqa: ARG002  it is said elsewhere
+        """Nothing more: how a task stands is said beside the text."""
+        return self.close()
+
+    def close(self) -> Iterator[str]:
+        """Show what was held back, and end the line that has no end yet, if there is one."""
+        yield from self._release()
+        yield from self.end_line()
+
+    def end_line(self) -> Iterator[str]:
+        """End the line that has no end yet, if there is one."""
+        self._growing = None
+        if self.is_within_line:
+            self.is_within_line = False
+            yield "\n"
+
+    def _lines(self, lines: Iterable[str]) -> Iterator[str]:
+        yield from self.end_line()
+        yield from (f"{line}\n" for line in lines)
+
+    def _wrapped(self, text: str) -> Iterator[str]:
+        yield from self._lines([Wrapping(self._columns).feed(text)])
+
+    def _message(self, message: Message) -> Iterator[str]:
+        if message.text and not self._is_shown(message.message_id, message.text):
+            yield from self._wrapped(clean(message.text))
+        yield from self._parts(message.parts)
+
+    def _parts(self, parts: Iterable[Part]) -> Iterator[str]:
+        """What is no text."""
+        if others := [part for part in parts if part.text is None]:
+            yield from self._lines(contents(others, self._view))
+
+    # ── Events of a task ─────────────────────────────────────────────────────────────────────
+
+    def _is_only_renamed(self, changes: Sequence[TextChange]) -> bool:
+        """Whether text is only in artifacts of other ids now, or divided among more or fewer."""
+        gone = {change.artifact_id for change in changes if isinstance(change, TextReset)}
+        before = [text for known, texts in self._shown.items() if known in gone for text in texts]
+        new = [change for change in changes if isinstance(change, TextDelta)]
+        if not before or _bare(*before) != _bare(*(change.text for change in new)):
+            return False
+        for known in gone:
+            self._shown.pop(known, None)
+            self._held.pop(known, None)
+        for change in new:
+            self._shown.setdefault(change.artifact_id or "", []).append(change.text)
+        return True
+
+    def _change(self, change: TextChange) -> Iterator[str]:
+        if isinstance(change, TextReset):
+            texts = self._shown.pop(change.artifact_id, [])
+            self._answer.clear()
+            held, _ = self._held.pop(change.artifact_id, ("", ""))
+            is_seen = held == "" or held != "".join(texts)
+            if is_seen and change.artifact_id not in self._said_before:
+                yield from self._lines([_TAKEN_BACK])
+        elif change.artifact_id is not None:  # else it is what the status says
+            texts = self._shown.setdefault(change.artifact_id, [])
+            begins = not texts
+            texts.append(change.text)
+            self._answer.append(change.text)
+            held, repeats = self._held.pop(change.artifact_id, ("", self._said * begins))
+            text = held + change.text
+            if repeats and repeats.startswith(_bare(text)):
+                if _bare(text) != repeats:
+                    self._held[change.artifact_id] = text, repeats
+                return
+            yield from self._grow(change.artifact_id, text)
+
+    def _grow(self, artifact_id: str, text: str) -> Iterator[str]:
+        """Show more of the text of an artifact."""
+        if self._growing != artifact_id:
+            yield from self.end_line()
+            self._growing = artifact_id
+            self._plain, self._wrapping = Plain(), Wrapping(self._columns)
+            self._said_before.discard(artifact_id)
+        if shown := self._wrapping.feed(self._plain.feed(text)):
+            self.is_within_line = not shown.endswith("\n")
+            yield shown
+
+    def _release(self) -> Iterator[str]:
+        """Show the text that is held back, which the agent leaves shorter than its message."""
+        held, self._held = self._held, {}
+        for artifact_id, (text, _) in held.items():
+            yield from self._grow(artifact_id, text)
+
+    def _rename(self, artifact_ids: set[str]) -> None:
+        """Takes what artifacts had that are gone for the beginning of the one that is new."""
+        gone = [known for known in self._others if known not in artifact_ids]
+        parts = tuple(part for known in gone for part in self._others.pop(known))
+        new = [artifact_id for artifact_id in artifact_ids if artifact_id not in self._others]
+        if parts and len(new) == 1:
+            self._others[new[0]] = parts
+
+    def _rest(self, artifact: Artifact, *, append: bool) -> Iterator[str]:
+        """What an artifact has besides text, as far as it is new."""
+        known = artifact.artifact_id in self._others
+        told = self._others.get(artifact.artifact_id, ())
+        others = tuple(part for part in artifact.parts if part.text is None)
+        if self._view.verbose and not known:
+            yield from self._lines([field("Artifact", artifact.name or artifact.artifact_id)])
+            yield from self._lines(artifact_head(artifact, self._view))
+        if append:
+            self._others[artifact.artifact_id] = (*told, *others)
+            yield from self._parts(others)
+            return
+        self._others[artifact.artifact_id] = others
+        goes_on = others[: len(told)] == told
+        yield from self._parts(others[len(told) :] if goes_on else others)
+
+    def _say(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
+        """What the agent says about the state, unless that is the text of the task once more."""
+        status = event.status
+        if self._view.verbose:
+            yield from self._lines(render_status(status, event.metadata, self._view))
+            return
+        if status.message is None:
+            return
+        message, said = status.message, clean(status.message.text)
+        rests = status.state.is_terminal or status.state.is_interrupted
+        is_repeated = rests and _bare(said) == self._said
+        if self._is_shown(message.message_id, message.text):
+            return
+        if said and not is_repeated and not self._is_in_artifacts(said, text):
+            is_aside = self._answer if status.state.is_terminal else not rests
+            yield from self._wrapped(f"[{said}]" if is_aside else said)
+            self._said = _bare(said)
+        yield from self._parts(message.parts)
+
+    def _is_in_artifacts(self, said: str, text: str) -> bool:
+        """Whether a status message is the text once more that artifacts had in this turn."""
+        if not self._answer:
+            return False
+        shown = [text, "".join(self._answer), *("".join(texts) for texts in self._shown.values())]
+        return _bare(said) in {_bare(clean(one)) for one in shown}
+
+    def _is_shown(self, message_id: str, text: str) -> bool:
+        """Whether a message was shown before; from now on it was."""
+        known, key = self._messages, (message_id, text)
+        if not message_id or key in known:
+            return bool(message_id)
+        known.add(key)
+        return False
+
+
+def _bare(*texts: str) -> str:
+    """Text without white space, which agents change where they repeat themselves."""
+    return "".join("".join(texts).split())
+
+
+def _without_time(status: TaskStatus) -> object:
+    message = status.message
+    return status.state, None if message is None else (message.message_id, message.parts)

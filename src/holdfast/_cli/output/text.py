@@ -1,0 +1,427 @@
+"""Text for people and pipes: one ``Label: value`` per line, and blocks (a2a-cli 11.2).
+
+Rules: a label means the same everywhere; what does not fit on one line is a block: its label's
+line, the content, an empty line. Inside a block an empty line is written as one space, so that
+the first empty line always ends it. What would steer a terminal, or hide in it, is escaped,
+whoever sent it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast._cli.output.sanitizer import clean, clean_line
+from holdfast._cli.values import hidden, masked_reference
+from holdfast._model.requests import (
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    SendMessageResponse,
+    TaskPushNotificationConfig,
+)
+from holdfast._model.types import Artifact, Message, Part, Task, TaskStatus, WireValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from holdfast._cli.configuration import Configuration
+    from holdfast._cli.saving import Saved
+    from holdfast._cli.settings import Effective
+    from holdfast._model.card import AgentCard, AgentInterface, SecurityScheme
+    from holdfast._pipeline.cards.verification import CardVerification
+
+__all__ = [
+    "View",
+    "artifact_head",
+    "block",
+    "clean",
+    "clean_line",
+    "contents",
+    "field",
+    "identifiers",
+    "part_tail",
+    "render",
+    "render_card",
+    "render_deleted",
+    "render_saved",
+    "render_sent",
+    "render_settings",
+    "render_status",
+    "state",
+    "verified",
+]
+
+
+class View(NamedTuple):
+    """What to show.
+
+    Attributes:
+        verbose: Whether to show everything.
+        history: Whether to show the messages so far.
+    """
+
+    verbose: bool = False
+    history: bool = False
+
+
+def identifiers(task: Task) -> Iterator[str]:
+    """The names that a later command needs."""
+    yield field("Task ID", task.id)
+    yield field("Context ID", task.context_id)
+
+
+def state(task: Task) -> str:
+    """Where a task stands."""
+    return field("State", str(task.state))
+
+
+def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterator[str]:
+    """The lines for what an agent answered.
+
+    Args:
+        value: A task, a message, the reply to a message, a push configuration, or a page.
+        view: What to show.
+        told: Identifiers that were shown already.
+    """
+    match value:
+        case SendMessageResponse():
+            answer = value.task or value.message
+            return iter(()) if answer is None else render(answer, view, told=told)
+        case Task():
+            return _task(value, view, frozenset(told))
+        case Message():
+            return _reply(value, view)
+        case ListTasksResponse():
+            return _page(value, view)
+        case TaskPushNotificationConfig():
+            return _push_config(value)
+        case ListTaskPushNotificationConfigsResponse():
+            return _push_configs(value)
+        case _:
+            text = f"there is no text form of {type(value).__name__}"
+            raise TypeError(text)
+
+
+def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
+    """The lines for the files of a task that were saved."""
+    yield from identifiers(task)
+    yield state(task)
+    for one in saved:
+        yield field("Artifact", one.file.artifact.name or one.file.artifact.artifact_id)
+        yield field("Saved", str(one.path))
+        yield field("Media type", one.file.media_type)
+        yield field("Size", f"{one.size} bytes")
+
+
+def render_deleted(task_id: str, config_id: str) -> Iterator[str]:
+    """The lines for a push configuration that is no more."""
+    yield field("Task ID", task_id)
+    yield field("Deleted config ID", config_id)
+
+
+def render_sent(message: Message) -> Iterator[str]:
+    """The lines for a message that is about to be sent."""
+    yield field("Sent message", message.message_id)
+    for part in message.parts:
+        url = None if part.url is None else masked_reference(part.url)
+        yield from contents((msgspec.structs.replace(part, url=url),), View(verbose=True))
+
+
+def render_settings(
+    settings: Iterable[Effective], configuration: Configuration, logins: Mapping[str, str]
+) -> Iterator[str]:
+    """The lines for the settings in effect: the flag, its value, and where that comes from."""
+    for one in settings:
+        where = one.source.name if one.source.path is None else str(one.source.path)
+        yield field(one.name, f"{one.value or '(none)'} [{where}]")
+    yield field("Local file", _path(configuration.local))
+    yield field("Global file", _path(configuration.shared))
+    for agent, file in logins.items():
+        yield field("Login", f"{agent} [{file}]")
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+# ── Fields and blocks ────────────────────────────────────────────────────────────────────────
+
+
+def field(label: str, value: str | None) -> str:
+    """A field on its line; a value that is missing is said to be."""
+    return f"{label}: {clean_line(value or '') or '(none)'}"
+
+
+def block(label: str, text: str) -> Iterator[str]:
+    """The lines of a block."""
+    yield f"{label}:"
+    for line in clean(text).removesuffix("\n").split("\n"):
+        yield line or " "
+    yield ""
+
+
+def _entry(label: str, text: str | None) -> Iterator[str]:
+    """A field, or a block if one line is not enough; nothing if there is nothing to say."""
+    if not text:
+        return
+    if "\n" in clean(text).strip("\n"):
+        yield from block(label, text)
+    else:
+        yield field(label, text)
+
+
+def _json(label: str, value: Any) -> Iterator[str]:
+    yield from block(label, json.dumps(value, indent=2, ensure_ascii=False))
+
+
+# ── Tasks and messages ───────────────────────────────────────────────────────────────────────
+
+
+def _task(task: Task, view: View, told: frozenset[str]) -> Iterator[str]:
+    yield from (line for line in identifiers(task) if line not in told)
+    yield from render_status(task.status, task.metadata, view)
+    for artifact in task.artifacts:
+        yield from _artifact(artifact, view)
+    if view.history or view.verbose:
+        for message in task.history:
+            yield field("History message", message.message_id)
+            yield field("Role", str(message.role))
+            yield from contents(message.parts, view)
+
+
+def render_status(
+    status: TaskStatus, metadata: dict[str, Any] | None, view: View
+) -> Iterator[str]:
+    """Where a task stands, and what the agent says about it.
+
+    Args:
+        status: The status.
+        metadata: What the task or the event says besides.
+        view: What to show.
+    """
+    yield field("State", str(status.state))
+    if view.verbose:
+        yield from _entry("Updated", status.timestamp)
+        if metadata:
+            yield from _json("Task metadata", metadata)
+    if status.message is not None:
+        yield from _said(status.message, view)
+
+
+def _said(message: Message, view: View) -> Iterator[str]:
+    """What the agent says about the state."""
+    if text := message.text:
+        yield from _entry("Status message", text)
+    others = [part for part in message.parts if part.text is None]
+    if others:
+        yield field("Status parts", str(len(others)))
+        yield from contents(others, view)
+
+
+def _artifact(artifact: Artifact, view: View) -> Iterator[str]:
+    yield field("Artifact", artifact.name or artifact.artifact_id)
+    yield from artifact_head(artifact, view)
+    yield from contents(artifact.parts, view)
+
+
+def artifact_head(artifact: Artifact, view: View) -> Iterator[str]:
+    """What there is to say of an artifact besides its name and its content."""
+    if view.verbose:
+        yield field("Artifact ID", artifact.artifact_id)
+        yield from _entry("Artifact description", artifact.description)
+        if artifact.metadata:
+            yield from _json("Artifact metadata", artifact.metadata)
+
+
+def _page(page: ListTasksResponse, view: View) -> Iterator[str]:
+    """Tasks one after the other: the first line of each names it."""
+    for task in page.tasks:
+        yield from _task(task, view, frozenset())
+    if not page.tasks:
+        yield field("Tasks", None)
+    if page.total_size:
+        yield field("Total", str(page.total_size))
+    yield field("Next page token", page.next_page_token)
+
+
+def _push_config(config: TaskPushNotificationConfig) -> Iterator[str]:
+    """A push configuration, without its secrets."""
+    yield field("Task ID", config.task_id)
+    yield field("Config ID", config.id)
+    yield field("URL", masked_reference(config.url))
+    yield field("Token", hidden(config.token) if config.token else None)
+    own = config.authentication
+    if own is not None:
+        secret = f" {hidden(own.credentials)}" if own.credentials else ""
+        yield field("Authentication", f"{own.scheme}{secret}")
+
+
+def _push_configs(page: ListTaskPushNotificationConfigsResponse) -> Iterator[str]:
+    for config in page.configs:
+        yield from _push_config(config)
+    if not page.configs:
+        yield field("Configs", None)
+    yield field("Next page token", page.next_page_token)
+
+
+def _reply(message: Message, view: View) -> Iterator[str]:
+    """A message in place of a task."""
+    yield field("Message ID", message.message_id)
+    if message.task_id:
+        yield field("Task ID", message.task_id)
+    yield field("Context ID", message.context_id)
+    if view.verbose:
+        yield field("Role", str(message.role))
+        if message.metadata:
+            yield from _json("Message metadata", message.metadata)
+    yield from contents(message.parts, view)
+
+
+def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
+    """The parts in order; text that came in several parts is one text."""
+    for part in _joined(parts, view):
+        for shows, lines in _SHOWN:
+            if shows(part):
+                yield from lines(part, view)
+                break
+        yield from part_tail(part, view)
+
+
+def part_tail(part: Part, view: View) -> Iterator[str]:
+    """What there is to say of a part besides its content."""
+    if view.verbose and part.metadata:
+        yield from _json("Part metadata", part.metadata)
+
+
+def _joined(parts: Sequence[Part], view: View) -> Iterator[Part]:
+    pending: Part | None = None
+    for part in parts:
+        if pending is not None and part.text is not None and not view.verbose:
+            pending = msgspec.structs.replace(pending, text=f"{pending.text}{part.text}")
+            continue
+        if pending is not None:
+            yield pending
+        pending = part if part.text is not None else None
+        if pending is None:
+            yield part
+    if pending is not None:
+        yield pending
+
+
+def _text(part: Part, view: View) -> Iterator[str]:
+    if view.verbose:
+        yield from _entry("Media type", part.media_type)
+    yield from block("Text", part.text or "")
+
+
+def _data(part: Part, view: View) -> Iterator[str]:
+    if view.verbose:
+        yield from _entry("Media type", part.media_type)
+    yield from _json("Data", part.data)
+
+
+def _file(part: Part, _view: View) -> Iterator[str]:
+    yield field("File", part.filename)
+    yield field("Media type", part.media_type)
+    if part.url is not None:
+        yield field("URL", part.url)
+    else:
+        yield field("Size", f"{len(part.raw or b'')} bytes")
+
+
+def _unknown(_part: Part, _view: View) -> Iterator[str]:
+    yield field("Part", "of a kind that is not known")
+
+
+_SHOWN: tuple[tuple[Callable[[Part], bool], Callable[[Part, View], Iterator[str]]], ...] = (
+    (lambda part: part.text is not None, _text),
+    (lambda part: part.raw is not None or part.url is not None, _file),
+    (lambda part: part.data is not msgspec.UNSET, _data),
+    (lambda _part: True, _unknown),
+)
+
+
+# ── Cards ────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_card(
+    card: AgentCard,
+    chosen: AgentInterface | None,
+    view: View,
+    verification: CardVerification | None,
+) -> Iterator[str]:
+    """The lines for a card.
+
+    Args:
+        card: The card.
+        chosen: The interface that calls would use; None if there is none.
+        view: What to show.
+        verification: What its signatures are worth.
+    """
+    yield field("Name", card.name)
+    yield from _entry("Description", card.description)
+    yield field("Version", card.version)
+    if card.provider is not None:
+        yield field("Provider", f"{card.provider.organization} {card.provider.url}")
+    yield from _entry("Documentation", card.documentation_url)
+    yield field("Streaming", _YES_NO[card.capabilities.streaming])
+    yield field("Push notifications", _YES_NO[card.capabilities.push_notifications])
+    yield field("Extended card", _YES_NO[card.capabilities.extended_agent_card])
+    for extension in card.capabilities.extensions:
+        yield field("Extension", f"{extension.uri}{' (required)' if extension.required else ''}")
+    for interface in card.supported_interfaces:
+        yield field("Interface", _interface(interface))
+    yield field("Transport", None if chosen is None else _interface(chosen))
+    for name, scheme in card.security_schemes.items():
+        yield field("Security scheme", f"{name}: {_scheme(scheme)}")
+    for requirement in card.security_requirements:
+        needed = (f"{name} {' '.join(s.list)}".strip() for name, s in requirement.schemes.items())
+        yield field("Security requirement", " and ".join(needed))
+    yield field("Input modes", ", ".join(card.default_input_modes))
+    yield field("Output modes", ", ".join(card.default_output_modes))
+    for skill in card.skills:
+        yield field("Skill", f"{skill.id}: {skill.name}")
+        yield from _entry("Skill description", skill.description)
+        yield from _entry("Skill tags", ", ".join(skill.tags))
+        if view.verbose:
+            for example in skill.examples:
+                yield from _entry("Skill example", example)
+            yield from _entry("Skill input modes", ", ".join(skill.input_modes))
+            yield from _entry("Skill output modes", ", ".join(skill.output_modes))
+    if verification is not None:
+        yield field("Signature", verified(verification))
+
+
+def verified(verification: CardVerification) -> str:
+    """What the signatures of a card are worth, in one line."""
+    if verification.outcome != "verified":
+        return f"{verification.outcome}: {verification.reason}"
+    by = "the key" if verification.key_id is None else f"key {verification.key_id!r}"
+    where = "" if verification.key_url is None else f" of {verification.key_url}"
+    without = ", ".join(verification.unsigned)
+    return f"verified by {by}{where}" + (f"; not signed, and not used: {without}" * bool(without))
+
+
+_YES_NO: Mapping[bool | None, str] = {True: "yes", False: "no", None: "no"}
+
+
+def _interface(interface: AgentInterface) -> str:
+    version = interface.protocol_version or "(no version)"
+    tenant = f" tenant {interface.tenant}" if interface.tenant else ""
+    return f"{interface.protocol_binding} {version} {interface.url}{tenant}"
+
+
+def _scheme(scheme: SecurityScheme) -> str:
+    if (key := scheme.api_key_security_scheme) is not None:
+        return f"API key in {key.location} {key.name}"
+    if (http := scheme.http_auth_security_scheme) is not None:
+        return f"HTTP {http.scheme}"
+    named = {
+        "OAuth 2.0": scheme.oauth2_security_scheme,
+        "OpenID Connect": scheme.open_id_connect_security_scheme,
+        "mutual TLS": scheme.mtls_security_scheme,
+    }
+    return next((name for name, found in named.items() if found is not None), "of unknown kind")

@@ -1,0 +1,1 @@
+"""Push notification configurations, and their receiver."""

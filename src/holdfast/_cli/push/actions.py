@@ -1,0 +1,82 @@
+"""What commands about push configurations do with their agent."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast._cli.values import secrets_in_reference
+
+if TYPE_CHECKING:
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+    from holdfast._model.requests import TaskPushNotificationConfig
+
+__all__ = ["create_push_config", "delete_push_config", "get_push_config", "list_push_configs"]
+
+
+async def create_push_config(
+    session: Session, output: Output, *, config: TaskPushNotificationConfig
+) -> None:
+    """Tells the agent where to send news of a task.
+
+    Raises:
+        click.UsageError: The secrets in it are for another agent.
+    """
+    for name in ("push_token", "push_credentials"):
+        if name in session.settings.withheld:  # without them it would be another configuration
+            raise click.UsageError(session.settings.withheld[name])
+    output.hide((*config.secrets, *secrets_in_reference(config.url)))
+    await session.prepare()
+    created = await session.client.create_task_push_notification_config(
+        config, timeout=session.left(), headers=session.svc_params
+    )
+    output.result(created)
+
+
+async def get_push_config(
+    session: Session, output: Output, *, task_id: str, config_id: str
+) -> None:
+    """Shows one configuration."""
+    session.asks_for_config = True
+    await session.prepare()
+    config = await session.client.get_task_push_notification_config(
+        task_id, config_id, timeout=session.left(), headers=session.svc_params
+    )
+    output.result(config)
+
+
+async def list_push_configs(
+    session: Session,
+    output: Output,
+    *,
+    task_id: str,
+    limit: int | None,
+    page_token: str | None,
+) -> None:
+    """Shows one page of a task's configurations."""
+    await session.prepare()
+    page = await session.client.list_task_push_notification_configs(
+        task_id,
+        limit=limit,
+        page_token=page_token,
+        timeout=session.left(),
+        headers=session.svc_params,
+    )
+    output.result(page)
+    if page.next_page_token:
+        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+
+
+async def delete_push_config(
+    session: Session, output: Output, *, task_id: str, config_id: str
+) -> None:
+    """Deletes one configuration; one that is not there is as it was to be."""
+    session.asks_for_config = True
+    await session.prepare()
+    await session.client.delete_task_push_notification_config(
+        task_id, config_id, timeout=session.left(), headers=session.svc_params
+    )
+    output.deleted(task_id, config_id)

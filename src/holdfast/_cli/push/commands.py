@@ -1,0 +1,131 @@
+"""Commands about push notifications of a task: ``task push-config``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast._cli.execution import CONTEXT, execute
+from holdfast._cli.options import AUTHORIZING, EVERYWHERE, LINES, PUSHING, STREAMING, with_options
+from holdfast._cli.push import actions
+from holdfast._cli.task_options import PAGES, RECEIVING
+from holdfast._cli.values import Reads, read_id, read_push_url
+from holdfast._model.requests import TaskPushNotificationConfig
+
+if TYPE_CHECKING:
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+
+__all__ = ["push_config"]
+
+
+@click.group("push-config", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+def push_config(**_options: object) -> None:
+    """Configure and show the push notifications of a task.
+
+    Text shows no token and no credentials; -o json shows the configuration as the agent gave it.
+    """
+
+
+@push_config.command("create", context_settings=CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("url", metavar="URL", type=Reads("url", read_push_url))
+@click.option(
+    "--id",
+    "config_id",
+    metavar="ID",
+    type=Reads("id", read_id),
+    show_default="the agent's choice",
+    help="Name of the configuration; one of that name is replaced.",
+)
+@with_options(PUSHING, LINES, EVERYWHERE)
+@click.pass_context
+def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: Any) -> int:
+    """Have the agent send push notifications of a task to URL."""
+    config = TaskPushNotificationConfig(
+        id=options["config_id"],
+        task_id=wanted,
+        url=url,
+        token=options["push_token"],
+        authentication=options["push_credentials"],
+    )
+    return execute(
+        ctx,
+        lambda session, output: actions.create_push_config(session, output, config=config),
+    )
+
+
+@push_config.command("get", context_settings=CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("config_id", metavar="CONFIG_ID", type=Reads("id", read_id))
+@with_options(LINES, EVERYWHERE)
+@click.pass_context
+def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_options: object) -> int:
+    """Show one configuration of a task."""
+    return execute(
+        ctx,
+        lambda session, output: actions.get_push_config(
+            session, output, task_id=wanted, config_id=config_id
+        ),
+    )
+
+
+@push_config.command("list", context_settings=CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@with_options(PAGES, LINES, EVERYWHERE)
+@click.pass_context
+def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+    """List the configurations of a task."""
+    return execute(
+        ctx,
+        lambda session, output: actions.list_push_configs(
+            session,
+            output,
+            task_id=wanted,
+            limit=options["limit"],
+            page_token=options["page_token"],
+        ),
+    )
+
+
+@push_config.command("delete", context_settings=CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("config_id", metavar="CONFIG_ID", type=Reads("id", read_id))
+@with_options(LINES, EVERYWHERE)
+@click.pass_context
+def push_config_delete(
+    ctx: click.Context, /, wanted: str, config_id: str, **_options: object
+) -> int:
+    """Delete one push notification configuration of a task."""
+    return execute(
+        ctx,
+        lambda session, output: actions.delete_push_config(
+            session, output, task_id=wanted, config_id=config_id
+        ),
+    )
+
+
+@push_config.command("receive", context_settings=CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@with_options(RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
+@click.pass_context
+def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+    """Receive push notifications of a task until it ends or waits for a person.
+
+    Listens at a local address, registers it at the agent, and accepts only deliveries that carry
+    the secrets of the registration. With --stream, show each event as it arrives, with -o json
+    on a line of its own; without it, the task at the end. Deliveries may get lost: at the end, and
+    after a minute without one, the task is fetched. The configuration is deleted at the end.
+    """
+    host, port = options["listen"]
+
+    async def act(session: Session, output: Output) -> None:
+        from holdfast._cli.push.receiver import receive  # heavy; help is not
+
+        await receive(
+            session, output, task_id=wanted, host=host, port=port, url=options["receiver_url"]
+        )
+
+    return execute(ctx, act, can_follow=True)

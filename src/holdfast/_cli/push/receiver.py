@@ -1,0 +1,205 @@
+"""``holdfast task push-config receive``: a receiver of push notifications (a2a-cli 9.2).
+
+Rules: it listens on this machine unless told otherwise, for one task; the configuration that it
+makes at the agent is deleted at the end, whatever ends the command; only what comes with the
+secrets of that configuration is shown, and each delivery once. Deliveries may get lost, so that
+the agent is asked for the task at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holdfast._cli.actions import comment
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.push.serving import Served
+from holdfast._model.hosts import is_loopback
+from holdfast._model.types import Task, TaskStatusUpdateEvent
+from holdfast._server.host_check import HostCheck, host_rules
+from holdfast._wire.limits import Limits
+from holdfast._wire.notifications import read_notification
+from holdfast.errors import A2AError
+from holdfast.push import PushReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.session import Session
+    from holdfast._model.types import Event, TaskState
+
+    Message = MutableMapping[str, Any]
+
+__all__ = ["receive"]
+
+_WAITING = 256
+"""Deliveries that wait to be shown; further ones are answered once there is room."""
+_QUIET = 60.0
+"""Seconds without news after which the agent is asked."""
+_GOODBYE = 3.0
+"""Seconds for deleting the configuration at the end."""
+
+
+async def receive(
+    session: Session, output: Output, *, task_id: str, host: str, port: int, url: str | None
+) -> None:
+    """Shows what the agent pushes of a task, until the task is over or needs somebody to act.
+
+    Args:
+        session: The agent.
+        output: Where it goes.
+        task_id: The task.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        url: Where the agent reaches that; the address itself if None.
+
+    Raises:
+        CommandError: Nobody can listen there.
+        A2AError: The agent does not push, or the task cannot be waited for.
+    """
+    await session.prepare()
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            served = await stack.enter_async_context(Served(host, port))
+        except OSError as error:
+            told = f"cannot listen on {host}:{port}: {error.strerror or error}"
+            hint = "name another address with --listen HOST:PORT"
+            failure = Failure(code="HOLDFAST_ERR_LISTEN", message=told, hint=hint)
+            raise CommandError(failure) from None
+        await _receive(session, output, served, task_id, url or served.url, listens_on=host)
+
+
+async def _receive(
+    session: Session, output: Output, served: Served, task_id: str, url: str, *, listens_on: str
+) -> None:
+    if urlsplit(url).scheme != "https" and not is_loopback(urlsplit(url).hostname or ""):
+        output.warn(f"{url} is not https: what the agent pushes can be listened to, and forged")
+    async with PushReceiver(url) as receiver:
+        config = receiver.config(task_id)
+        output.hide(config.secrets)
+        taken = _Taken(receiver, task_id)
+        rules = host_rules(
+            url,
+            listens_on=listens_on,
+            allowed_hosts=None,
+            allowed_origins=None,
+            hint="the agent must call the address that --url names",
+        )
+        served.application = HostCheck(taken, rules)
+        created = await session.client.create_task_push_notification_config(
+            config, timeout=session.left(), headers=session.svc_params
+        )
+        try:
+            task = await session.client.get_task(
+                task_id, timeout=session.left(), headers=session.svc_params
+            )
+            session.task = task
+            receiver.expect(task, config)
+            output.tell("Listening", f"the agent pushes news of task {task_id} to {url}")
+            if not session.settings.stream:
+                output.began(task)
+            waiting = asyncio.ensure_future(
+                receiver.wait(
+                    task_id,
+                    client=session.client,
+                    until=session.is_at_rest,
+                    timeout=session.left(),
+                    poll_interval=_QUIET,
+                )
+            )
+            task = await _show(session, output, taken, waiting)
+        finally:
+            with contextlib.suppress(A2AError):  # it is of no use to anybody any more
+                await session.client.delete_task_push_notification_config(
+                    task_id, created.id or config.id or "", timeout=_GOODBYE
+                )
+    if session.settings.stream:
+        if taken.state is not task.state:
+            output.event(task, task)  # the last line carries the state
+        output.over()
+    else:
+        output.result(task)
+    comment(session, output, task)
+
+
+async def _show(
+    session: Session, output: Output, taken: _Taken, waiting: asyncio.Future[Task]
+) -> Task:
+    """Shows what comes until the wait is over."""
+    try:
+        while not waiting.done() or not taken.events.empty():
+            coming = asyncio.ensure_future(taken.events.get())
+            try:
+                both: set[asyncio.Future[Any]] = {waiting, coming}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    break
+                event, session.task = coming.result()
+                taken.note(event)
+                if session.settings.stream:
+                    output.event(event, session.task)
+            finally:
+                coming.cancel()
+        return await waiting
+    finally:
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError, A2AError):
+            await waiting
+
+
+class _Taken:
+    """An ASGI application: the receiver, and what it took, in order, each delivery once.
+
+    Attributes:
+        events: What was taken, and the task as it stood then.
+        state: The last state that was shown.
+    """
+
+    def __init__(self, receiver: PushReceiver, task_id: str) -> None:
+        self._receiver = receiver
+        self._task_id = task_id
+        self._seen: dict[bytes, None] = {}
+        self.events: asyncio.Queue[tuple[Event, Task | None]] = asyncio.Queue(_WAITING)
+        self.state: TaskState | None = None
+
+    def note(self, event: Event) -> None:
+        """Notes what an event that is shown says."""
+        if isinstance(event, Task | TaskStatusUpdateEvent):
+            self.state = event.status.state
+
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """Has the receiver judge a request, and keeps the event if it is taken."""
+        body, statuses = bytearray(), list[int]()
+
+        async def heard() -> Message:
+            message = await receive()
+            body.extend(message.get("body", b""))
+            return message
+
+        async def answered(message: Message) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+            await send(message)
+
+        await self._receiver(scope, heard, answered)
+        if statuses == [200]:
+            await self._keep(bytes(body))
+
+    async def _keep(self, body: bytes) -> None:
+        digest = hashlib.sha256(body).digest()
+        if digest in self._seen:
+            return
+        self._seen[digest] = None
+        if len(self._seen) > _WAITING:
+            del self._seen[next(iter(self._seen))]
+        event = read_notification(body, Limits()).event  # the receiver has read it before
+        if event is not None:
+            await self.events.put((event, self._receiver.get_task(self._task_id)))

@@ -1,0 +1,165 @@
+"""Saving the files of a task (``task download``).
+
+Rules: nothing that is there is replaced unless the caller says so, and what a link leads to never;
+what is replaced is so in one step, by the whole new file; a file that cannot be written to its end
+is removed again. An address is fetched without credentials, if it is one of the web and lies no
+further inside this network than the agent itself (`holdfast._wire.network_scope`). Number, size
+and sum of the files are bounded, and what the disk has no room for is not begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.values import masked_reference
+from holdfast._model.addresses import is_http_address
+from holdfast._net.engine import fetch
+from holdfast._wire.http import HttpRequest, presentable
+from holdfast._wire.limits import Limits
+from holdfast._wire.network_scope import Reach, scope_of_host
+from holdfast._wire.origins import origin
+from holdfast.errors import A2AHTTPError, LimitExceededError, NetworkPolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from holdfast._cli.files import File
+    from holdfast._net.engine import HttpEngine
+
+__all__ = ["LARGEST", "Saved", "check_free", "content_of", "write"]
+
+LARGEST = 100 * 1024 * 1024
+"""Bytes of a file that is fetched."""
+
+
+class Saved(NamedTuple):
+    """A file that is there now."""
+
+    file: File
+    path: Path
+    size: int
+
+
+def check_free(directory: Path, files: Sequence[File]) -> None:
+    """Checks that no file is in the way.
+
+    Raises:
+        CommandError: One is.
+    """
+    there = [file.name for file in files if os.path.lexists(directory / file.name)]
+    if there:
+        more = f", and {len(there) - 1} more" if there[1:] else ""
+        raise CommandError(
+            Failure(
+                code="HOLDFAST_ERR_FILE_EXISTS",
+                message=f"{directory / there[0]} is there already{more}; nothing was saved",
+                hint="name another directory with --to, or replace what is there with --overwrite",
+            )
+        )
+
+
+def check_size(files: Sequence[File], *, most_files: int, most_bytes: int) -> None:
+    """Checks what is known of the files before any is saved.
+
+    Raises:
+        CommandError: They are too many, or too large together.
+    """
+    size = sum(len(file.content or b"") for file in files)
+    if len(files) > most_files:
+        what, option = f"has more than {most_files} files", "--max-files"
+    elif size > most_bytes:
+        what, option = f"has {size} bytes of files, more than {most_bytes}", "--max-bytes"
+    else:
+        return
+    raise CommandError(
+        Failure(
+            code="HOLDFAST_ERR_DOWNLOAD",
+            message=f"the task {what}; nothing was saved",
+            hint=f"raise {option} if that is right",
+        )
+    )
+
+
+async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: int) -> bytes:
+    """What is in a file.
+
+    Args:
+        file: The file.
+        engine: What fetches it.
+        agent: The address that the agent was called at.
+        most_bytes: Bytes that it may have, if it is fetched.
+
+    Raises:
+        A2AError: It cannot be fetched; the message says why.
+    """
+    if file.content is not None:
+        return file.content
+    url = file.url or ""
+    if not is_http_address(url):
+        message = f"{masked_reference(url)} is not a web address"
+        raise NetworkPolicyError(message, address=None, executed=False)
+    own = origin(url) == origin(agent)
+    request = HttpRequest(
+        method="GET",
+        url=url.partition("#")[0],
+        headers={"accept": "*/*"},
+        limits=Limits(body=max(1, min(LARGEST, most_bytes))),
+        reach=None if own else Reach(inward=scope_of_host(agent)),
+    )
+    try:
+        reply = (await fetch(engine, request)).reply
+    except LimitExceededError as error:
+        if error.which != "body":
+            raise
+        hint = "; raise --max-bytes if that is right" if error.bound < LARGEST else ""
+        message = f"{presentable(url)} has more than {error.bound} bytes{hint}"
+        raise LimitExceededError(message, which="body", bound=error.bound) from None
+    if not 200 <= reply.status < 300:
+        message = f"{presentable(url)} answered HTTP {reply.status}"
+        raise A2AHTTPError(message, http_status=reply.status)
+    return reply.body
+
+
+async def write(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Writes a file, and makes its directory if need be.
+
+    An interruption waits until it is written.
+
+    Raises:
+        OSError: It cannot be written, the disk has no room for it, or what is there is neither
+            a regular file nor a link; what was there is as it was.
+    """
+    await asyncio.to_thread(write_now, path, content, overwrite=overwrite)
+
+
+def write_now(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Writes a file, as `write` does; a link in its place is replaced, and not followed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(path.parent).free < len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    if overwrite and os.path.lexists(path):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            text = "a FIFO, a device or the like is there"
+            raise OSError(errno.EEXIST, text, str(path))
+    # In the same directory, so that it takes the place of the other one in one step.
+    written = path.with_name(f".holdfast-{secrets.token_hex(8)}") if overwrite else path
+    new = written.open("xb")
+    try:
+        with new:
+            new.write(content)
+        if overwrite:
+            written.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            written.unlink()
+        raise

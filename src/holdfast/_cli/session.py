@@ -1,0 +1,651 @@
+"""One command's work with one agent: the card, the client, the time that is left.
+
+Rules: nothing outlives the command; the whole command has one deadline; what is needed to go on
+after an interruption is known here as soon as it is known at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeGuard
+
+import click
+
+from holdfast._cli.binding import origin_of
+from holdfast._cli.card_cache import CachedCards, CardCache
+from holdfast._cli.card_keys import card_verifier
+from holdfast._cli.catalog import ListedAddress
+from holdfast._cli.credentials import Credentials
+from holdfast._cli.error_messages import (
+    found,
+    reconnected,
+    reconnecting,
+    retrying,
+    searching,
+    waiting_out,
+)
+from holdfast._cli.error_table import describe
+from holdfast._cli.login_names import DIRECTORY
+from holdfast._cli.output.interface import command_line
+from holdfast._cli.rehearsal import Rehearsed, rehearse
+from holdfast._cli.settings import CLIENT_KEY_PASSWORD
+from holdfast._cli.values import (
+    masked_reference,
+    read_secret,
+    secrets_in_params,
+    secrets_in_reference,
+)
+from holdfast._cli.waiting import Waiting
+from holdfast._cli.wire_log import LoggedEngine, LoggedGrpc
+from holdfast._client.connect import connect
+from holdfast._model.extras import how_to_install
+from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
+from holdfast._model.types import TaskState
+from holdfast._net.engine import EngineWithin
+from holdfast._pipeline.cards.fetch import CardLocation
+from holdfast._pipeline.grpc_extra import use_of_grpc
+from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
+from holdfast._pipeline.listeners import (
+    AttemptFailed,
+    AttemptStarted,
+    Reconciled,
+    ReconcileStarted,
+    Reconnected,
+    RequestFinished,
+    RetryScheduled,
+)
+from holdfast._pipeline.reaching import ReachLayer
+from holdfast._policy.resilience import Resilience
+from holdfast._version import __version__
+from holdfast._wire.bindings import (
+    BINDINGS,
+    HTTP_BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+    spoken_version,
+)
+from holdfast._wire.origins import origin
+from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupportedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from holdfast._cli.environment import World
+    from holdfast._cli.logins import KeptCredentials, Login, Logins
+    from holdfast._cli.output.interface import Output
+    from holdfast._cli.settings import Settings
+    from holdfast._client.client import Client
+    from holdfast._journal.protocol import Journal
+    from holdfast._model.card import AgentCard, AgentInterface
+    from holdfast._model.types import Event, Task
+    from holdfast._net.engine import HttpEngine
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._pipeline.listeners import Observation
+    from holdfast._pipeline.transport import AuthProvider, Layer
+    from holdfast._wire.bindings import ProtocolVersion
+
+__all__ = ["Session"]
+
+logger = logging.getLogger("holdfast.cli")
+
+_FAILURES_TO_REPORT = 2
+"""Failures one after the other from which on it is said that the agent is away."""
+_CERTIFICATE = {
+    "cert_file": "--client-cert",
+    "key_file": "--client-key",
+    "key_password": CLIENT_KEY_PASSWORD,
+}
+"""What is a setting of a `TlsConfig` there, and of the command line here."""
+
+_SHORTEST_TIME = 0.001
+"""Seconds; what is left when nothing is left, so that the call itself reports it."""
+
+
+class Session:
+    """An agent and how far a command has come with it.
+
+    Args:
+        world: What the command runs in.
+        settings: What it was told.
+        reference: Where the card is.
+        output: Where it says things.
+        journal: Where calls are written down.
+
+    Attributes:
+        settings: What the command was told.
+        reference: Where the card is.
+        card: The agent's card, once it is known.
+        task: The task as last seen, once there is one.
+        binding: The binding that calls go over, once it is chosen.
+        message_id: Id of the message that is being sent, if one is.
+        is_under_way: Whether it may have left.
+        continues: Whether that message continues a task.
+        follows: Whether somebody looks on while an answer comes.
+        asks_for_config: Whether it is about a configuration of the task, by its id.
+        awaits_card: Whether the agent's card was requested, and has not arrived.
+        engine: What carries requests.
+        plain_engine: The same, of which nothing is logged: what secrets are asked for with.
+        logins: Where the user is logged in.
+        env: Wall time, randomness and ids.
+
+    Raises:
+        click.UsageError: The reference, or a certificate, cannot be one.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        reference: str | Path,
+        output: Output,
+        *,
+        journal: Journal | None = None,
+    ) -> None:
+        self.settings = settings
+        self.card: AgentCard | None = None
+        self.task: Task | None = None
+        self.binding: str | None = None
+        self.message_id: str | None = None
+        self.is_under_way = False
+        self.continues = False
+        self.follows = settings.stream
+        self.asks_for_config = False
+        self.awaits_card = False
+        self._output = output
+        self._waiting = Waiting(output)
+        self._is_warned_of_version = False
+        self._failures = 0  # of subscriptions, one after the other
+        self._broke_with: A2AError | None = None  # as far as it was told
+        self.reference = reference
+        self._ends = math.inf
+        self._credentials = (
+            Credentials(settings.bearer, settings.api_key, answers=settings.is_credential_origin)
+            if settings.credentials
+            else None
+        )
+        # One who waits for one agent has nowhere else to go: who is away is asked again.
+        self._resilience = Resilience(breaker=None)
+        self.env = world.env
+        engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
+        self.plain_engine: HttpEngine = engine
+        grpc = use_of_grpc(engine, None)
+        self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
+        layers: tuple[Layer, ...] = (Rehearsed,)
+        if isinstance(reference, ListedAddress):
+            engine = EngineWithin(engine, reference.reach, only=origin(reference))
+            layers = (*layers, partial(ReachLayer, reach=reference.reach))
+        if settings.debug:
+            engine = LoggedEngine(engine)
+        self.engine: HttpEngine = engine
+        self._world = world
+        verifier = card_verifier(settings)
+        try:
+            self._login = None if self._credentials else self._kept(reference)
+            self._auth = self._credentials or self._login
+            self.client: Client = connect(
+                _card_of_endpoint(settings) if settings.is_endpoint else reference,
+                auth=self._auth,
+                timeout=settings.timeout,
+                resilience=self._resilience,
+                card_ttl=math.inf,
+                engine=self._with_cached_cards(),
+                extensions=settings.extensions,
+                bindings=tuple(name for name in settings.transports if name in self._spoken),
+                supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
+                protocol_version=self.asked_version,
+                consumers=(self._saw,),
+                observers=(self._observed,),
+                attempt_layers=(*layers, LoggedGrpc) if settings.debug else layers,
+                card_verifier=verifier,
+                require_signature=settings.require_signature,
+                journal=journal,
+                env=world.env,
+            )
+        except ValueError as error:
+            flag = "--endpoint" if settings.is_endpoint else "--agent-card"
+            raise click.UsageError(f"{flag}: {error}") from None
+        except InvalidAgentCardError:
+            if not settings.is_endpoint:
+                raise
+            where, binding = masked_reference(settings.agent_card), settings.transports[0]
+            message = f"--endpoint: {where!r} is not an address for {binding}"
+            raise click.UsageError(message) from None
+
+    async def __aenter__(self) -> Self:
+        self.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._waiting.end()
+        await self.client.close()
+        await self.engine.close()
+
+    def begin(self, task: Task | None = None) -> None:
+        """Begins with something new, which has the whole time: the command, or a turn of a chat.
+
+        Args:
+            task: The task that it is about.
+        """
+        self.task = task
+        self._ends = asyncio.get_running_loop().time() + self.settings.timeout
+
+    def left(self) -> float:
+        """Seconds left for the command."""
+        return max(self._ends - asyncio.get_running_loop().time(), _SHORTEST_TIME)
+
+    def _with_cached_cards(self) -> HttpEngine:
+        """What carries the client's requests: the card may come from the cache.
+
+        Not where a certificate of the client's own is shown, which is a credential, and not for an
+        entry of a catalog, which reaches no further than its catalog.
+        """
+        reference, settings = self.reference, self.settings
+        is_own = settings.client_cert is not None or settings.client_key is not None
+        if settings.no_cache or settings.is_endpoint or is_own or not isinstance(reference, str):
+            return self.engine
+        directory = None if isinstance(reference, ListedAddress) else self._world.cache()
+        if directory is None:
+            return self.engine
+        return CachedCards(
+            self.engine,
+            CardCache(directory),
+            self.env,
+            urls=CardLocation.of(reference).urls,
+            is_verifying=not settings.insecure,
+        )
+
+    @property
+    def svc_params(self) -> dict[str, str]:
+        """The headers that carry the service parameters."""
+        return dict(self.settings.svc_params)
+
+    @property
+    def auth(self) -> AuthProvider | None:
+        """Where credentials come from."""
+        return self._auth
+
+    @property
+    def logins(self) -> Logins:
+        """Where the user is logged in."""
+        from holdfast._cli.logins import Logins  # of an extra
+
+        return Logins(self._world.home())
+
+    def _kept(self, reference: str | Path) -> KeptCredentials | None:
+        """The tokens of the user's logins, if there are any that may count."""
+        if not self._world.home().joinpath(*DIRECTORY).is_dir():
+            return None
+        from holdfast._cli.logins import KeptCredentials
+
+        logins = self.logins
+        if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
+            return None
+        return KeptCredentials(
+            logins,
+            self._client_secret,
+            self.plain_engine,
+            self.env,
+            answers=self.settings.is_credential_origin,
+        )
+
+    def _client_secret(self, login: Login) -> str | None:
+        """The client's secret, unless what stands beside it says that it is for another login."""
+        client_id, issuer = self.settings.client_of_secret
+        is_other = client_id not in {None, login.client_id} or (
+            issuer is not None and login.issuer not in {None, issuer}
+        )
+        stated = self.settings.client_secret
+        return None if is_other or not stated else read_secret(stated)
+
+    def check(self) -> None:
+        """Checks what was asked for before anything is sent, and names what may surprise.
+
+        Raises:
+            VersionNotSupportedError: The caller asks for a version that we do not speak.
+        """
+        _check_version(self.settings.version)
+        self._warn()
+
+    async def get_card(self) -> AgentCard:
+        """Fetches the card.
+
+        Raises:
+            VersionNotSupportedError: The caller asks for a version that we do not speak.
+            A2AError: There is none, or it is not usable.
+        """
+        self.check()
+        self.awaits_card = True
+        self._await_card()
+        try:
+            card = await self.client.agent_card(timeout=self.left())
+        finally:
+            self._waiting.end()
+        self.awaits_card = False
+        self.card = card
+        version = self.settings.version
+        if version != PROTOCOL_VERSION and not leaves_room_for(version, card):
+            declared = ", ".join(declared_versions(card))
+            self._output.warn(f"the card declares protocol {declared}; {version} was asked for")
+        return card
+
+    async def prepare(self) -> None:
+        """Fetches the card and makes ready for calls.
+
+        Raises:
+            A2AError: There is no card, or no interface on it that calls may go to.
+        """
+        card = await self.get_card()
+        interface = await self._interface()
+        self._speaks(interface)
+        logger.debug(
+            "card of %s: calls go to %s by %s, protocol %s",
+            card.name,
+            masked_reference(interface.url),
+            interface.protocol_binding,
+            spoken_version(interface.protocol_version),
+        )
+        self.fit(card)
+
+    def fit(self, card: AgentCard) -> None:
+        """Learns from the card how credentials are carried.
+
+        Raises:
+            InvalidAgentCardError: It wants them where they cannot be.
+            click.UsageError: They cannot be carried as it wants, or its file has changed.
+        """
+        self.card = card
+        bound_to = self.settings.bound_to
+        if isinstance(self.reference, Path) and bound_to not in {None, origin_of(card)}:
+            message = f"--agent-card: {self.reference} changed while the command began"
+            raise click.UsageError(message)
+        if self._login is not None and self._login.fit(card):
+            self._output.warn(
+                "the token of your login is not sent: the card declares no scheme for it (OAuth, "
+                "OpenID Connect or bearer)"
+            )
+        if self._credentials is not None:
+            try:
+                self._credentials.fit(card)
+            except ValueError as error:
+                raise click.UsageError(f"--api-key: {error}") from None
+
+    @property
+    def undeclared(self) -> set[str]:
+        """The flags whose credentials no scheme of the card takes."""
+        return set() if self._credentials is None else self._credentials.undeclared
+
+    async def chosen(self) -> AgentInterface | None:
+        """The interface that calls would use; None, and a warning, if they would use none."""
+        try:
+            interface = await self._interface()
+        except A2AError as error:
+            failure = describe(error, self)
+            self._output.warn(failure.message)
+            if failure.hint:
+                self._output.hint(failure.hint)
+            return None
+        self._speaks(interface)
+        return interface
+
+    async def named_address(self) -> str:
+        """The address that the caller stands for: of the agent, or on the card in a file."""
+        if isinstance(self.reference, str):
+            return self.reference
+        return (await self._interface()).url
+
+    async def _interface(self) -> AgentInterface:
+        if self.asked_version == PROTOCOL_VERSION:
+            _check_declared(self.card or await self.client.agent_card(timeout=self.left()))
+        return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
+
+    @property
+    def asked_version(self) -> ProtocolVersion | None:
+        """The version that the caller asked for; None leaves it to the card."""
+        settings = self.settings
+        if not settings.version_given:
+            return PROTOCOL_VERSION if settings.is_endpoint else None
+        return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
+
+    def _speaks(self, interface: AgentInterface) -> None:
+        """Notes what is spoken; warns, once, of an older version that nobody asked for."""
+        self.binding = interface.protocol_binding
+        if self.settings.version_given or self._is_warned_of_version:
+            return
+        if spoken_version(interface.protocol_version) == OLDER_VERSION:
+            self._is_warned_of_version = True
+            self._output.warn(
+                f"the agent's card declares no protocol newer than {OLDER_VERSION}, so the client "
+                f"uses {OLDER_VERSION}; --a2a-version {PROTOCOL_VERSION} refuses that"
+            )
+
+    def command(self, *words: str) -> str:
+        """A command to go on with, with what this one was told about the agent."""
+        settings = self.settings
+        transports = [word for name in settings.transports for word in ("--transport", name)]
+        extensions = [word for uri in settings.extensions for word in ("--extension", uri)]
+        insecure = ["--insecure"] if settings.insecure else []
+        for flag, path in (
+            ("--client-cert", settings.client_cert),
+            ("--client-key", settings.client_key),
+        ):
+            insecure += [] if path is None else [flag, path]
+        is_newest = settings.version == PROTOCOL_VERSION
+        version = [] if is_newest else ["--a2a-version", settings.version]
+        config = [] if settings.config is None else ["--config", settings.config]
+        flag = "--endpoint" if settings.is_endpoint else "--agent-card"
+        card = [flag, masked_reference(settings.agent_card)]
+        return command_line(
+            [*words, *card, *config, *version, *transports, *extensions, *insecure]
+        )
+
+    def go_on(self, task_id: str) -> str:
+        """The command that goes on with a task where this one left off, as this one did."""
+        if self.follows:
+            return self.command("task", "subscribe", "--stream", *self._through(), task_id)
+        return self.command("task", "get", "--wait", *self._through(), task_id)
+
+    def _through(self) -> list[str]:
+        return ["--through-auth"] if self.settings.through_auth else []
+
+    def is_at_rest(self, task: Task) -> bool:
+        """Whether the wait ends here: the task is over, or somebody must act (a2a-cli 9.1)."""
+        if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
+            return False
+        return task.state.is_terminal or task.state.is_interrupted
+
+    def new_message_id(self) -> str:
+        """Names the message that is about to be sent."""
+        self.is_under_way = False
+        self.message_id = str(uuid.uuid4())
+        return self.message_id
+
+    def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+        self._waiting.end()
+        self._answers_again()
+        if task is None:
+            return
+        if self.task is None or self.task.state is not task.state:
+            logger.debug("task %s is %s", task.id, task.state)
+            self._ask_for_authorization(task)
+        self.task = task
+
+    def _ask_for_authorization(self, task: Task) -> None:
+        """Says what a task asks for that is waited for all the same (A2A 7.6.2)."""
+        if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
+            said = task.status.message
+            what = f": {said.text}" if said is not None and said.text else ""
+            self._output.warn(f"task {task.id} waits for an authorization{what}")
+
+    def _observed(self, observation: Observation) -> None:
+        """Says why nothing happens for a while; also where nobody looks, as other tools do.
+
+        Of what was said in vain it is known here whether it was said at all.
+        """
+        self._await(observation)
+        if isinstance(observation, AttemptStarted):
+            self.is_under_way |= observation.operation in SEND_NAMES
+        elif isinstance(observation, ReconcileStarted):
+            self._output.warn(searching(observation))
+        elif isinstance(observation, Reconciled):
+            if observation.task_id is not None:
+                self._output.warn(found(observation))
+        elif isinstance(observation, RetryScheduled):
+            self._output.warn(self._retrying(observation))
+        elif not self.follows:
+            self._wait_out(observation)
+        elif isinstance(observation, Reconnected):
+            if self._was_cut(observation):
+                self._output.warn(reconnected(observation))
+        elif _is_cut(observation):
+            self._output.warn(reconnecting(observation))
+
+    def _await_card(self) -> None:
+        self._waiting.begin(f"the agent card of {masked_reference(str(self.reference))}")
+
+    def _await(self, observation: Observation) -> None:
+        """Report a long wait for the card or a reply, until the task is known."""
+        if isinstance(observation, AttemptFailed | RequestFinished):
+            self._waiting.end()
+        elif not isinstance(observation, AttemptStarted):
+            return
+        elif observation.operation == GET_AGENT_CARD.name:
+            self._await_card()
+        elif self.task is None:
+            what = "the message" if observation.operation in SEND_NAMES else observation.operation
+            agent = masked_reference(observation.agent or str(self.reference))
+            self._waiting.begin(f"the reply from {agent} to {what}")
+
+    def _wait_out(self, observation: Observation) -> None:
+        """Says, once an outage, that the agent is away; a cut alone costs who waits nothing."""
+        if isinstance(observation, Reconnected):
+            self._answers_again()
+        elif _is_cut(observation) and self.task is not None:
+            self._failures += 1
+            if self._failures == _FAILURES_TO_REPORT:
+                self._output.warn(waiting_out(observation, self.task.id))
+
+    def _answers_again(self) -> None:
+        if self._failures >= _FAILURES_TO_REPORT:
+            self._output.warn("the agent answers again")
+        self._failures = 0
+
+    def _retrying(self, retry: RetryScheduled) -> str:
+        """What is said of another try; a task that is waited for is asked for without end."""
+        if retry.operation != GET_TASK.name or self.task is None:
+            return retrying(retry, self._resilience.retry.max_retries + 1)
+        offers = self.card is not None and bool(self.card.capabilities.streaming)
+        return reconnecting(retry) if self.follows and offers else retrying(retry, None)
+
+    def _was_cut(self, observation: Reconnected) -> bool:
+        """Whether it was a cut: where a task waits for somebody, a stream may end in good order.
+
+        An observation tells the last failure of its stream, however long ago that was.
+        """
+        broke = observation.error is not None and observation.error is not self._broke_with
+        self._broke_with = observation.error
+        return broke or self.task is None or not self.task.state.is_interrupted
+
+    def _warn(self) -> None:
+        """Names what is in effect, and what may be a surprise."""
+        settings = self.settings
+        for name in settings.transports:
+            if name not in self._spoken:
+                how = how_to_install("grpc")
+                self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
+        if not settings.insecure:
+            return
+        given = secrets_in_params(settings.svc_params) + secrets_in_reference(settings.agent_card)
+        if self._auth is not None or given:
+            self._output.warn(
+                "SECURITY: a credential, or what may be one, is sent over a connection whose "
+                "other end is not verified (--insecure): anyone on the network path can read it"
+            )
+
+
+def _card_of_endpoint(settings: Settings) -> AgentCard:
+    """What stands for the card where the caller names an interface instead (``--endpoint``).
+
+    What an agent can do is not known then: it is asked.
+    """
+    from holdfast._model.card import AgentCapabilities, AgentCard, AgentInterface
+
+    url = settings.agent_card
+    return AgentCard(
+        name=masked_reference(url),
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=True, extended_agent_card=True
+        ),
+        supported_interfaces=(
+            AgentInterface(
+                url=url,
+                protocol_binding=settings.transports[0],
+                protocol_version=settings.version,
+            ),
+        ),
+    )
+
+
+def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
+    """The certificate that the client shows, if it has one.
+
+    Raises:
+        click.UsageError: It cannot be read.
+    """
+    if settings.client_cert is None and settings.client_key is None:
+        return {}
+    from holdfast._net.tls_config import TlsConfig
+
+    try:
+        tls = TlsConfig(
+            cert_file=settings.client_cert,
+            key_file=settings.client_key,
+            key_password=settings.client_key_password,
+            verify=not settings.insecure,
+        )
+    except (OSError, ValueError) as error:
+        told = str(error)
+        for name, flag in _CERTIFICATE.items():
+            told = told.replace(name, flag)
+        raise click.UsageError(told) from None
+    return {"tls": tls}
+
+
+def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
+    """Whether a try to pick up a stream failed, and there will be another one."""
+    return (
+        isinstance(observation, AttemptFailed)
+        and observation.operation == SUBSCRIBE_TO_TASK.name
+        and bool(observation.error.transient)
+    )
+
+
+def _check_version(version: str) -> None:
+    """Checks what was asked for: a lower version is never used in its place (a2a-cli 13.2)."""
+    if version not in PROTOCOL_VERSIONS:
+        raise VersionNotSupportedError(
+            f"holdfast {__version__} does not speak protocol version {version}; nothing was sent",
+            executed=False,
+        )
+
+
+def _check_declared(card: AgentCard) -> None:
+    """Checks that the agent may speak 1.0: what is older has to be asked for (a2a-cli 13.2)."""
+    if not leaves_room_for(PROTOCOL_VERSION, card):
+        is_older = leaves_room_for(OLDER_VERSION, card)
+        raise VersionNotSupportedError(
+            f"agent {card.name!r} speaks protocol {', '.join(declared_versions(card))}, and not "
+            f"{PROTOCOL_VERSION}",
+            executed=False,
+            other_version=OLDER_VERSION if is_older else None,
+        )

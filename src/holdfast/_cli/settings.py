@@ -1,0 +1,344 @@
+"""What a command was told, put together from its options and from where those may come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from holdfast._cli.configuration import DEFAULT, FLAG, PREFIX, Source
+from holdfast._cli.login_names import CLIENT_SECRET
+from holdfast._cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
+from holdfast._cli.sources import SettingOption, beside, configuration_of, value_of
+from holdfast._cli.values import hidden, read_switch
+from holdfast._wire.bindings import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
+"""Variable that holds the password of the client's key; there is no such flag."""
+
+__all__ = ["Effective", "MissingAgentError", "Settings", "effective", "read_settings"]
+
+
+class MissingAgentError(click.UsageError):
+    """A command needs an agent, and no setting names one.
+
+    Args:
+        ctx: The command's context.
+
+    Attributes:
+        hint: How to name one, and which command starts one.
+    """
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
+        self.hint = (
+            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
+            "starts an agent to try, at localhost:9999"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every command is told.
+
+    Attributes:
+        agent_card: The reference, as written; the interface's address if that is named instead.
+        is_endpoint: Whether it is the address of an interface, and no card is fetched.
+        config: The configuration file that the caller named by a flag, as written.
+        bearer: A bearer token.
+        api_key: An API key.
+        svc_params: Service parameters (A2A 3.2.6), names in lower case.
+        extensions: URIs of extensions that messages follow.
+        transports: Preferred bindings, best first.
+        version: The protocol version to signal; the newest unless the caller asked for one.
+        version_given: Whether the caller did.
+        insecure: Whether certificates are left unverified.
+        no_cache: Whether the card is fetched anew, and not kept.
+        client_cert: File of a certificate to show.
+        client_key: File of its key.
+        timeout: Seconds for the whole command.
+        timeout_given: Whether the caller chose them.
+        output: ``text`` or ``json``.
+        verbose: Whether to show everything.
+        debug: Whether to tell on stderr how it goes.
+        waits: Whether to wait for the task; None leaves it to the command.
+        stream: Whether to show what comes as it comes.
+        through_auth: Whether to wait on while a task waits for an authorization.
+        poll_interval: Seconds between two looks.
+        card_keys: Keys that cards are signed with, as written.
+        card_key_hosts: Hosts whose key sets count.
+        require_signature: Whether a card must be verified.
+        client_secret: The client's secret, for authorization servers.
+        client_of_secret: The client's id and the issuer that are named beside that secret, which
+            it is for; None for what is not named.
+        client_key_password: The password of the client's key.
+        credential_origins: Agents, or origins, that the user gives credentials to.
+        withheld: Why credentials do not go to the agent, by the option's name.
+        bound_to: The origin that the others go to; None if it is not known.
+        is_credential_origin: Whether `credential_origins` has the agent.
+        agent_source: Where the agent is named.
+        sources: Where each setting comes from, by the option's name.
+        named: How each setting is written where it comes from, by the option's name.
+        weaknesses: What makes the command less strict, each with where it comes from.
+    """
+
+    agent_card: str
+    is_endpoint: bool = False
+    config: str | None = None
+    bearer: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    svc_params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    extensions: tuple[str, ...] = ()
+    transports: tuple[str, ...] = ()
+    version: str = PROTOCOL_VERSION
+    version_given: bool = False
+    insecure: bool = False
+    no_cache: bool = False
+    client_cert: str | None = None
+    client_key: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    timeout_given: bool = False
+    output: Literal["text", "json"] = "text"
+    verbose: bool = False
+    debug: bool = False
+    waits: bool | None = None
+    stream: bool = False
+    through_auth: bool = False
+    poll_interval: float = DEFAULT_POLL_INTERVAL
+    card_keys: str | None = None
+    card_key_hosts: tuple[str, ...] = ()
+    require_signature: bool = False
+    client_secret: str | None = field(default=None, repr=False)
+    client_of_secret: tuple[str | None, str | None] = (None, None)
+    client_key_password: str | None = field(default=None, repr=False)
+    credential_origins: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    bound_to: str | None = None
+    is_credential_origin: bool = False
+    agent_source: Source = DEFAULT
+    sources: Mapping[str, Source] = field(default_factory=dict[str, Source], repr=False)
+    named: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    weaknesses: tuple[str, ...] = ()
+
+    @property
+    def credentials(self) -> set[str]:
+        """The flags whose credentials are given, wherever they come from."""
+        given = {"--bearer": self.bearer, "--api-key": self.api_key}
+        return {flag for flag, secret in given.items() if secret is not None}
+
+
+class Effective(NamedTuple):
+    """The value of a setting, and where it comes from.
+
+    Attributes:
+        name: The flag without its dashes.
+        variable: The environment variable.
+        value: As a file would have it, without secrets; None if it is not set.
+        source: Where it comes from.
+    """
+
+    name: str
+    variable: str
+    value: str | None
+    source: Source
+
+
+def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
+    """Puts together what was written before and after the command's name.
+
+    Args:
+        ctx: The command's context.
+        needs_agent: Whether an agent has to be named; its reference is empty if none is.
+
+    Raises:
+        MissingAgentError: No agent is named.
+        click.UsageError: Options contradict each other.
+    """
+    values, sources = _merged(ctx)
+    endpoint = _endpoint(ctx, values, sources)
+    if endpoint is None and values.get("agent_card") is None and needs_agent:
+        raise MissingAgentError(ctx)
+    waits, source = _waits(ctx, values, sources)
+    stream = bool(values.get("stream"))
+    if stream and waits is False:
+        if source is FLAG:
+            message = "--stream and --async contradict each other."
+            raise click.UsageError(message, ctx)
+        waits = True  # a flag beats what is set elsewhere
+    named = _named(ctx, sources)
+    secret, secret_source = value_of(ctx, CLIENT_SECRET)
+    return Settings(
+        agent_card=endpoint or values["agent_card"] or "",
+        is_endpoint=endpoint is not None,
+        config=values["config"] if sources["config"] is FLAG else None,
+        bearer=values["bearer"],
+        api_key=values["api_key"],
+        svc_params=_no_repeats(ctx, values["svc_param"]),
+        extensions=tuple(dict.fromkeys(values["extension"])),
+        transports=tuple(dict.fromkeys(values["transport"])),
+        version=values["a2a_version"] or PROTOCOL_VERSION,
+        version_given=values["a2a_version"] is not None,
+        insecure=values["insecure"],
+        no_cache=values["no_cache"],
+        client_cert=values["client_cert"],
+        client_key=values["client_key"],
+        timeout=values["timeout"],
+        timeout_given=sources["timeout"] is not DEFAULT,
+        output=values["output"],
+        verbose=values["verbose"],
+        debug=values["debug"],
+        waits=waits,
+        stream=stream,
+        through_auth=bool(values.get("through_auth")),
+        poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
+        card_keys=values["card_keys"],
+        card_key_hosts=tuple(dict.fromkeys(values["card_key_hosts"])),
+        require_signature=values["require_signature"],
+        client_secret=secret,
+        client_of_secret=(
+            beside(ctx, secret_source, f"{PREFIX}CLIENT_ID"),
+            beside(ctx, secret_source, f"{PREFIX}ISSUER"),
+        ),
+        client_key_password=value_of(ctx, CLIENT_KEY_PASSWORD)[0],
+        credential_origins=tuple(dict.fromkeys(values["credential_origins"])),
+        agent_source=sources["agent_card" if endpoint is None else "endpoint"],
+        sources=sources,
+        named=named,
+        weaknesses=tuple(_weaknesses(ctx, values, named)),
+    )
+
+
+def effective(ctx: click.Context) -> Iterator[Effective]:
+    """Gives each setting as it is in effect.
+
+    Raises:
+        click.UsageError: Options contradict each other.
+    """
+    values, sources = _merged(ctx)
+    waits, source = _waits(ctx, values, sources)
+    if waits is not None:
+        values |= {"wait": waits, "asynchronous": not waits}
+        sources |= {"wait": source, "asynchronous": source}
+    for param in ctx.command.params:
+        if isinstance(param, SettingOption):
+            shown, source = param.show(values[param.name]), sources[param.name]
+            yield Effective(param.opts[0].lstrip("-"), param.variable, shown, source)
+    for variable in (CLIENT_SECRET, CLIENT_KEY_PASSWORD):
+        value, source = value_of(ctx, variable)
+        name = variable.removeprefix(PREFIX).lower().replace("_", "-")
+        yield Effective(name, variable, None if value is None else hidden(value), source)
+
+
+def _named(ctx: click.Context, sources: Mapping[str, Source]) -> dict[str, str]:
+    """How each setting is written where it comes from."""
+    params = (param for param in ctx.command.params if isinstance(param, SettingOption))
+    return {param.name: param.written(sources[param.name]) for param in params if param.name}
+
+
+def _weaknesses(
+    ctx: click.Context, values: Mapping[str, Any], named: Mapping[str, str]
+) -> Iterator[str]:
+    """What makes the command less strict than it is by default, or than a file asks for."""
+    if values["insecure"]:
+        where = "" if named["insecure"] == "--insecure" else f" ({named['insecure']})"
+        yield (
+            f"--insecure: TLS certificates are not verified{where}; use this for development only"
+        )
+    variable = f"{PREFIX}REQUIRE_SIGNATURE"
+    demanded = configuration_of(ctx).find(variable)
+    if demanded is not None and read_switch(demanded.value) and not values["require_signature"]:
+        yield (
+            f"{variable} in the environment turns off what {demanded.source.place} asks for: "
+            "cards need no signature"
+        )
+    if values.get("allow_unadvertised_pkce"):
+        option = "--allow-unadvertised-pkce"
+        where = named["allow_unadvertised_pkce"]
+        where = "" if where == option else f" ({where})"
+        yield f"{option}: the login may go to a server that ignores code challenges{where}"
+    for name in ("issuer", "trust_server"):
+        if values.get(name) and not named[name].startswith("-"):
+            shown = values[name] if name == "issuer" else ", ".join(values[name])
+            yield f"{named[name]} lets the login go to {shown}"
+
+
+def _merged(ctx: click.Context) -> tuple[dict[str, Any], dict[str, Source]]:
+    values: dict[str, Any] = dict(ctx.params)
+    params = {param.name: param for param in ctx.command.params}
+    sources = {name: _source(params.get(name), ctx) for name in values}
+    above = ctx.parent
+    while above is not None:
+        for param in above.command.params:
+            name = param.name
+            if _source(param, above) is not FLAG:
+                continue
+            value = above.params.get(name)
+            if sources.get(name) is not FLAG:
+                values[name], sources[name] = value, FLAG
+            elif isinstance(value, tuple):
+                values[name] = (*value, *values[name])
+        above = above.parent
+    return values, sources
+
+
+def _source(param: click.Parameter | None, ctx: click.Context) -> Source:
+    return param.source(ctx) if isinstance(param, SettingOption) else DEFAULT
+
+
+def _waits(
+    ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
+) -> tuple[bool | None, Source]:
+    """What ``--wait`` and ``--async`` say: that from the better source counts."""
+    said = [
+        (sources[name], waits)
+        for name, waits in (("wait", True), ("asynchronous", False))
+        if values.get(name)
+    ]
+    if not said:
+        return None, DEFAULT
+    source, waits = min(said)
+    if len({place.rank for place, _ in said}) < len(said):
+        message = f"{_spelled('wait', 'async', source)} contradict each other."
+        raise click.UsageError(message, ctx)
+    return waits, source
+
+
+def _endpoint(
+    ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
+) -> str | None:
+    """The address of the interface, where that names the agent: the better source counts."""
+    endpoint: str | None = values.get("endpoint")
+    if endpoint is None:
+        return None
+    if values.get("agent_card") is not None:
+        card, interface = sources["agent_card"], sources["endpoint"]
+        if card.rank == interface.rank:
+            message = f"{_spelled('endpoint', 'agent-card', interface)} contradict each other."
+            raise click.UsageError(message, ctx)
+        if card < interface:
+            return None
+    if len(set(values["transport"])) != 1:
+        message = "--endpoint needs exactly one --transport, the binding of that address."
+        raise click.UsageError(message, ctx)
+    return endpoint
+
+
+def _spelled(one: str, other: str, source: Source) -> str:
+    """Two options as they are written where they come from."""
+    if source is FLAG:
+        return f"--{one} and --{other}"
+    where = "" if source.path is None else f" in {source.path}"
+    named = (f"{PREFIX}{name.upper().replace('-', '_')}" for name in (one, other))
+    return f"{' and '.join(named)}{where}"
+
+
+def _no_repeats(ctx: click.Context, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    params = dict(pairs)
+    if len(params) < len(pairs):
+        message = "A service parameter is given twice with --svc-param."
+        raise click.UsageError(message, ctx)
+    return params

@@ -1,0 +1,122 @@
+"""The Agent Skill that comes with the command, and where it is installed (a2a-cli 14).
+
+Rules: below the directory that is named no link is followed; a file is replaced only where this
+command wrote it before, which a list beside the files says, or where it is the same.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast._cli.errors import unusable
+from holdfast._cli.execution import CONTEXT
+from holdfast._cli.options import EVERYWHERE, with_options
+from holdfast._cli.output.base import OutputError, write
+from holdfast._cli.output.text import field
+from holdfast._cli.saving import write_now
+from holdfast._cli.values import Reads, complete_path, read_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from importlib.resources.abc import Traversable
+
+__all__ = ["skill"]
+
+_PLACE = Path(".agents", "skills")
+"""Where agents of any make look for skills, below a project or a home directory."""
+
+_NAME = "holdfast"
+_WRITTEN = ".written-by-holdfast"
+"""The names of the files that were written, one on each line."""
+
+
+@click.group("skill", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+def skill(**_options: object) -> None:
+    """Teach a coding agent this command, with the Agent Skill that comes with it."""
+
+
+@skill.command("install", context_settings=CONTEXT)
+@click.option(
+    "--to",
+    "scope",
+    metavar="DIRECTORY",
+    type=Reads("path", read_id),
+    default=".",
+    show_default="the working directory",
+    shell_complete=complete_path,
+    help="The project, or the home directory, below which agents look for skills.",
+)
+@click.option(
+    "--overwrite", is_flag=True, help="Replace the skill that this command has put there."
+)
+@with_options(EVERYWHERE)
+@click.pass_context
+def skill_install(
+    ctx: click.Context, /, scope: str, *, overwrite: bool, **_options: object
+) -> int:
+    """Put the skill where coding agents look for it: DIRECTORY/.agents/skills/holdfast."""
+    below = Path(scope).expanduser()
+    target = below / _PLACE / _NAME
+    content = dict(_files(resources.files("holdfast._cli") / "skills" / _NAME))
+    try:
+        _check(below, content, ctx, overwrite=overwrite)
+        _write(target / _WRITTEN, "\n".join(content))  # first: what is begun can be written anew
+        for name, text in content.items():
+            _write(target / name, text)
+            write(f"{field('Installed', str(target / name))}\n")
+    except OutputError:
+        raise
+    except OSError as error:
+        place = error.filename or target
+        raise unusable(place, f"cannot be written: {error.strerror or error}") from None
+    return 0
+
+
+def _check(
+    below: Path, content: Mapping[str, str], ctx: click.Context, *, overwrite: bool
+) -> None:
+    """Checks that nothing is followed, and nothing replaced, that the command did not write.
+
+    Raises:
+        UsageError: A directory or file is a link, or is there without having been written by this
+            command, or without `overwrite`.
+    """
+    target = below / _PLACE / _NAME
+    places = [target / name for name in (_WRITTEN, *content)]
+    between = {above for one in places for above in one.parents if above.is_relative_to(below)}
+    for one in sorted({*between, *places} - {below}):
+        if one.is_symlink():
+            message = f"{one} is a link, which is not followed; remove it, or name another --to"
+            raise click.UsageError(message, ctx)
+    if not target.exists():
+        return
+    if not overwrite:
+        message = f"{target} is there already; replace it with --overwrite"
+        raise click.UsageError(message, ctx)
+    marker = target / _WRITTEN
+    written = marker.read_text("utf-8", "replace").split("\n") if marker.is_file() else []
+    for name, text in content.items():
+        place = target / name
+        if not place.exists() or name in written:
+            continue
+        if not place.is_file() or place.read_bytes() != text.encode():
+            message = f"{place} was not written by skill install; remove it, or move it away"
+            raise click.UsageError(message, ctx)
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file in place of the one that is there, and through no link."""
+    write_now(path, text.encode(), overwrite=True)
+
+
+def _files(place: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
+    for one in sorted(place.iterdir(), key=lambda one: one.name):
+        if one.is_dir():
+            yield from _files(one, f"{above}{one.name}/")
+        elif one.name.endswith(".md"):
+            yield f"{above}{one.name}", one.read_text(encoding="utf-8")

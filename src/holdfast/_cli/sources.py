@@ -1,0 +1,269 @@
+"""An option whose value may come from a flag, the environment or a configuration file."""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from holdfast._cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX, looks_like_setting
+from holdfast._cli.output.sanitizer import clean_line
+from holdfast._cli.trust import RULES, rule_of
+from holdfast._cli.values import read_switch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from click.types import OptionHelpExtra
+
+    from holdfast._cli.configuration import Configuration, Ignored, Source, Stated
+    from holdfast._cli.environment import World
+
+__all__ = [
+    "SettingOption",
+    "beside",
+    "configuration_of",
+    "loaded_configuration",
+    "notices",
+    "setting_option",
+    "value_of",
+]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_CONFIGURATION = "holdfast._cli.sources.configuration"
+_MOST_NAMES = 50
+"""Unknown names that are reported at most; a file may hold thousands."""
+
+
+class SettingOption(click.Option):
+    """An option whose value may also come from the environment or a configuration file.
+
+    Args:
+        args: As of `click.Option`.
+        variable: The environment variable.
+        shown: Writes a value as the environment would have it.
+        mask: Takes what is secret out of what was written.
+        attributes: As of `click.Option`.
+
+    Attributes:
+        variable: As given.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        variable: str,
+        shown: Callable[[Any], str] = str,
+        mask: Callable[[str], str] = str,
+        **attributes: Any,
+    ) -> None:
+        self.variable = variable
+        self._shown = shown
+        self._mask = mask
+        if attributes.get("is_flag"):
+            attributes["type"] = _Switch()
+            self._shown = _shown_switch
+        super().__init__(*args, envvar=variable, **attributes)
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """What the environment says, else a file; before a command's name only flags count."""
+        value = super().resolve_envvar_value(ctx)
+        if value is not None or ctx.resilient_parsing or isinstance(ctx.command, click.Group):
+            return value
+        stated = self._stated(ctx)
+        return None if stated is None else stated.value
+
+    def source(self, ctx: click.Context) -> Source:
+        """Where the value comes from."""
+        match ctx.get_parameter_source(self.name or ""):
+            case ParameterSource.COMMANDLINE:
+                return FLAG
+            case ParameterSource.ENVIRONMENT:
+                stated = self._stated(ctx)
+                return ENVIRONMENT if stated is None else stated.source
+            case _:
+                return DEFAULT
+
+    def show(self, value: Any) -> str | None:
+        """A value for people to see; None if it is not set."""
+        if value is None or value == ():
+            return None
+        values = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+        return ", ".join(self._mask(self._shown(one)) for one in values)
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Shows as the default what is in effect."""
+        extra = super().get_help_extra(ctx)
+        value, where = os.environ.get(self.variable), self.variable
+        if not value:
+            try:
+                stated = self._stated(ctx)
+            except click.UsageError:  # help is shown, whatever is wrong with a file
+                stated = None
+            if stated is not None:
+                value, where = stated.value, str(stated.source.path)
+        if value:
+            extra["default"] = clean_line(f"{self._mask(value)}, from {where}")
+        return extra
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Names what a wrong value is written as, and where."""
+        source = DEFAULT if ctx is None else self.source(ctx)
+        if source in {FLAG, DEFAULT}:
+            return super().get_error_hint(ctx)
+        return self.written(source)
+
+    def written(self, source: Source) -> str:
+        """How a value from a source is written there, for people to find it."""
+        if source is ENVIRONMENT:
+            return f"{self.variable} in the environment"
+        return self.opts[0] if source.path is None else f"{self.variable} in {source.place}"
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a file would have it; None for none, or a switch that is off."""
+        default: object = self.default
+        return default if isinstance(default, str) else None
+
+    def _stated(self, ctx: click.Context) -> Stated | None:
+        """What a file says, where the environment says nothing; an empty variable is a say."""
+        if self.variable in os.environ:
+            return None
+        return configuration_of(ctx).find(self.variable, self.default_text)
+
+
+def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option of a command whose environment variable is named after its flag.
+
+    Args:
+        names: The flag, and others.
+        attributes: As of `SettingOption`.
+    """
+    variable = f"{PREFIX}{names[0].lstrip('-').replace('-', '_').upper()}"
+    shared = {"variable": variable, "show_envvar": True, "show_default": True}
+    return click.option(*names, cls=SettingOption, **{**shared, **attributes})
+
+
+class _Switch(click.types.BoolParamType):
+    """A flag, which a variable or a file may state in words."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bool:
+        try:
+            return value if isinstance(value, bool) else read_switch(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _shown_switch(value: object) -> str:
+    return str(value).lower()
+
+
+def configuration_of(ctx: click.Context) -> Configuration:
+    """What the configuration files say; read once, when the first option asks.
+
+    Raises:
+        click.UsageError: The file that the caller named cannot be read.
+    """
+    named = _named_file(ctx)
+    known: tuple[str | None, Configuration] | None = ctx.meta.get(_CONFIGURATION)
+    if known is None or known[0] != named:
+        known = ctx.meta[_CONFIGURATION] = named, _read_files(ctx, named)
+    return known[1]
+
+
+def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
+    """A setting that has no flag, from the environment or a file, and where it comes from."""
+    if variable in os.environ:
+        return os.environ[variable] or None, ENVIRONMENT
+    stated = configuration_of(ctx).find(variable)
+    return (None, DEFAULT) if stated is None else (stated.value, stated.source)
+
+
+def beside(ctx: click.Context, source: Source, variable: str) -> str | None:
+    """What a source says about another setting; a flag says nothing of others."""
+    if source is ENVIRONMENT:
+        return os.environ.get(variable) or None
+    return None if source.path is None else configuration_of(ctx).said_by(source, variable)
+
+
+def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
+    """What the files say, if they were read; a pipe, for one, can be read only once."""
+    known = None if ctx is None else ctx.meta.get(_CONFIGURATION)
+    return None if known is None else known[1]
+
+
+def notices(
+    ctx: click.Context, configuration: Configuration, *, every: bool = False
+) -> Iterator[str]:
+    """Yield one line for each part of the configuration that is ignored or may be a mistake.
+
+    Args:
+        ctx: The command's context.
+        configuration: What the files say.
+        every: Whether to include variables of the environment that begin like a setting but
+            resemble none: they may belong to another program.
+    """
+    yield from configuration.problems
+    yield from map(str, _ignored(ctx, configuration))
+    yield from islice(_unknown(configuration, every=every), _MOST_NAMES)
+
+
+def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
+    """Yield a line for each name in files and the environment that only looks like a setting."""
+    names = {name.removeprefix(PREFIX): name for name in RULES}
+
+    def advice(name: str) -> str:
+        bare = re.split("[-_]", re.sub("(?i)^a2a[-_]cli", "a2acli", name), maxsplit=1)[1]
+        bare = bare.upper().replace("-", "_")
+        meant = get_close_matches(bare, names, n=1, cutoff=0.75)
+        return f"; did you mean {names[meant[0]]}?" if meant else ""
+
+    for name, source in configuration.unknown:
+        yield f"{source.place}: {name} is not a setting of holdfast{advice(name)}"
+    for name in sorted(name for name in os.environ if looks_like_setting(name)):
+        is_shown = advice(name) or (every and name.startswith(PREFIX))
+        if name not in RULES and is_shown:
+            yield f"{name} in the environment is not a setting of holdfast{advice(name)}"
+
+
+def _ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignored]:
+    """Name what files say and may not decide for a command.
+
+    Args:
+        ctx: The command's context.
+        configuration: What the files say.
+    """
+    options = [param for param in ctx.command.params if isinstance(param, SettingOption)]
+    defaults = {option.variable: option.default_text for option in options}
+    for one in configuration.ignored(defaults):
+        rule = rule_of(one.variable)
+        if rule.strictness is None or one.variable in defaults:  # of others there is no default
+            yield one
+
+
+def _named_file(ctx: click.Context) -> str | None:
+    """What ``--config`` says; it is read before all other options."""
+    above: click.Context | None = ctx
+    while above is not None:
+        if above.get_parameter_source("config") is ParameterSource.COMMANDLINE:
+            named: str = above.params["config"]
+            return named
+        above = above.parent
+    return os.environ.get(f"{PREFIX}CONFIG") or None
+
+
+def _read_files(ctx: click.Context, named: str | None) -> Configuration:
+    world: World = ctx.obj
+    try:
+        return world.read_configuration(named)
+    except (OSError, ValueError) as error:
+        message = f"--config {named} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise click.UsageError(message, ctx) from None

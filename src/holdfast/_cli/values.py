@@ -1,0 +1,464 @@
+"""How the values of options are read: text in, a value out, or a usage error that says why."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+import click
+from click.shell_completion import CompletionItem
+
+from holdfast._arguments import check_url, extension_uris
+from holdfast._model import codec
+from holdfast._model.requests import AuthenticationInfo
+from holdfast._model.types import TaskState
+from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
+from holdfast._wire.credentials import bearer_fault
+from holdfast._wire.http import check_headers
+from holdfast._wire.redaction import secrets_in
+from holdfast._wire.security import OF_THE_PROTOCOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+__all__ = [
+    "SHORT_BINDINGS",
+    "Choice",
+    "Reads",
+    "complete_path",
+    "complete_state",
+    "did_you_mean",
+    "hidden",
+    "hidden_params",
+    "masked_reference",
+    "names_user",
+    "nearest",
+    "read_bearer",
+    "read_duration",
+    "read_endpoint",
+    "read_extension",
+    "read_grace",
+    "read_id",
+    "read_listen",
+    "read_metadata",
+    "read_push_credentials",
+    "read_push_url",
+    "read_rate",
+    "read_secret",
+    "read_state",
+    "read_svc_param",
+    "read_switch",
+    "read_time",
+    "read_timeout",
+    "read_transport",
+    "read_version",
+    "secrets_in_params",
+    "secrets_in_reference",
+    "shown_duration",
+    "shown_rate",
+]
+
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
+_PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_WORD = re.compile(r"[\w-]+")
+
+
+def read_duration(text: str, advice: str = "") -> float:
+    """Reads ``30``, ``30s``, ``500ms``, ``1m30s``, ``2h`` as seconds.
+
+    Raises:
+        ValueError: It is none of these, zero, or without end.
+    """
+    compact = text.strip()
+    if _NUMBER.fullmatch(compact):
+        compact = f"{compact}s"
+    if not _DURATION.fullmatch(compact):
+        message = f"{text!r} is not a duration; write 30, 30s, 1m30s or 500ms"
+        raise ValueError(message)
+    seconds = sum(float(n) * _SECONDS[unit] for n, unit in _PIECE.findall(compact))
+    if not 0 < seconds < math.inf:
+        message = (
+            f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s{advice}"
+        )
+        raise ValueError(message)
+    return seconds
+
+
+def read_timeout(text: str) -> float:
+    """Reads how long to wait at most.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    return read_duration(text, "; waiting without end is not possible, but 1000h is")
+
+
+def read_grace(text: str) -> float:
+    """Reads how long to wait for what is under way; ``0`` is not at all.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    return 0.0 if _ZERO.fullmatch(text.strip()) else read_duration(text)
+
+
+_ZERO = re.compile(r"0+(?:\.0+)?(?:ms|s|m|h)?")
+
+
+def read_switch(text: str) -> bool:
+    """Read a switch: ``1``, ``true``, ``yes``, ``on`` or the opposite of each.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    is_on = click.types.BoolParamType.str_to_bool(text)
+    if is_on is None:
+        message = f"{text!r} is neither true nor false; write 1 or 0"
+        raise ValueError(message)
+    return is_on
+
+
+def read_rate(text: str) -> float:
+    """Reads ``50``, ``50/s``, ``3/min``, ``100/h`` as how many in a second.
+
+    Raises:
+        ValueError: It is none of these, zero, or without end.
+    """
+    match = _RATE.fullmatch("".join(text.split()))
+    if match is None:
+        message = f"{text!r} is not a rate; write 50 or 50/s, 3/min or 100/h"
+        raise ValueError(message)
+    rate = float(match[1]) / _PER[match[2] or "s"]
+    if not 0 < rate < math.inf:
+        message = f"{text!r} must be more than nothing; leave it out for no bound"
+        raise ValueError(message)
+    return rate
+
+
+def shown_rate(rate: float) -> str:
+    """A rate as people write it, in the unit that makes it no fraction if there is one."""
+    units = ((unit, rate * _PER[unit]) for unit in ("s", "min", "h"))
+    unit, number = next((one for one in units if one[1] >= 1), ("h", rate * 3600))
+    return f"{number:.15g}/{unit}"
+
+
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|sec|m|min|h))?")
+_PER = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def shown_duration(seconds: float) -> str:
+    """A duration as people write it."""
+    whole = round(seconds * 1000)
+    if whole < 1000:
+        return f"{max(whole, 1)}ms"
+    hours, rest = divmod(whole, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    pieces = ((hours, "h"), (minutes, "m"), (rest / 1000, "s"))
+    return "".join(f"{number:g}{unit}" for number, unit in pieces if number)
+
+
+def read_version(text: str) -> str:
+    """Reads a protocol version, whether we speak it or not; a patch number says nothing (A2A 3.6).
+
+    Returns:
+        Its first two numbers, as ``0.3``.
+    """
+    version = _VERSION.fullmatch(text.strip())
+    if version is None:
+        known = " or ".join(PROTOCOL_VERSIONS)
+        message = f"{text!r} is not a protocol version; write it as {known}"
+        raise ValueError(message)
+    return version[1]
+
+
+_VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
+
+
+def read_extension(text: str) -> str:
+    """Reads the URI of an extension, which goes into a header (A2A 14.2.2)."""
+    (uri,) = extension_uris([text.strip()])
+    return uri
+
+
+def read_transport(text: str) -> str:
+    """Reads the name of a binding of the protocol, or its short name, in capitals or not."""
+    binding = text.strip().upper().replace("-", "")
+    binding = SHORT_BINDINGS.get(binding.lower(), binding)
+    if binding not in BINDINGS:
+        advice = did_you_mean(text, (*BINDINGS, *SHORT_BINDINGS))
+        message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}{advice}"
+        raise ValueError(message)
+    return binding
+
+
+SHORT_BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
+"""The names that the a2a command line gives the bindings."""
+
+_BINDINGS = ", ".join(BINDINGS)
+_OWN_PARAMETERS = {"a2a-version": "--a2a-version", "host": "--agent-card"}
+
+
+def read_endpoint(text: str) -> str:
+    """Reads the address of an agent's interface; a host without a scheme is one of gRPC.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    url = read_id(text).strip()
+    return check_url(url, "address") if "://" in url else url
+
+
+def read_svc_param(text: str) -> tuple[str, str]:
+    """Reads ``name:value`` as what an HTTP header can carry, the name in lower case."""
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip(" \t")
+    if not colon or not name:
+        message = "a service parameter is written name:value"
+        raise ValueError(message)
+    if (flag := _OWN_PARAMETERS.get(name.lower())) is not None:
+        message = f"{name} is set by {flag}"
+        raise ValueError(message)
+    ((lowered, checked),) = check_headers({name: value}).items()
+    return lowered, checked
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    """Reads a JSON object."""
+    try:
+        value = codec.parse(text.encode())
+        codec.encode(value)
+    except (ValueError, OverflowError) as error:
+        path, hint = text.strip().removeprefix("@"), ""
+        if path.endswith(".json") or os.path.isfile(path):  # noqa: PTH113  any text may stand there
+            hint = f'; it takes JSON itself, not a file: "$(cat {shlex.quote(path)})"'
+        message = f"cannot be sent: {error}{hint}"
+        raise ValueError(message) from None
+    if not isinstance(value, dict):
+        message = f"must be a JSON object, not {type(value).__name__}"
+        raise ValueError(message)  # noqa: TRY004  it is the value of a flag
+    return cast("dict[str, Any]", value)
+
+
+def read_id(text: str) -> str:
+    """Reads an identifier, or another text that cannot be empty."""
+    if not text.strip():
+        message = "must not be empty"
+        raise ValueError(message)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = "is not UTF-8"
+        raise ValueError(message) from None
+    return text
+
+
+def read_secret(text: str) -> str:
+    """Reads a credential; no message shows it."""
+    secret = text.strip()
+    if not secret:
+        message = "must not be empty"
+        raise ValueError(message)
+    check_headers({"credential": secret})  # names the header, never the value
+    return secret
+
+
+def read_bearer(text: str) -> str:
+    """Reads a bearer token; no message shows it."""
+    token = read_secret(text)
+    if (fault := bearer_fault(token)) is not None:
+        message = f"is {fault}"
+        raise ValueError(message)
+    return token
+
+
+def read_push_url(text: str) -> str:
+    """Reads where an agent is to send news; no message shows what may be secret in it."""
+    url = text.strip()
+    if names_user(url):
+        message = "holds a user name or password; --push-credentials is the place for them"
+        raise ValueError(message)
+    if _WORD.fullmatch(url):
+        message = (
+            f"{url!r} is not an address; the task's id comes before the URL, which names a host"
+        )
+        raise ValueError(message)
+    return check_url(url, "address")
+
+
+def read_listen(text: str) -> tuple[str, int]:
+    """Reads an address to listen on, as ``127.0.0.1:8080`` or ``[::1]:8080``."""
+    host, colon, port = text.strip().rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65_536
+    host = host.removeprefix("[").removesuffix("]")
+    if not (host and colon and is_port):
+        message = f"{text!r} is not HOST:PORT, as in 127.0.0.1:8080; port 0 takes a free one"
+        raise ValueError(message)
+    return host, int(port)
+
+
+def read_push_credentials(text: str) -> AuthenticationInfo:
+    """Reads what ``Authorization`` is to hold, as ``Bearer TOKEN``; no message shows it."""
+    scheme, _, credentials = read_secret(text).partition(" ")
+    credentials = credentials.strip()
+    if not credentials and scheme.lower() != "bearer":  # which may be a token to be signed
+        message = "is written SCHEME CREDENTIALS, as in Bearer TOKEN"
+        raise ValueError(message)
+    return AuthenticationInfo(scheme=scheme, credentials=credentials or None)
+
+
+def read_state(text: str) -> TaskState:
+    """Reads the name of a state: ``working``, ``input-required``, ``TASK_STATE_WORKING``."""
+    name = text.strip().upper().replace("-", "_").removeprefix("TASK_STATE_")
+    state = TaskState.__members__.get(name)
+    if state is None or state is TaskState.UNSPECIFIED:  # which would be no filter
+        advice = did_you_mean(name.lower().replace("_", "-"), _STATES)
+        message = f"{text!r} is not a state of tasks; the states are {', '.join(_STATES)}{advice}"
+        raise ValueError(message)
+    return state
+
+
+_STATES = tuple(
+    name.lower().replace("_", "-") for name in TaskState.__members__ if name != "UNSPECIFIED"
+)
+
+
+def read_time(text: str) -> datetime:
+    """Reads a date or a time as of ISO 8601; one without a zone is UTC."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        message = f"{text!r} is not a time; write 2026-11-21 or 2026-11-21T09:00:00Z"
+        raise ValueError(message) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that a misspelled word is probably meant to be; None if none is like it."""
+    known = {name.lower(): name for name in names}
+    found = get_close_matches(word.strip().lower(), known, n=1)
+    return known[found[0]] if found else None
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return the end of an error about a misspelled word: the nearest name, if one is like it."""
+    meant = nearest(word, names)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def hidden(_text: str) -> str:
+    """A secret, for people to see that there is one."""
+    return "***"
+
+
+def hidden_params(text: str) -> str:
+    """Service parameters with their names only."""
+    return _AFTER_NAME.sub(":***", text)
+
+
+_AFTER_NAME = re.compile(r":.*")
+
+
+def secrets_in_params(params: Mapping[str, str]) -> list[str]:
+    """What may be secret in service parameters: all that is not the protocol's own."""
+    theirs = {name: value for name, value in params.items() if name not in OF_THE_PROTOCOL}
+    return [*theirs.values(), *secrets_in(theirs)]
+
+
+def masked_reference(text: str) -> str:
+    """A reference to an agent without what may be secret in it: user, password, query."""
+    address, mark, query = text.partition("?")
+    pairs = (f"{name}***" for name, _ in _pairs(query))
+    return f"{_USER.sub('***@', address)}{mark}{'&'.join(pairs)}"
+
+
+def names_user(text: str) -> bool:
+    """Whether an address holds a user's name, perhaps with a password."""
+    return _USER.search(text.partition("?")[0]) is not None
+
+
+def secrets_in_reference(text: str) -> list[str]:
+    """What is secret in an address: user and password, and what may be a key in its query."""
+    address, _, query = text.partition("?")
+    users = [user.removesuffix("@") for user in _USER.findall(address)]
+    found = [*users, *(user.partition(":")[2] for user in users)]
+    for name, value in _pairs(query):
+        found += secrets_in({name.removesuffix("=").lower() or "token": value})
+    return [*found, *(unquote(value) for value in found)]
+
+
+_USER = re.compile(r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@")
+"""Also with a slash in the password, which makes the address wrong, not the password public."""
+
+
+def _pairs(query: str) -> Iterator[tuple[str, str]]:
+    """The names in a query with their equals signs, and the values; a value may stand alone."""
+    for pair in query.split("&") if query else ():
+        name, equals, value = pair.partition("=")
+        yield (f"{name}=", value) if equals and value.strip("=") else ("", pair)
+
+
+def complete_path(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Leaves it to the shell to complete a path."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_state(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The states whose names begin so."""
+    return [CompletionItem(name) for name in _STATES if name.startswith(incomplete.lower())]
+
+
+class Choice(click.Choice[str]):
+    """One of a few words; the error about another one suggests the nearest."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return the error, with the nearest word."""
+        message = super().get_invalid_choice_message(value, ctx).rstrip(".")
+        return f"{message}{did_you_mean(str(value), self.choices)}"
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[object]
+else:
+    _ParamType = click.ParamType  # generic since click 8.4
+
+
+class Reads(_ParamType):
+    """A value that a function reads; what it raises becomes a usage error.
+
+    Args:
+        name: What help calls the value.
+        read: Reads it, or raises `ValueError`.
+        separator: What separates values in an environment variable; a regular expression.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], object], separator: str = "\n") -> None:
+        self.name = name
+        self._read = read
+        self._separator = separator
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Reads the text of a flag or a variable; a default is left as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        """Splits what a variable holds for an option that can be repeated."""
+        return [value for value in re.split(self._separator, rv) if value.strip()]

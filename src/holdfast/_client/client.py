@@ -1,0 +1,1210 @@
+"""The client: the protocol's operations as methods, and waiting for what they begin.
+
+The path of every call is one list, in `assembly.py`; this file has no second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+
+import msgspec
+
+from holdfast._aio.closing import ClosingContext, close_in_turn
+from holdfast._arguments import (
+    check_hook,
+    check_iterable,
+    check_push_config,
+    check_rate,
+    check_seconds,
+    hooks,
+    items,
+    json_object,
+    not_empty,
+    not_negative,
+    timestamp,
+)
+from holdfast._auth.providers import one_provider
+from holdfast._client.batch import BulkRun
+from holdfast._client.circuit import Circuit
+from holdfast._client.client_tools import ClientTools, ToolTurns, ask_for_tools, client_tools
+from holdfast._client.content import to_message
+from holdfast._client.conversation import Conversation
+from holdfast._client.core import Calls, PerCall, is_settled, is_terminal
+from holdfast._client.event_stream import EventStream
+from holdfast._client.pending import PendingCall, ResumedCall, resume_all
+from holdfast._client.run_records import RunRecords
+from holdfast._client.sending import Sending
+from holdfast._client.stats import ClientStats, client_stats
+from holdfast._client.streams import StreamCalls
+from holdfast._model import operations as op
+from holdfast._model.codec import MalformedError
+from holdfast._model.requests import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+from holdfast._model.sendable import check_sendable
+from holdfast._model.settings import check_count, check_kind
+from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
+from holdfast.errors import (
+    A2AError,
+    CancelUnconfirmedError,
+    DeadlineExceededError,
+    InvalidAgentResponseError,
+    TaskAuthRequiredError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from holdfast._aio.closing import Closable
+    from holdfast._client.answer import Answer
+    from holdfast._client.batch import RunItem
+    from holdfast._client.content import Content
+    from holdfast._client.conversation import InterruptionHook
+    from holdfast._client.options import CallOptions, SendOptions
+    from holdfast._journal.writer import Journaling
+    from holdfast._model.card import AgentCard
+    from holdfast._model.operations import Operation
+    from holdfast._pipeline.cards.verification import CardVerification
+    from holdfast._pipeline.listeners import Consumer, Interceptor
+    from holdfast._pipeline.observed_call import ObservedCall
+    from holdfast._pipeline.transport import Errand, Reply
+    from holdfast._policy.deadline import Deadline
+
+__all__ = ["Client", "asking", "streaming", "subscribing"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+_CANCEL_TIMEOUT = 60.0
+_CLOSING = 30.0
+_MOST_EMPTY_PAGES = 100
+
+
+class Client(ClosingContext):
+    """Calls one agent. Made by `holdfast.connect`; use it as an async context manager.
+
+    Every operation takes `CallOptions` by keyword, and raises an `A2AError`: an error that the
+    protocol names, one of the transport, or `DeadlineExceededError`. Only a client that was
+    closed raises a RuntimeError.
+    """
+
+    def __init__(self, calls: Calls, *, owned: Sequence[Closable]) -> None:
+        self._calls = calls
+        self._owned = owned
+
+    async def close(self) -> None:
+        """Ends the calls under way, and closes the connections unless the engine was lent.
+
+        Calls under way get a second for a last word and raise an `A2AConnectionError`; later ones
+        raise a RuntimeError. Everything is closed whatever a layer or transport of the caller's
+        raises meanwhile; the first of these errors is raised at the end. Can be called twice.
+
+        Raises:
+            TimeoutError: Such a layer or transport took longer than 10 or 5 seconds to close.
+        """
+        await close_in_turn((self._calls, *self._owned), seconds=_CLOSING)
+
+    # ── Who listens ──────────────────────────────────────────────────────────────────────────
+
+    async def add_event_consumer(self, consumer: Consumer) -> None:
+        """Adds a consumer after the present ones; it hears nothing of calls already under way.
+
+        Raises:
+            TypeError: It cannot be called.
+        """
+        added = hooks("consumers", (consumer,), "__call__")
+        self._calls.hooks.consumers += added
+
+    async def add_request_middleware(self, interceptor: Interceptor) -> None:
+        """Adds an interceptor after the present ones; calls already under way are not touched.
+
+        An `AuthInterceptor` becomes the place that credentials come from; they go where `connect`
+        would let them go, and nowhere else.
+
+        Raises:
+            ValueError: Credentials come from somewhere else already.
+            TypeError: It is not an interceptor.
+        """
+        added = hooks("interceptors", (interceptor,), "before", "after")
+        self._calls.auth.provider = one_provider(self._calls.auth.provider, added)
+        self._calls.hooks.interceptors += added
+
+    # ── How it stands ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def circuit(self) -> Circuit:
+        """Whether the agent is called at all; can be opened, closed and reset by hand."""
+        return Circuit(self._calls)
+
+    def stats(self) -> ClientStats:
+        """What the client knows of its own work by now; costs nothing, and holds no secret."""
+        calls = self._calls
+        return client_stats(calls.agent, calls.endpoints, calls.resilience, calls.admissions)
+
+    # ── The card ─────────────────────────────────────────────────────────────────────────────
+
+    async def agent_card(self, *, timeout: float | None = None) -> AgentCard:
+        """The agent's card, from memory while it is fresh.
+
+        Args:
+            timeout: Seconds; the client's own if left out or None.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
+        """
+        return await self._calls.card(self._calls.deadline("call", timeout), is_asked_for=True)
+
+    @property
+    def card_verification(self) -> CardVerification | None:
+        """What the signatures of the card are worth that was given last, public or extended.
+
+        None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
+        """
+        return self._calls.card_verification
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came, with what the model does not know.
+
+        None before there is a card, and for a card that was passed as an `AgentCard`. Of one that
+        came over gRPC it is the JSON of the message, and None if that has fields that are not
+        known here, or is of protocol 0.3.
+        """
+        return self._calls.card_document
+
+    async def discover(self, *, timeout: float | None = None) -> AgentCard:
+        """The same as `agent_card`."""
+        return await self.agent_card(timeout=timeout)
+
+    async def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
+        """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.
+
+        Raises:
+            UnsupportedOperationError: The agent offers none.
+            ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
+            InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
+        """
+        deadline, per_call = self._calls.begin("call", options, of=Client.get_extended_agent_card)
+        return await self._calls.extended_card(deadline, per_call)
+
+    # ── What was left ────────────────────────────────────────────────────────────────────────
+
+    async def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
+        """The calls to this agent that have no outcome, as the journal tells it, oldest first.
+
+        Those that somebody works on are among them, this client included: see
+        `PendingCall.is_held`. So are those whose record is damaged, which cannot be resumed: see
+        `PendingCall.damage`.
+
+        Args:
+            message_id: The only one that is wanted; all if left out.
+
+        Raises:
+            JournalError: The journal cannot be read, or not the record of that message.
+            ValueError: There is no journal: see `connect`; or the message id is empty.
+            TypeError: The message id is not text.
+            RuntimeError: The client was closed.
+        """
+        if message_id is not None:
+            not_empty("message_id", message_id)
+        journaling = self._journaling("pending()")
+        return [
+            PendingCall(record, self._calls, journaling)
+            for record in await journaling.unfinished(message_id)
+        ]
+
+    def resume_pending(
+        self,
+        *,
+        concurrency: int = 8,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> AsyncIterator[ResumedCall]:
+        """Resume all pending calls, and iterate over their outcomes as they arrive.
+
+        The failure of one call is in its outcome, and does not end the iteration. No message is
+        sent again: see `PendingCall.resume`. A call is finished in the journal once its outcome is
+        yielded: if the iteration is left earlier, or the call's timeout expires, it stays pending.
+
+        Args:
+            concurrency: Calls to resume at the same time, at most; at least 1.
+            poll_interval: Seconds between two polls of a task that has to be polled.
+            options: Options of each call; see `CallOptions`.
+
+        Raises:
+            JournalError: The journal cannot be read; raised by the first step.
+            ValueError: There is no journal: see `connect`; or an option that cannot be right.
+        """
+        check_count("concurrency", concurrency, least=1)
+        check_seconds("poll_interval", poll_interval)
+        journaling = self._journaling("resume_pending()")
+        self._calls.check(options, of=Client.resume_pending)
+        return resume_all(
+            self._calls,
+            journaling,
+            concurrency=concurrency,
+            poll_interval=poll_interval,
+            options=options,
+        )
+
+    def _journaling(self, what: str) -> Journaling:
+        journaling = self._calls.journaling
+        if journaling is None:
+            text = f"{what} needs a journal; pass one as connect(journal=…)"
+            raise ValueError(text)
+        return journaling
+
+    # ── Messages ─────────────────────────────────────────────────────────────────────────────
+
+    async def ask(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> Answer:
+        """Sends a message and waits for the answer, however long the agent works on it.
+
+        The agent streams its answer, if its card says that it can, and a connection that is cut is
+        picked up again; else the task's id is asked for at once, and the task is polled. It ends
+        when the task is over or waits for input. A task that waits for an authorization is
+        watched on. An exception of a consumer is raised as it is, after the message was sent.
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object for the metadata of the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out, any if empty.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+            tools: Functions that the agent may call, over AG2's extension for client tools; what
+                they give goes back to it, and the answer is what it says in the end.
+            poll_interval: Seconds between two looks at the task; the first looks are quicker.
+
+        Raises:
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found; it was not sent again, unless ``on_unknown`` says so.
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            ClientToolsNotSupportedError: The agent does not take tools; nothing was sent.
+            LimitExceededError: It called tools too often; `task` waits for what they give.
+            ValueError: The message has no content.
+        """
+        check_seconds("poll_interval", poll_interval)
+        offered = client_tools(tools)
+        ask_for_tools(options, offered)
+        deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.ask)
+        events = self._sending(
+            deadline,
+            per_call,
+            message,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
+            message_metadata=message_metadata,
+            accepted_output_modes=accepted_output_modes,
+            push_notification_config=push_notification_config,
+            tools=offered,
+            poll_interval=poll_interval,
+            patient=True,
+        )
+        async with events:
+            return await events.result()
+
+    async def send_message(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
+        return_immediately: bool | None = None,
+        history_length: int | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Task | Message:
+        """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
+
+        Without `return_immediately`, the agent answers when the task is over or interrupted, on
+        one request that everything between may cut; `ask` does not depend on that.
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object for the metadata of the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
+            return_immediately: Whether to answer as soon as the task exists; if left out, no,
+                unless the client is configured so.
+            history_length: How many messages of the task's history to return at most.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out, any if empty.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+
+        Returns:
+            The task, in whatever state it is, or the agent's message.
+
+        Raises:
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found; it was not sent again, unless ``on_unknown`` says so.
+            ValueError: The message has no content.
+        """
+        deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.send_message)
+        request = self._calls.request(
+            message,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
+            message_metadata=message_metadata,
+            configuration=self._calls.configuration(
+                return_immediately=return_immediately,
+                history_length=history_length,
+                accepted_output_modes=accepted_output_modes,
+                push_notification_config=push_notification_config,
+            ),
+        )
+        with self._calls.observed(per_call, op.SEND_MESSAGE.name):
+            reply = await self._calls.replying(
+                request.message, deadline, per_call, asks=_returns_immediately(request)
+            )
+            sending = Sending(self._calls, request, deadline, per_call, reply=reply)
+            result = (await sending.answer()).value
+            if per_call.consumers:
+                task = result if isinstance(result, Task) else None
+                await self._calls.tell(per_call.consumers, result, task, deadline)
+            return result
+
+    def run(
+        self,
+        messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
+        *,
+        run_id: str | None = None,
+        concurrency: int = 32,
+        rate: float | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> BulkRun:
+        """Asks many things, a few at a time, and gives what each came to, as it comes.
+
+        Each message is asked as by `ask`, and what goes wrong with one is its result. With a
+        journal and a ``run_id``, a run that was killed is begun again in the same way, with the
+        same messages: what was sent is gone on with, what is known is not asked for again, and
+        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
+        the work, and each gives every answer. A message that is not the one that was sent under
+        its key is a `RunItemChangedError` in its result. What a consumer or another hook raises
+        ends the run.
+
+        Args:
+            messages: What to ask; each is known by its place, which has to stay the same, or by
+                the key of a `RunItem`.
+            run_id: Names the run in the journal.
+            concurrency: How many are on their way at once.
+            rate: How many are begun in a second at most, more than 0; None for as many as there is
+                room for.
+            poll_interval: Seconds between two looks at a task; the first looks are quicker.
+            options: See `SendOptions`; each message has a ``timeout`` of its own for all that is
+                done about it in this run.
+
+        Raises:
+            ValueError: A number that cannot be right, or a ``run_id`` without a journal.
+            TypeError: An argument of another type.
+        """
+        check_iterable("messages", messages, Iterable, AsyncIterable)
+        check_count("concurrency", concurrency, least=1)
+        check_seconds("poll_interval", poll_interval)
+        if rate is not None:
+            check_rate("rate", rate)
+        # What cannot be right is told at once.
+        self._calls.begin("call", options, sends=True, of=Client.run)
+        records = None
+        if run_id is not None:
+            not_empty("run_id", run_id)
+            journaling = self._journaling("run_id")
+            records = RunRecords(self._calls, journaling, run_id, poll_interval=poll_interval)
+
+        def begin(label: str | None) -> tuple[Deadline, PerCall, ObservedCall]:
+            deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.run)
+            observed = self._calls.observed(per_call, op.SEND_STREAMING_MESSAGE.name)
+            return deadline, msgspec.structs.replace(per_call, label=label), observed
+
+        async def ask(message: Message, deadline: Deadline, per_call: PerCall) -> Answer:
+            events = self._sending(
+                deadline, per_call, message, poll_interval=poll_interval, patient=True
+            )
+            async with events:
+                return await events.result()
+
+        return BulkRun(messages, begin, ask, records, concurrency=concurrency, rate=rate)
+
+    def stream_message(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> EventStream:
+        """Sends a message and gives its answer as it comes (A2A 3.1.2).
+
+        The message is sent when the stream is entered; a ``timeout`` counts from now. Without one
+        the stream has no end but the task's; a connection that is quiet for longer than
+        `Timeouts.idle` counts as cut. An agent that offers no streams is polled, and the events
+        are made of what it says; so is one of protocol 0.3 after a cut, because a subscription
+        may not leave its task as it is (see `subscribe_to_task`).
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object for the metadata of the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out, any if empty.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+            tools: Functions that the agent may call: see `ask`. The stream goes on over all the
+                turns that it takes, and its events tell of the calls as well.
+            poll_interval: Seconds between two looks where the task has to be polled.
+        """
+        check_seconds("poll_interval", poll_interval)
+        offered = client_tools(tools)
+        ask_for_tools(options, offered)
+        deadline, per_call = self._calls.begin(
+            "stream", options, sends=True, of=Client.stream_message
+        )
+        return self._sending(
+            deadline,
+            per_call,
+            message,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
+            message_metadata=message_metadata,
+            accepted_output_modes=accepted_output_modes,
+            push_notification_config=push_notification_config,
+            tools=offered,
+            poll_interval=poll_interval,
+            patient=False,
+        )
+
+    def _sending(
+        self,
+        deadline: Deadline,
+        per_call: PerCall,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | None = None,
+        poll_interval: float,
+        patient: bool,
+    ) -> EventStream:
+        """The stream of an answer, which sends the message when it is entered."""
+        calls = StreamCalls(
+            self._calls,
+            deadline,
+            per_call,
+            poll_interval=poll_interval,
+            patient=patient,
+        )
+        send = partial(
+            calls.send,
+            metadata=metadata,
+            configuration=self._calls.configuration(
+                return_immediately=None,
+                accepted_output_modes=accepted_output_modes,
+                push_notification_config=push_notification_config,
+            ),
+        )
+        if tools is None:
+            sends = send(
+                message,
+                task_id=task_id,
+                context_id=context_id,
+                message_metadata=message_metadata,
+            )
+            return EventStream(calls, sends)
+        first = to_message(
+            message,
+            new_id=self._calls.env.new_id(),
+            task_id=task_id,
+            context_id=context_id,
+            metadata=message_metadata,
+        )
+        json_object("metadata", metadata)  # what cannot be right is told at once
+        turns = ToolTurns(tools, self._calls, calls)
+        return EventStream(calls, partial(turns.begin, first, send))
+
+    def conversation(
+        self,
+        *,
+        context_id: str | None = None,
+        task: Task | None = None,
+        on_input: InterruptionHook | None = None,
+        on_auth: InterruptionHook | None = None,
+        input_timeout: float | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
+        timeout: float = 86400.0,
+        max_turns: int = 32,
+        poll_interval: float = 2.0,
+    ) -> Conversation:
+        """Begins a conversation, or goes on with one: messages that belong together.
+
+        Args:
+            context_id: The conversation to go on with.
+            task: The task to go on with, as last seen; it names its conversation.
+            on_input: Replies to what the agent asks in the middle of a task; without it, and
+                where it gives None, the question is the answer (`Answer.needs_input`).
+            on_auth: Sees to an authorization that the agent asks for; where it gives None, or the
+                authorization was given meanwhile, the task is watched until it goes on.
+            input_timeout: Seconds that a hook has; as long as the turn if left out.
+            tools: Functions that the agent may call in each turn: see `ask`. Of `task` itself,
+                which others may have answered, no call is run.
+            timeout: Seconds of a turn, hooks and tools included.
+            max_turns: How many replies of the hooks a turn may take; 0 for none.
+            poll_interval: Seconds between two looks where the task has to be polled.
+
+        Raises:
+            ValueError: A number that cannot be right; or the task is of another conversation.
+            TypeError: An argument of another type.
+        """
+        check_seconds("poll_interval", poll_interval)
+        check_seconds("timeout", timeout)
+        if input_timeout is not None:
+            check_seconds("input_timeout", input_timeout)
+        check_count("max_turns", max_turns)
+        for name, hook in (("on_input", on_input), ("on_auth", on_auth)):
+            if hook is not None:
+                check_hook(name, hook)
+        if context_id is not None:
+            not_empty("context_id", context_id)
+        if task is not None:
+            check_kind("task", task, Task)
+            if context_id is not None and task.context_id not in {None, context_id}:
+                text = f"task {task.id} is of the conversation {task.context_id!r}"
+                raise ValueError(text)
+        given = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}
+        return Conversation(
+            self._calls,
+            context_id=context_id,
+            task=task,
+            hooks={state: hook for state, hook in given.items() if hook is not None},
+            input_timeout=input_timeout,
+            tools=client_tools(tools),
+            timeout=timeout,
+            max_turns=max_turns,
+            poll_interval=poll_interval,
+        )
+
+    # ── Tasks ────────────────────────────────────────────────────────────────────────────────
+
+    async def get_task(
+        self,
+        task_id: str,
+        *,
+        history_length: int | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Task:
+        """Fetches a task as it stands (A2A 3.1.3).
+
+        Args:
+            task_id: The task.
+            history_length: How many messages of its history to return at most; None leaves it to
+                the agent. Some agents shorten what they keep to what was asked for.
+
+        Raises:
+            TaskNotFoundError: The agent does not know it.
+        """
+        reply = await self._call(
+            op.GET_TASK,
+            GetTaskRequest(
+                id=not_empty("task_id", task_id),
+                history_length=not_negative("history_length", history_length),
+            ),
+            options,
+            of=Client.get_task,
+        )
+        return reply.value
+
+    async def list_tasks(
+        self,
+        context_id: str | None = None,
+        *,
+        status: TaskState | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+        history_length: int | None = None,
+        status_timestamp_after: datetime | str | None = None,
+        include_artifacts: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> ListTasksResponse:
+        """Lists one page of tasks, the most recently updated first (A2A 3.1.4).
+
+        Args:
+            context_id: Only tasks of this conversation.
+            status: Only tasks in this state.
+            limit: Tasks on a page, 1 to 100.
+            page_token: ``next_page_token`` of the page before.
+            history_length: How many messages of each history to return at most.
+            status_timestamp_after: Only tasks whose status is not older than this; a time
+                without zone is read as UTC.
+            include_artifacts: Whether to return artifacts.
+
+        Raises:
+            UnsupportedOperationError: The agent speaks protocol 0.3, and has no such list.
+        """
+        request = _list_request(
+            context_id,
+            status=status,
+            limit=limit,
+            page_token=page_token,
+            history_length=history_length,
+            status_timestamp_after=status_timestamp_after,
+            include_artifacts=include_artifacts,
+        )
+        return (await self._call(op.LIST_TASKS, request, options, of=Client.list_tasks)).value
+
+    def iter_tasks(
+        self,
+        context_id: str | None = None,
+        *,
+        status: TaskState | None = None,
+        limit: int = 50,
+        history_length: int | None = None,
+        status_timestamp_after: datetime | str | None = None,
+        include_artifacts: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> AsyncIterator[Task]:
+        """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
+
+        ``limit`` and ``timeout`` are for each page. A task that is updated meanwhile may be
+        skipped.
+
+        Raises:
+            InvalidAgentResponseError: The agent gives the same page again and again, or empty
+                ones without an end.
+            ValueError: An argument that cannot be right; raised by the call itself.
+            TypeError: An argument of another type; raised by the call itself.
+        """
+        options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
+        self._calls.check(options, of=Client.list_tasks)
+        request = _list_request(
+            context_id,
+            status=status,
+            limit=limit,
+            page_token=None,
+            history_length=history_length,
+            status_timestamp_after=status_timestamp_after,
+            include_artifacts=include_artifacts,
+        )
+        return self._iter_tasks(request, options)
+
+    async def _iter_tasks(
+        self, request: ListTasksRequest, options: CallOptions
+    ) -> AsyncIterator[Task]:
+        token, seen, empty = "", set[str](), 0
+        while True:
+            request = msgspec.structs.replace(request, page_token=token or None)
+            reply = await self._call(op.LIST_TASKS, request, options, of=Client.list_tasks)
+            page = reply.value
+            for task in page.tasks:
+                yield task
+            token = page.next_page_token
+            if not token:
+                return
+            empty = 0 if page.tasks else empty + 1
+            if token in seen or empty > _MOST_EMPTY_PAGES:
+                what = "a page token came twice" if token in seen else f"{empty} empty pages"
+                text = f"the agent's list of tasks has no end: {what}"
+                raise InvalidAgentResponseError(text, agent=self._calls.agent)
+            seen.add(token)
+
+    async def wait(
+        self,
+        task_id: str,
+        *,
+        until: Callable[[Task], bool] | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> Task:
+        """Waits until a task is over or needs input, and returns it in whatever state that is.
+
+        Failures that may pass do not end the wait. A task that waits for an authorization is
+        watched on: it may be given out of band (A2A 7.6). What the task waited for before this
+        client replied does not end it either: some servers show that for a while.
+
+        Args:
+            task_id: The task.
+            until: Says of the task whether the wait is over, in place of the rule above.
+            poll_interval: Seconds between two looks; the first looks are quicker.
+
+        Raises:
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            TaskNotFoundError: The agent does not know it.
+        """
+        check_seconds("poll_interval", poll_interval)
+        not_empty("task_id", task_id)
+        if until is not None:
+            check_hook("until", until)
+        deadline, per_call = self._calls.begin("wait", options, of=Client.wait)
+        reply, rule = self._calls.replies.pending(task_id), until or is_settled
+
+        def wanted(task: Task) -> bool:
+            return (reply is None or not reply.is_stale(task.status)) and rule(task)
+
+        with self._calls.observed(per_call, op.GET_TASK.name):
+            task = await self._calls.watch(
+                task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
+            )
+            if reply is not None:
+                reply.saw(task)
+            if wanted(task):
+                return task
+            calls = StreamCalls(
+                self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+            )
+            async with EventStream(calls, calls.follow(task_id, task)) as events:
+                async for event in events:
+                    if until is None and isinstance(event, TaskArtifactUpdateEvent):
+                        continue  # it settles nothing, and the task takes time to put together
+                    if events.task is not None and wanted(events.task):
+                        return events.task
+                task = events.task or task
+            return await self._calls.watch(
+                task_id, task, deadline, poll_interval, per_call, until=wanted
+            )
+
+    def subscribe_to_task(
+        self,
+        task_id: str,
+        *,
+        force_subscription: bool = False,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> EventStream:
+        """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
+
+        A task that is over is its only event. For the rest see `stream_message`.
+
+        The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
+        it stores once more: for everybody, the task then holds its text twice from there on. And
+        the agent hangs about 1,000 events after a subscriber has left. So a task of an agent of
+        0.3 is polled instead, and the log says so.
+
+        Args:
+            task_id: The task.
+            force_subscription: Whether to subscribe at an agent of protocol 0.3 all the same.
+            poll_interval: Seconds between two looks where the task has to be polled.
+        """
+        check_seconds("poll_interval", poll_interval)
+        not_empty("task_id", task_id)
+        check_kind("force_subscription", force_subscription, bool)
+        deadline, per_call = self._calls.begin("stream", options, of=Client.subscribe_to_task)
+        calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
+        return EventStream(calls, calls.subscribe_to(task_id, forced=force_subscription))
+
+    async def cancel_task(
+        self,
+        task_id: str,
+        *,
+        confirm: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> Task:
+        """Asks the agent to cancel a task (A2A 3.1.5), and waits until the task is over.
+
+        Agents may take the request and work on, or have completed the task meanwhile: look at
+        the state that is returned. A ``timeout`` that is left out is 60 s, or the client's own
+        if that is less.
+
+        Args:
+            task_id: The task.
+            confirm: Whether to wait until it is over; else the agent's reply is returned as is.
+            metadata: A JSON object to send along.
+            poll_interval: Seconds between two looks; the first looks are quicker.
+
+        Raises:
+            TaskNotCancelableError: The task is over already, or cannot be canceled.
+            TaskNotFoundError: The agent does not know it.
+            CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
+        """
+        check_seconds("poll_interval", poll_interval)
+        check_kind("confirm", confirm, bool)
+        if options.get("timeout") is None:
+            options["timeout"] = min(_CANCEL_TIMEOUT, self._calls.timeout)
+        deadline, per_call = self._calls.begin("cancel", options, of=Client.cancel_task)
+        request = CancelTaskRequest(
+            id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
+        )
+        with self._calls.observed(per_call, op.CANCEL_TASK.name):
+            try:
+                task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value
+            except (TaskNotCancelableError, TaskNotFoundError) as error:
+                task = await self._canceled_before(task_id, error, deadline, per_call)
+            self._calls.hurry(task_id)  # of those who watch it, not all are told
+            if not confirm or task.state.is_terminal:
+                return task
+            try:
+                task = await self._calls.watch(
+                    task_id, task, deadline, poll_interval, per_call, until=is_terminal
+                )
+            except (DeadlineExceededError, TaskAuthRequiredError) as error:
+                raise CancelUnconfirmedError(
+                    f"task {task_id} is still {_state_of(error.task)} {deadline.shown} "
+                    "after the agent took the request to cancel it",
+                    task=error.task or task,
+                    **error.facts(),
+                ) from error
+            self._calls.hurry(task_id)
+            return task
+
+    # ── Push notifications ───────────────────────────────────────────────────────────────────
+
+    async def create_task_push_notification_config(
+        self,
+        config: TaskPushNotificationConfig,
+        **options: Unpack[CallOptions],
+    ) -> TaskPushNotificationConfig:
+        """Tells the agent where to send news of ``config.task_id`` (A2A 3.1.7).
+
+        Raises:
+            PushNotificationNotSupportedError: The agent sends none.
+            TaskNotFoundError: The agent does not know the task.
+            ValueError: The task's id or the address is missing, or a text cannot be encoded.
+            TypeError: It is not a `TaskPushNotificationConfig`.
+        """
+        check_push_config("config", config)
+        not_empty("config.task_id", config.task_id or "")
+        reply = await self._call(
+            op.CREATE_PUSH_CONFIG,
+            config,
+            options,
+            of=Client.create_task_push_notification_config,
+        )
+        return reply.value
+
+    async def get_task_push_notification_config(
+        self,
+        task_id: str,
+        config_id: str,
+        **options: Unpack[CallOptions],
+    ) -> TaskPushNotificationConfig:
+        """Fetches one configuration of a task (A2A 3.1.8)."""
+        request = GetTaskPushNotificationConfigRequest(
+            task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
+        )
+        reply = await self._call(
+            op.GET_PUSH_CONFIG,
+            request,
+            options,
+            of=Client.get_task_push_notification_config,
+        )
+        return reply.value
+
+    async def list_task_push_notification_configs(
+        self,
+        task_id: str,
+        *,
+        limit: int | None = None,
+        page_token: str | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """Lists one page of the configurations of a task (A2A 3.1.9).
+
+        Args:
+            task_id: The task.
+            limit: Configurations on a page; None leaves it to the agent.
+            page_token: ``next_page_token`` of the page before.
+        """
+        request = ListTaskPushNotificationConfigsRequest(
+            task_id=not_empty("task_id", task_id),
+            page_size=not_negative("limit", limit),
+            page_token=_page_token(page_token),
+        )
+        reply = await self._call(
+            op.LIST_PUSH_CONFIGS,
+            request,
+            options,
+            of=Client.list_task_push_notification_configs,
+        )
+        return reply.value
+
+    async def delete_task_push_notification_config(
+        self,
+        task_id: str,
+        config_id: str,
+        **options: Unpack[CallOptions],
+    ) -> None:
+        """Deletes one configuration of a task (A2A 3.1.10); deleting it again is no error.
+
+        Raises:
+            TaskNotFoundError: The agent does not know the task or the configuration.
+        """
+        request = DeleteTaskPushNotificationConfigRequest(
+            task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
+        )
+        try:
+            await self._call(
+                op.DELETE_PUSH_CONFIG,
+                request,
+                options,
+                of=Client.delete_task_push_notification_config,
+            )
+        except TaskNotFoundError as error:
+            if not _ran_before(error):
+                raise
+
+    # ── Any operation ────────────────────────────────────────────────────────────────────────
+
+    async def call(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        **options: Unpack[SendOptions],
+    ) -> Reply[R]:
+        """Makes a call of any unary operation, and gives the whole reply.
+
+        A message is sent as by `send_message`: it is in the journal before, and where its reply is
+        lost, the task that it made stands for that. Consumers are told nothing.
+
+        Args:
+            operation: A row of `holdfast._model.operations`.
+            params: Its parameters; a message has its id already.
+            options: See `SendOptions`; ``on_unknown`` is for messages.
+
+        Raises:
+            ValueError: The operation is answered by a stream, the message has no id, the request
+                does not name what it is about, or holds what cannot be sent (an unpaired
+                surrogate, or metadata that are not JSON).
+            TypeError: The operation is not an `Operation`, or the parameters are not its own.
+        """
+        check_kind("operation", operation, op.Operation)
+        check_kind("params", params, operation.request)
+        if operation.streaming:
+            text = f"{operation.name} is answered by a stream, not by one reply"
+            raise ValueError(text)
+        _check_named(operation, params)
+        if isinstance(params, SendMessageRequest):
+            not_empty("message_id", params.message.message_id)
+            if operation.name == op.SEND_MESSAGE.name:
+                check_sendable("params", params)
+                deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.call)
+                with self._calls.observed(per_call, operation.name):
+                    reply = await self._calls.replying(
+                        params.message, deadline, per_call, asks=_returns_immediately(params)
+                    )
+                    sending = Sending(self._calls, params, deadline, per_call, reply=reply)
+                    return cast("Reply[R]", await sending.response())
+        return await self._call(operation, params, options, of=Client.call)
+
+    async def _call(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        options: CallOptions | SendOptions,
+        *,
+        of: Callable[..., Any],
+    ) -> Reply[R]:
+        check_sendable("params", params)
+        deadline, per_call = self._calls.begin("call", options, of=of)
+        return await self._calls.run(operation, params, deadline, per_call)
+
+    async def _canceled_before(
+        self,
+        task_id: str,
+        error: TaskNotCancelableError | TaskNotFoundError,
+        deadline: Deadline,
+        per_call: PerCall,
+    ) -> Task:
+        """A cancel that was tried again may have succeeded the first time."""
+        if not _ran_before(error):
+            raise error
+        try:
+            task = await self._calls.get_task(task_id, deadline, per_call)
+        except TaskNotFoundError:
+            raise error from None
+        if task.state is not TaskState.CANCELED:
+            raise error
+        return task
+
+
+def asking(
+    client: Client, message: Content, options: SendOptions, *, within: Deadline | None = None
+) -> tuple[EventStream, Errand, Deadline]:
+    """What `Client.ask` does, for those who ask several agents.
+
+    Args:
+        client: Who is to ask.
+        message: The message, which says everything itself.
+        options: See `SendOptions`.
+        within: A deadline besides that of the options.
+
+    Returns:
+        The stream of the answer, which sends the message when it is entered; what its requests
+        share; and when it ends.
+    """
+    # Of the class of this module, which has no public way to what it shares with its siblings.
+    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    deadline, per_call = calls.begin("call", options, sends=True)
+    if within is not None and within.at < deadline.at:
+        deadline = within
+    ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    events = ask(deadline, per_call, message, poll_interval=2.0, patient=True)
+    return events, per_call.errand, deadline
+
+
+def streaming(
+    client: Client,
+    request: SendMessageRequest,
+    options: CallOptions | SendOptions,
+    *,
+    opening: float | None = None,
+) -> EventStream:
+    """What `Client.stream_message` does, with a request that says everything itself.
+
+    Args:
+        client: Who is to send it.
+        request: The message, with its id, and how to treat it.
+        options: See `SendOptions`.
+        opening: Seconds up to the first event, with all that is tried for that.
+    """
+    stream = _stream_calls(client, options, opening, sends=True)
+    return EventStream(stream, stream.send_request(request))
+
+
+def subscribing(
+    client: Client, task_id: str, options: CallOptions, *, opening: float | None = None
+) -> EventStream:
+    """What `Client.subscribe_to_task` does, with a bound of its own for the first event.
+
+    Args:
+        client: Who is to subscribe.
+        task_id: The task.
+        options: See `CallOptions`.
+        opening: Seconds up to the first event, with all that is tried for that.
+    """
+    stream = _stream_calls(client, options, opening)
+    begin = stream.subscribe_to(not_empty("task_id", task_id), forced=True)  # as its caller says
+    return EventStream(stream, begin)
+
+
+def _stream_calls(
+    client: Client,
+    options: CallOptions | SendOptions,
+    opening: float | None,
+    *,
+    sends: bool = False,
+) -> StreamCalls:
+    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
+    deadline, per_call = calls.begin("stream", options, sends=sends)
+    if opening is not None and options.get("timeout") is None:
+        bound = calls.deadline("call", opening)
+        deadline = msgspec.structs.replace(bound, is_for_opening=True)
+    return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+
+
+def _list_request(
+    context_id: str | None,
+    *,
+    status: TaskState | None,
+    limit: int,
+    page_token: str | None,
+    history_length: int | None,
+    status_timestamp_after: datetime | str | None,
+    include_artifacts: bool,
+) -> ListTasksRequest:
+    """Return the request for a page of tasks; for the arguments see `Client.list_tasks`."""
+    if context_id is not None:
+        not_empty("context_id", context_id)
+    if status is not None:
+        check_kind("status", status, TaskState)
+    if not 1 <= (not_negative("limit", limit) or 0) <= 100:
+        text = "limit must be from 1 to 100"
+        raise ValueError(text)
+    check_kind("include_artifacts", include_artifacts, bool)
+    return ListTasksRequest(
+        context_id=context_id,
+        status=status,
+        page_size=limit,
+        page_token=_page_token(page_token),
+        history_length=not_negative("history_length", history_length),
+        status_timestamp_after=timestamp("status_timestamp_after", status_timestamp_after),
+        include_artifacts=include_artifacts or None,
+    )
+
+
+def _page_token(token: str | None) -> str | None:
+    """Return the page token; None for an empty one, which the last page has."""
+    if token is not None:
+        check_kind("page_token", token, str)
+    return token or None
+
+
+def _check_named(operation: Operation[Any, Any], params: object) -> None:
+    """Checks that a request names what it is about, which by itself only a path would need."""
+    for name in getattr(params, "__struct_fields__", ()):
+        if f"{{{name}}}" in operation.path:
+            value = getattr(params, name)
+            if not value:
+                text = f"the request lacks {name}"
+                raise MalformedError(text)
+            check_kind(f"params.{name}", value, str)
+
+
+def _returns_immediately(request: SendMessageRequest) -> bool:
+    return request.configuration is not None and bool(request.configuration.return_immediately)
+
+
+def _ran_before(error: A2AError) -> bool:
+    """Whether an earlier try of the same call may have done it."""
+    return any(attempt.executed is not False for attempt in error.attempts[:-1])
+
+
+def _state_of(task: Task | None) -> str:
+    return "in an unknown state" if task is None else task.state.name

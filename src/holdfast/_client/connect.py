@@ -1,0 +1,469 @@
+"""Making a client: checks what the caller passes, opens what it needs, and puts it together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack, get_args
+
+from holdfast._aio.env import Env, SystemEnv
+from holdfast._aio.per_loop import PerLoop
+from holdfast._arguments import (
+    check_able,
+    check_age,
+    check_configuration,
+    check_hook,
+    check_kind,
+    check_networks,
+    check_one_of,
+    check_reach,
+    check_seconds,
+    extension_uris,
+    hooks,
+    observer_hooks,
+)
+from holdfast._auth.providers import AuthProvider, CredentialService, one_provider, to_provider
+from holdfast._client.client import Client
+from holdfast._client.core import Calls
+from holdfast._client.options import CALL_TIMEOUT
+from holdfast._client.resolve import engine_of, journal_of
+from holdfast._client.targets import AnAgent, card_in_hand, places_of, producers_of, route_to
+from holdfast._journal.agent_name import agent_name
+from holdfast._journal.writer import Journaling
+from holdfast._model.addresses import is_http_address
+from holdfast._model.requests import SendMessageConfiguration
+from holdfast._net.engine import EngineWithin
+from holdfast._pipeline.admission import Admission
+from holdfast._pipeline.cards.replicas import ReplicaCards
+from holdfast._pipeline.cards.resolver import AgentCardResolver
+from holdfast._pipeline.cards.trust import CardTrust
+from holdfast._pipeline.cautions import Cautions
+from holdfast._pipeline.credentials import AuthSlot
+from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
+from holdfast._pipeline.grpc_extra import use_of_grpc
+from holdfast._pipeline.interfaces_layer import InterfaceLayer
+from holdfast._pipeline.listeners import Consumer, Hooks, Interceptor, Observer, Observers
+from holdfast._pipeline.order import bottom_of_calls, card_source, layered_calls, layered_cards
+from holdfast._pipeline.replicas import Replica, ReplicaLayer
+from holdfast._policy.reconcile import ContextIds, OnUnknown
+from holdfast._policy.resilience import Resilience
+from holdfast._signatures.verifier import (
+    CardVerifier,
+    CardVerifierCallable,
+    card_checker,
+    check_card_verifier,
+)
+from holdfast._wire.http import check_headers
+from holdfast._wire.limits import Limits
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    import aiohttp
+    from grpc import aio
+
+    from holdfast._client.answer import Answer
+    from holdfast._client.client_tools import ClientTools
+    from holdfast._client.content import Content
+    from holdfast._client.options import ConnectOptions
+    from holdfast._journal.protocol import Journal
+    from holdfast._model.card import AgentCard
+    from holdfast._net.engine import HttpEngine
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._pipeline.interfaces import Route
+    from holdfast._pipeline.produced import TransportProducer
+    from holdfast._pipeline.transport import Layer, Transport
+    from holdfast._wire.bindings import ProtocolVersion
+    from holdfast._wire.network_scope import AgentReach, Reach
+
+__all__ = ["ask", "connect"]
+
+
+def connect(
+    agent: AnAgent | Sequence[AnAgent],
+    *,
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
+    timeout: float = CALL_TIMEOUT,
+    card_ttl: float = 300.0,
+    card_verifier: CardVerifier | CardVerifierCallable | None = None,
+    require_signature: bool = False,
+    resilience: Resilience | None = None,
+    limits: Limits | None = None,
+    engine: HttpEngine | aiohttp.ClientSession | None = None,
+    tls: TlsConfig | None = None,
+    shared: Endpoints | None = None,
+    env: Env | None = None,
+    url: str | None = None,
+    tenant: str | None = None,
+    bindings: Sequence[str] = (),
+    supported_protocol_bindings: Sequence[str] = (),
+    protocol_version: ProtocolVersion | None = None,
+    allow_legacy: bool = False,
+    transport_producers: Mapping[str, TransportProducer] | None = None,
+    grpc_channel_factory: Callable[[str], aio.Channel] | None = None,
+    configuration: SendMessageConfiguration | None = None,
+    streaming: bool = True,
+    on_unknown: OnUnknown = "reconcile",
+    context_ids: ContextIds = "agent",
+    journal: str | os.PathLike[str] | Journal | None = None,
+    shared_store: bool | None = None,
+    headers: Mapping[str, str] | None = None,
+    extensions: Iterable[str] = (),
+    credential_origins: Iterable[str] = (),
+    allowed_networks: Iterable[str] = (),
+    reach: AgentReach = "any",
+    interceptors: Sequence[Interceptor] = (),
+    consumers: Sequence[Consumer] = (),
+    observers: Sequence[Observer] = (),
+    call_layers: Sequence[Layer] = (),
+    attempt_layers: Sequence[Layer] = (),
+) -> Client:
+    """Makes a client for one agent. Nothing is fetched before the first call.
+
+    A card that is passed is read and judged here; of one that has to be fetched or read from a
+    file, the first call tells the same as an `A2AError`.
+
+    Args:
+        agent: Where the agent is: its origin or address (the card is looked for below it), the
+            card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
+            these: replicas of the same agent. Calls about a task or a conversation go to the
+            replica that created it; while that replica is unreachable, to the others if they share
+            its store.
+        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
+            that is asked as the card's security requirements say; see `AuthInterceptor`.
+        timeout: Seconds for a whole call, with everything that is tried again.
+        card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
+            0 keeps none for longer than the calls that wait for it.
+        card_verifier: Who verifies the signatures of the agent's card: a `CardVerifier`, or a
+            function of your own, of either kind, that gets the JSON object of a signed card as it
+            was received, and raises if a signature is wrong. A card that was verified is used as
+            far as its signature covers it; one whose signature is wrong is refused; see
+            `Client.card_verification` for what became of it. A card that is passed should be its
+            JSON object or file: an `AgentCard` has not all that may have been signed.
+        require_signature: Whether a card is refused that is not verified, be it that it has no
+            signature, or that nobody has the key. Nothing is sent to the agent then.
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        limits: How large a reply to accept; see `Limits` for the defaults.
+        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
+            used and not closed; an `AiohttpEngine` of the client's own if left out.
+        tls: Whom to trust and which certificate to show, for the client's own connections. One
+            that is lent says that itself: `AiohttpEngine(ssl=TlsConfig(…))`.
+        shared: What is known of agents, to share between clients. Those whose
+            `Resilience.budget` is the same spend it together.
+        env: Wall time, randomness and ids; for tests.
+        url: Address of the agent's interface, in place of the one that the card names. One that
+            begins with ``grpc://``, or with ``grpcs://`` for TLS, leaves gRPC alone to be spoken.
+        tenant: Tenant, in place of the one that the card names.
+        bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
+            the card has none of them, or the list is empty, its own order counts. An interface of
+            the protocol's newer version comes before one that is preferred. ``"GRPC"`` needs the
+            extra ``grpc``; without it, and with a custom `engine`, which gRPC does not use, a
+            gRPC interface is not chosen unless you name the binding.
+        supported_protocol_bindings: The only bindings that may be used; all of them if left out
+            or empty, as in the official SDK's configuration.
+        protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
+            left out, each interface is spoken to in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, a harmless request finds out before the first call.
+        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Unless
+            you say so, such an agent is never spoken to in 0.3: what nobody declared could as
+            well be somebody's attempt to have less asked of it. It adds nothing to
+            ``protocol_version="0.3"``, and is refused beside ``"1.0"``; `tenant` is something that
+            0.3 does not know, and is refused beside either way to it.
+        transport_producers: What makes the transports of bindings of your own, by the names of
+            these in cards; see `TransportProducer`.
+        grpc_channel_factory: Makes the channel for the address of an interface of gRPC, as the
+            card or `url` writes it; it is used as it is, shared by all calls there, and never
+            closed. If left out, the client has channels of its own, with the TLS of `tls`, or of
+            an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, as ``host:port``,
+            is one of TLS, unless it is this machine's. A process that forks calls nothing over
+            gRPC afterwards.
+        configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
+        streaming: Whether to use streams where the agent offers them; tasks are polled else.
+        on_unknown: What to do about a message that was sent and whose reply was lost.
+            ``"reconcile"`` looks for the task that it made, which then stands for the reply (see
+            `ReconcilePolicy`), and raises `OutcomeUnknownError` if there is none to be found;
+            ``"raise"`` raises it at once. The other two send the same message again, as often as
+            `RetryPolicy.max_retries` says. They are for messages that may well be executed twice:
+            ``"resend_if_absent"`` does where all that may be looked at was, to its end. It assumes
+            that the agent's list shows every task soon, with the messages that made it, and that
+            no request is held back on the way for longer;
+            ``"resend"`` assumes nothing and looks for nothing.
+        context_ids: Who names the context of a conversation: ``"agent"``, or ``"client"``, which
+            makes a lost reply findable where an agent keeps no messages. The protocol leaves it to
+            agents whether to take a client's context (A2A 3.4.1); one that refuses it is asked
+            again without.
+        journal: Where to write calls down before they are sent, so that none is lost when the
+            program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
+            four slashes for an absolute path); or a `Journal`, which may be shared and is not
+            closed. See `Client.pending`.
+        shared_store: Whether the replicas of a list share a store of tasks, so that each of them
+            can serve every task. None lets the client find out: while the replica that created a
+            task is unreachable, it asks the others for the task. True assumes it from the start,
+            which helps if that replica fails before the client has found out. False keeps each
+            task at the replica that created it.
+        headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
+            (of the card's first interface, where the card was passed) and nowhere else.
+        extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
+            (A2A 4.6). One that the card does not declare, and one that it requires and that is
+            not among them nor among those of a call, are errors before anything is sent.
+        credential_origins: More origins that may get `auth` and `headers`. Messages are sent to
+            the origin that the card names in any case. If neither this option nor `agent` or `url`
+            names it, the logger ``holdfast.security`` warns once.
+        allowed_networks: Networks that the card or a redirect may point into, such as
+            ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
+            itself is at least as far inside (private, link-local, loopback), and never at a
+            cloud's metadata.
+        reach: Which addresses this client may connect to (SSRF protection): ``"any"``, or
+            ``"public"`` for public addresses and `allowed_networks` only. Use ``"public"`` in
+            services that get agents' addresses from their users. It covers `agent` and `url`,
+            cards, redirects, interfaces over HTTP and gRPC, key sets, and the authorization server
+            of `auth`, and checks the IP address of each connection (`NetworkPolicyError`). A name
+            that a proxy or `grpc_channel_factory` resolves is refused, because the client cannot
+            check its address.
+        interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
+        consumers: Called with the tasks and messages that sending and waiting give; see
+            `Consumer`.
+        observers: Plain functions that are called with what happens; see `Observer`. What one
+            raises is logged, and the first time also a `RuntimeWarning`.
+        call_layers: Your own layers around each call with all its attempts, outermost first.
+        attempt_layers: Your own layers around each attempt, outermost first.
+
+    Raises:
+        ValueError: An address, a header, a binding or a number that cannot be right, or options
+            that contradict each other; or the card that was passed has no interface that may be
+            used.
+        InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
+        ImportError: gRPC is asked for, and its extra is not installed.
+        TypeError: An argument of another type.
+    """
+    resilience = Resilience.standard() if resilience is None else resilience
+    limits = Limits() if limits is None else limits
+    env = SystemEnv() if env is None else env
+    configuration = SendMessageConfiguration() if configuration is None else configuration
+    producers = producers_of(transport_producers)
+    check_card_verifier(card_verifier, require_signature=require_signature)
+    check_kind("resilience", resilience, Resilience)
+    check_kind("limits", limits, Limits)
+    check_kind("configuration", configuration, SendMessageConfiguration)
+    check_configuration(configuration)
+    check_kind("streaming", streaming, bool)
+    check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
+    check_one_of("context_ids", context_ids, get_args(ContextIds))
+    check_kind("shared_store", shared_store, (bool, type(None)))
+    check_able("env", env, "wall", "random", "new_id")
+    endpoints = KnownEndpoints(_registry(shared))
+    admissions = _admissions(resilience)
+    own_headers = check_headers({} if headers is None else headers)
+    uris = extension_uris(extensions)
+    check_seconds("timeout", timeout)
+    check_age("card_ttl", card_ttl)
+    interceptors = hooks("interceptors", interceptors, "before", "after")
+    slot = AuthSlot(one_provider(to_provider(auth), interceptors))
+    consumers = hooks("consumers", consumers, "__call__")
+    hung = Hooks(interceptors, consumers)
+    observers = observer_hooks(observers)
+    call_layers = hooks("call_layers", call_layers, "__call__")
+    attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
+    networks = check_networks("allowed_networks", allowed_networks)
+    within = check_reach(reach, networks)
+    if grpc_channel_factory is not None:
+        check_hook("grpc_channel_factory", grpc_channel_factory)
+    grpc = use_of_grpc(engine, grpc_channel_factory)
+    agents = places_of(agent, url)
+    routes = [
+        route_to(
+            one,
+            url=url,
+            tenant=tenant,
+            bindings=bindings,
+            supported=supported_protocol_bindings,
+            version=protocol_version,
+            allow_legacy=allow_legacy,
+            produced=producers,
+            credential_origins=credential_origins,
+            networks=networks,
+            within=within,
+            grpc=grpc,
+        )
+        for one in agents
+    ]
+    in_hand = [card_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
+    kept = None if journal is None else journal_of(journal)
+    used, owned = _engine_within(within, engine, tls)
+    listening = Observers(observers)
+    trust = CardTrust(
+        card_checker(card_verifier, used, env), is_required=require_signature, observers=listening
+    )
+    cautions = Cautions()
+    cards = card_source(
+        used,
+        resilience,
+        env,
+        listening,
+        limits=limits,
+        networks=networks,
+        version=protocol_version,
+        switch=endpoints.switch,
+        cautions=cautions,
+    )
+    resolvers = [
+        AgentCardResolver(
+            one,
+            cards,
+            endpoints,
+            slot,
+            headers=own_headers,
+            ttl=card_ttl,
+            limits=limits,
+            trust=trust,
+            document=dict(given) if isinstance(given, Mapping) else None,
+            reach=within,
+        )
+        for one, given in zip(in_hand, agents, strict=True)
+    ]
+    known = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
+
+    bottom = bottom_of_calls(
+        used,
+        env,
+        resilience,
+        limits,
+        channel_factory=grpc_channel_factory,
+        producers=producers,
+        networks=networks,
+    )
+    transport = layered_calls(
+        bottom,
+        choice=_choice(
+            resolvers,
+            routes,
+            endpoints,
+            cautions=cautions,
+            env=env,
+            names=list(map(agent_name, in_hand)),
+            shared_store=shared_store,
+        ),
+        resilience=resilience,
+        env=env,
+        observers=listening,
+        hooks=hung,
+        switch=endpoints.switch,
+        cautions=cautions,
+        admissions=admissions,
+        call_layers=call_layers,
+        attempt_layers=attempt_layers,
+    )
+    calls = Calls(
+        transport,
+        layered_cards(known, listening),
+        known,
+        env,
+        timeout=timeout,
+        headers=own_headers,
+        extensions=uris,
+        configuration=configuration,
+        hooks=hung,
+        auth=slot,
+        observers=listening,
+        resilience=resilience,
+        limits=limits,
+        streaming=streaming,
+        on_unknown=on_unknown,
+        context_ids=context_ids,
+        journaling=None if kept is None else Journaling(kept, _name_of(in_hand), env),
+        endpoints=endpoints,
+        admissions=admissions,
+        trust=trust,
+    )
+    # The bottom once more: a layer of the caller's may close without what is below it.
+    closed = (bottom, owned, kept if kept is not journal else None)
+    return Client(calls, owned=[one for one in closed if one is not None])
+
+
+def _choice(
+    resolvers: Sequence[AgentCardResolver],
+    routes: Sequence[Route],
+    endpoints: KnownEndpoints,
+    *,
+    env: Env,
+    cautions: Cautions,
+    names: Sequence[str],
+    shared_store: bool | None,
+) -> Layer:
+    """What chooses where a call goes: one of several replicas, and an interface there."""
+
+    def choosing(inner: Transport) -> Transport:
+        ways = [
+            InterfaceLayer(inner, resolver, route, endpoints, cautions)
+            for resolver, route in zip(resolvers, routes, strict=True)
+        ]
+        if len(ways) == 1:
+            return ways[0]
+        replicas = [
+            Replica(way, name, cards)
+            for way, name, cards in zip(ways, names, resolvers, strict=True)
+        ]
+        return ReplicaLayer(inner, replicas, env, shared_store=shared_store)
+
+    return choosing
+
+
+def _engine_within(
+    within: Reach | None, engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None
+) -> tuple[HttpEngine, HttpEngine | None]:
+    """The engine to use, which reaches no further than it may, and the one to close."""
+    used, owned = engine_of(engine, tls)
+    return used if within is None else EngineWithin(used, within), owned
+
+
+def _registry(shared: Endpoints | None) -> Endpoints:
+    if shared is None:
+        return Endpoints()
+    check_kind("shared", shared, Endpoints)
+    return shared
+
+
+def _admissions(resilience: Resilience) -> PerLoop[Admission] | None:
+    policy = resilience.concurrency
+    return None if policy is None else PerLoop(lambda: Admission(policy.limit))
+
+
+async def ask(
+    agent: AnAgent | Sequence[AnAgent],
+    message: Content,
+    *,
+    tools: ClientTools | Iterable[Callable[..., Any]] = (),
+    **options: Unpack[ConnectOptions],
+) -> Answer:
+    """Asks an agent one thing: connects, sends, waits, closes.
+
+    Args:
+        agent: See `connect`.
+        message: See `Client.ask`.
+        tools: See `Client.ask`.
+        options: See `connect`.
+
+    Raises:
+        A2AError: See `Client.ask`.
+        ValueError: See `connect`.
+        TypeError: See `connect`.
+    """
+    try:
+        client = connect(agent, **options)
+    except ValueError:
+        if isinstance(agent, str) and isinstance(message, str) and _are_swapped(agent, message):
+            text = "the agent comes first, and then the message: ask(agent, message)"
+            raise ValueError(text) from None
+        raise
+    async with client:
+        return await client.ask(message, tools=tools)
+
+
+def _are_swapped(agent: str, message: str) -> bool:
+    return is_http_address(message) and not is_http_address(agent)
+
+
+def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:
+    """What a journal calls an agent, which may be at several places."""
+    return " ".join(sorted(map(agent_name, agents)))

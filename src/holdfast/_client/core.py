@@ -1,0 +1,746 @@
+"""How a client makes its calls: ids, headers and deadlines, sending, watching, telling consumers.
+
+`Client` has the protocol's operations; what they have in common is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import math
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+import msgspec
+
+from holdfast._aio.closing import close_in_turn
+from holdfast._aio.per_loop import PerLoop
+from holdfast._aio.waiting import overrun
+from holdfast._aio.waiting import until as wait_until
+from holdfast._aio.watchdog import Watchdog
+from holdfast._arguments import (
+    check_configuration,
+    check_kind,
+    check_one_of,
+    check_options,
+    check_seconds,
+    extension_uris,
+    items,
+    json_object,
+    not_empty,
+)
+from holdfast._client.content import Content, to_message
+from holdfast._client.options import CallOptions, SendOptions
+from holdfast._model.card import check_card
+from holdfast._model.operations import (
+    GET_AGENT_CARD,
+    GET_EXTENDED_AGENT_CARD,
+    GET_TASK,
+    SEND_NAMES,
+)
+from holdfast._model.requests import (
+    GetExtendedAgentCardRequest,
+    GetTaskRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SendMessageResponse,
+    TaskPushNotificationConfig,
+)
+from holdfast._model.types import Task
+from holdfast._pipeline.cards.fetch import CardLocation
+from holdfast._pipeline.cards.trust import received_in
+from holdfast._pipeline.listeners import Consumer, Hooks
+from holdfast._pipeline.observed_call import ObservedCall
+from holdfast._pipeline.transport import (
+    Call,
+    CallProgress,
+    ClientCallContext,
+    Errand,
+    Reply,
+    Stream,
+    Transport,
+)
+from holdfast._policy.deadline import Deadline
+from holdfast._policy.reconcile import OnUnknown
+from holdfast._stream.polling import poll
+from holdfast._stream.replies import PendingReply, Replies
+from holdfast._wire.http import Timeouts, check_headers
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    CardSignatureError,
+    DeadlineExceededError,
+    InvalidAgentCardError,
+    TaskAuthRequiredError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+    from weakref import WeakSet
+
+    from holdfast._aio.env import Env
+    from holdfast._journal.writer import Journaling
+    from holdfast._model.card import AgentCard
+    from holdfast._model.operations import Operation
+    from holdfast._model.types import Event, Message
+    from holdfast._pipeline.admission import Admission
+    from holdfast._pipeline.cards.replicas import ReplicaCards
+    from holdfast._pipeline.cards.resolver import AgentCardResolver
+    from holdfast._pipeline.cards.trust import BelievedCard, CardTrust
+    from holdfast._pipeline.cards.verification import CardVerification
+    from holdfast._pipeline.credentials import AuthSlot
+    from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
+    from holdfast._pipeline.listeners import Observers
+    from holdfast._policy.origin import Origin
+    from holdfast._policy.reconcile import ContextIds
+    from holdfast._policy.resilience import Resilience
+    from holdfast._stream.resumable import LiveStream
+    from holdfast._wire.limits import Limits
+    from holdfast._wire.redaction import Secrets
+
+__all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+_NOTHING_SAID = SendMessageConfiguration()
+
+
+class PerCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller adds to the requests of one call, or says about it.
+
+    Attributes:
+        headers: Checked, names in lower case.
+        extensions: URIs for ``A2A-Extensions``.
+        context: For those who look at the call on its way.
+        tenant: In place of the interface's; None for that.
+        timeouts: Limits of each attempt; None for the client's.
+        consumers: Who is told what comes of it.
+        errand: What its requests share.
+        on_unknown: What to do about a message whose reply was lost.
+        label: What the caller calls it in the journal.
+    """
+
+    headers: dict[str, str] = {}
+    extensions: tuple[str, ...] = ()
+    context: ClientCallContext | None = None
+    tenant: str | None = None
+    timeouts: Timeouts | None = None
+    consumers: tuple[Consumer, ...] = ()
+    errand: Errand = msgspec.field(default_factory=Errand)
+    on_unknown: OnUnknown = "reconcile"
+    label: str | None = None
+
+    @property
+    def secrets(self) -> Secrets:
+        """What its requests carry."""
+        return self.errand.secrets
+
+    @contextlib.contextmanager
+    def hiding_secrets(self) -> Generator[None]:
+        """For errors that are made of an agent's words outside of the stack of layers."""
+        try:
+            yield
+        except A2AError as error:
+            self.secrets.hide_in(error)
+            raise
+
+
+_OPTIONS = tuple(CallOptions.__annotations__)
+_SEND_OPTIONS = (*_OPTIONS, *SendOptions.__annotations__.keys() - set(_OPTIONS))
+
+_LOOK_S = 5.0
+"""Seconds to learn what a task waits for before it is replied to."""
+
+_CLOSING = 10.0
+"""Seconds that a stack has to close; what is in it has less."""
+
+
+class Calls:
+    """Makes calls over a stack of layers.
+
+    Args:
+        transport: The stack for operations.
+        cards: The stack for `GET_AGENT_CARD`.
+        resolver: What knows the card.
+        env: Where ids, random numbers and wall time come from.
+        timeout: Seconds of a call that names no timeout.
+        headers: Sent with every call.
+        extensions: URIs for ``A2A-Extensions`` of every call.
+        configuration: Of the messages that are sent, where a call says nothing else.
+        hooks: Who looks at calls, and is told of every task and message.
+        auth: Where credentials come from.
+        observers: Who is told of reconnects, and of messages that were looked for.
+        resilience: How streams are picked up again, and lost replies looked for.
+        limits: How large a streamed task may become.
+        streaming: Whether to use streams where they are offered.
+        on_unknown: What to do about a message whose reply was lost.
+        context_ids: Who names the context of a conversation.
+        journaling: Writes calls down; None for nobody.
+        endpoints: The addresses that it comes to know.
+        admissions: Who is let in; None where everybody is.
+        trust: Decides which cards are used.
+
+    Attributes:
+        timeout: Seconds of a call that names no timeout.
+        env: Where ids, random numbers and wall time come from.
+        observers: Who is told of reconnects, and of messages that were looked for.
+        resilience: How streams are picked up again, and lost replies looked for.
+        limits: How large a streamed task may become.
+        streaming: Whether to use streams where they are offered.
+        replies: The questions of tasks as last seen, and the replies sent to them.
+        hooks: Who looks at calls; a caller may add to them.
+        auth: Where credentials come from; a caller may name it later.
+        context_ids: Who names the context of a conversation.
+        journaling: Writes calls down; None for nobody.
+        endpoints: The addresses that it knows.
+        admissions: Who is let in; None where everybody is.
+        agent: The address that answered last, as shown in errors.
+        endpoint: What is known of the address that was called last; None before the first call.
+        can_be_watched: Whether a subscription leaves a task there as it is; None until somebody
+            has answered.
+        is_closed: Whether it takes no more calls.
+        streams: Those that are open, by the tasks that they are of.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        cards: Transport,
+        resolver: AgentCardResolver | ReplicaCards,
+        env: Env,
+        *,
+        timeout: float,
+        headers: Mapping[str, str],
+        extensions: tuple[str, ...],
+        configuration: SendMessageConfiguration,
+        hooks: Hooks,
+        auth: AuthSlot,
+        observers: Observers,
+        resilience: Resilience,
+        limits: Limits,
+        streaming: bool,
+        on_unknown: OnUnknown,
+        context_ids: ContextIds,
+        journaling: Journaling | None,
+        endpoints: KnownEndpoints,
+        admissions: PerLoop[Admission] | None,
+        trust: CardTrust,
+    ) -> None:
+        self.timeout = timeout
+        self.observers = observers
+        self.resilience = resilience
+        self.limits = limits
+        self.streaming = streaming
+        self.env = env
+        self.replies = Replies()
+        self.hooks = hooks
+        self.auth = auth
+        self.context_ids = context_ids
+        self.journaling = journaling
+        self.endpoints = endpoints
+        self.admissions = admissions
+        self.agent: str | None = None
+        self.endpoint: Endpoint | None = None
+        self.can_be_watched: bool | None = None
+        self._on_unknown: OnUnknown = on_unknown
+        self._transport = transport
+        self._cards = cards
+        self._resolver = resolver
+        self._trust = trust
+        self._extended: BelievedCard | None = None  # unless the public card was given after it
+        self._headers = headers
+        self._extensions = extensions
+        self._configuration = configuration
+        self._name = env.new_id()
+        self._numbers = count(1)
+        self.is_closed = False
+        self._closing = PerLoop(asyncio.Event)
+        self._watchdogs = PerLoop(Watchdog)
+        self.streams: dict[str, WeakSet[LiveStream]] = {}
+
+    async def close(self) -> None:
+        """Takes no more calls, wakes who waits between two of them, and frees what is below."""
+        self.is_closed = True
+        self._closing.here().set()
+        if self.journaling is not None:
+            await self.journaling.close()
+        await close_in_turn((self._transport, self._cards, self._trust), seconds=_CLOSING)
+
+    @property
+    def watchdog(self) -> Watchdog:
+        """Time limits of streams in the running event loop."""
+        return self._watchdogs.here()
+
+    def hurry(self, task_id: str) -> None:
+        """Has streams of a task look soon how it stands."""
+        for live in tuple(self.streams.get(task_id, ())):
+            live.hurry()
+
+    async def pause(self, seconds: float) -> None:
+        """Waits between two calls, and no longer than until the client is closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.here().wait()
+
+    def deadline(self, name: str, timeout: float | None) -> Deadline:
+        """A deadline that begins now; a stream for which none is named has none.
+
+        Raises:
+            ValueError: The timeout is not a positive number of seconds.
+        """
+        if timeout is None:
+            seconds = math.inf if name == "stream" else self.timeout
+        else:
+            seconds = check_seconds("timeout", timeout)
+        now = asyncio.get_running_loop().time()
+        return Deadline(name=name, timeout=seconds, at=now + seconds)
+
+    def begin(
+        self,
+        name: str,
+        options: CallOptions | SendOptions,
+        *,
+        sends: bool = False,
+        of: Callable[..., Any] | None = None,
+    ) -> tuple[Deadline, PerCall]:
+        """Checks the options of a call that begins now.
+
+        Args:
+            name: What the call's deadline is called.
+            options: What the caller passes.
+            sends: Whether it may send a message.
+            of: The method that takes them, for those who mistype one of its own arguments.
+
+        Raises:
+            ValueError: A timeout, header or URI that cannot be right.
+            TypeError: An option that is none, or of another type.
+        """
+        if not options:
+            return self.deadline(name, None), self._plain()
+        per_call = self.check(options, sends=sends, of=of)
+        return self.deadline(name, options.get("timeout")), per_call
+
+    def check(
+        self,
+        options: CallOptions | SendOptions,
+        *,
+        sends: bool = False,
+        of: Callable[..., Any] | None = None,
+    ) -> PerCall:
+        """Check the options of calls that begin later; see `begin`, also for what is raised."""
+        known = _SEND_OPTIONS if sends else _OPTIONS
+        check_options("a call", options, known, of=of)
+        on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
+        check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
+        timeout = options.get("timeout")
+        headers, extensions = options.get("headers"), options.get("extensions")
+        context, tenant = options.get("context"), options.get("tenant")
+        timeouts = options.get("timeouts")
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        if tenant is not None:
+            not_empty("tenant", tenant)
+        if timeouts is not None:
+            check_kind("timeouts", timeouts, Timeouts)
+        if context is not None:
+            check_kind("context", context, ClientCallContext)
+        elif headers is None and extensions is None and tenant is None and timeouts is None:
+            return msgspec.structs.replace(self._plain(), on_unknown=on_unknown)
+        uris = extension_uris(() if extensions is None else extensions)
+        checked = {} if headers is None else check_headers(headers)
+        return PerCall(
+            headers=checked,
+            extensions=tuple(dict.fromkeys((*self._extensions, *uris))),
+            context=context,
+            tenant=tenant,
+            timeouts=timeouts,
+            consumers=self.hooks.consumers,
+            on_unknown=on_unknown,
+        )
+
+    def _plain(self) -> PerCall:
+        """What goes with a call without options."""
+        return PerCall(
+            consumers=self.hooks.consumers,
+            extensions=self._extensions,
+            on_unknown=self._on_unknown,
+        )
+
+    def configuration(
+        self,
+        *,
+        return_immediately: bool | None,
+        history_length: int | None = None,
+        accepted_output_modes: Iterable[str] | None,
+        push_notification_config: TaskPushNotificationConfig | None,
+    ) -> SendMessageConfiguration:
+        """The configuration of a message: the client's, with what a call says in its place.
+
+        Raises:
+            ValueError: A value that cannot be right.
+            TypeError: An argument of another type.
+        """
+        own = self._configuration
+        if (
+            return_immediately is None
+            and history_length is None
+            and accepted_output_modes is None
+            and push_notification_config is None
+        ):
+            return own
+        modes, push = own.accepted_output_modes, own.task_push_notification_config
+        if accepted_output_modes is not None:
+            modes = items("accepted_output_modes", accepted_output_modes)
+        if push_notification_config is not None:
+            push = push_notification_config
+        configuration = SendMessageConfiguration(
+            accepted_output_modes=modes,
+            task_push_notification_config=push,
+            history_length=own.history_length if history_length is None else history_length,
+            return_immediately=(
+                own.return_immediately if return_immediately is None else return_immediately
+            ),
+        )
+        return check_configuration(configuration)
+
+    def observed(self, per_call: PerCall, operation: str) -> ObservedCall:
+        """A call of the caller's that may take several requests: see `ObservedCall`."""
+        return ObservedCall(per_call.errand, self.observers, operation)
+
+    @property
+    def needs_card(self) -> bool:
+        """Whether the next call has to fetch the agent's card first."""
+        return self._resolver.is_needed
+
+    async def card(self, deadline: Deadline, *, is_asked_for: bool = False) -> AgentCard:
+        """The agent's card, which the caller asks for or another call needs."""
+        per_call = PerCall(errand=Errand(ends_with_request=is_asked_for))
+        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, per_call)
+        card = (await self._cards.unary(call)).value
+        self._extended = None
+        return card
+
+    async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
+        """Fetches the agent's extended card, and puts it in the place of the public one.
+
+        One that was fetched for a context, or with headers of the call's own, stays with those
+        who asked: other users of the client would be led by it.
+        """
+        request = GetExtendedAgentCardRequest()
+        call = self._call(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)
+        reply = await self._made(call)
+        with per_call.hiding_secrets():
+            try:
+                check_card(reply.value)
+                async with asyncio.timeout_at(deadline.at):
+                    believed = await self._trust.believed(call, received_in(reply))
+            except (InvalidAgentCardError, CardSignatureError) as error:
+                error.agent = self.agent
+                raise
+            except TimeoutError:
+                raise overrun("the card was not verified", deadline, None) from None
+        self._extended = believed
+        if per_call.context is None and not per_call.headers:  # else it is one user's of many
+            self._resolver.replace(believed, per_call.secrets.found())
+        return believed.card
+
+    @property
+    def card_verification(self) -> CardVerification | None:
+        """What the signatures of the card are worth that was given last; None before there is."""
+        if self._extended is not None:
+            return self._extended.verification
+        return self._resolver.verification
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came; None before there is one."""
+        extended = self._extended
+        received = self._resolver.received if extended is None else extended.received
+        return None if received is None or not received.is_whole else received.document
+
+    async def run(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        is_retried: bool = True,
+        progress: CallProgress | None = None,
+    ) -> Reply[R]:
+        """Makes one call."""
+        return await self._made(
+            self._call(
+                operation, params, deadline, per_call, is_retried=is_retried, progress=progress
+            )
+        )
+
+    async def _made(self, call: Call[P, R]) -> Reply[R]:
+        try:
+            reply = await self._transport.unary(call)
+        finally:
+            self.endpoint = call.progress.endpoint or self.endpoint
+        self._note(reply.endpoint)
+        value: object = reply.value
+        task = value.task if isinstance(value, SendMessageResponse) else value
+        if isinstance(task, Task):
+            self.replies.saw(task.id, task.status)
+        return reply
+
+    async def open(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        request_id: str | None = None,
+        is_retried: bool = True,
+        progress: CallProgress | None = None,
+    ) -> Reply[Stream[R]]:
+        """Opens one connection of a stream."""
+        call = self._call(
+            operation,
+            params,
+            deadline,
+            per_call,
+            request_id=request_id,
+            is_retried=is_retried,
+            progress=progress,
+        )
+        try:
+            reply = await self._transport.stream(call)
+        finally:
+            self.endpoint = call.progress.endpoint or self.endpoint
+        self._note(reply.endpoint)
+        return reply
+
+    def _note(self, endpoint: Endpoint | None) -> None:
+        """Remembers who has answered."""
+        if endpoint is not None:
+            self.agent = endpoint.agent
+        self.can_be_watched = endpoint is None or endpoint.can_be_watched
+
+    def request(
+        self,
+        content: Content,
+        *,
+        task_id: str | None,
+        context_id: str | None,
+        metadata: Mapping[str, Any] | None,
+        configuration: SendMessageConfiguration,
+        message_metadata: Mapping[str, Any] | None = None,
+    ) -> SendMessageRequest:
+        """What sends a message, whose id is fixed here, before the first try."""
+        message = to_message(
+            content,
+            new_id=self.env.new_id(),
+            task_id=task_id,
+            context_id=context_id,
+            metadata=message_metadata,
+        )
+        return SendMessageRequest(
+            message=message,
+            configuration=None if configuration == _NOTHING_SAID else configuration,
+            metadata=json_object("metadata", metadata),
+        )
+
+    async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
+        """Fetches a task."""
+        return (await self.run(GET_TASK, GetTaskRequest(id=task_id), deadline, per_call)).value
+
+    async def replying(
+        self,
+        message: Message,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        known: Task | None = None,
+        asks: bool = True,
+    ) -> PendingReply | None:
+        """The message as a reply to an interrupted task, before it is sent; None if it is none.
+
+        Args:
+            message: The message.
+            deadline: When the call ends.
+            per_call: What goes with each request.
+            known: The task, where the caller has it.
+            asks: Whether to ask for a task that was not seen yet: once, for 5 s at most. Without
+                an answer, what it waits for is unknown: see `PendingReply`.
+        """
+        task_id = message.task_id
+        if not task_id:
+            return None
+        question = known.status if known is not None else self.replies.question(task_id)
+        if question is None:
+            if not asks:
+                return None
+            now = asyncio.get_running_loop().time()
+            within = Deadline(name="look", timeout=_LOOK_S, at=min(deadline.at, now + _LOOK_S))
+            look = GetTaskRequest(id=task_id)
+            errand = Errand(secrets=per_call.secrets, ends_with_request=False)
+            aside = msgspec.structs.replace(per_call, errand=errand)
+            with contextlib.suppress(A2AError):
+                task = await self.run(GET_TASK, look, within, aside, is_retried=False)
+                question = task.value.status
+            if question is not None and not question.state.is_settled:
+                question = None  # a store that lags may not show yet what the task waits for
+        if question is not None and not question.state.is_interrupted:
+            return None
+        return PendingReply(task_id, message.message_id, question, message)
+
+    async def watch(
+        self,
+        task_id: str,
+        task: Task | None,
+        deadline: Deadline,
+        interval: float,
+        per_call: PerCall,
+        *,
+        until: Callable[[Task], bool],
+        origin: Origin | None = None,
+    ) -> Task:
+        """Waits until a task is as wanted, telling consumers of each change.
+
+        Raises:
+            TaskNotFoundError: The agent does not have it; or, where its ``origin`` is known, has
+                given its id to another message's task.
+            DeadlineExceededError: With the task as last seen.
+            TaskAuthRequiredError: The same, where the task waits for an authorization.
+            A2AConnectionError: The client was closed meanwhile.
+        """
+        self._check_open()
+
+        async def look() -> Task:
+            self.check_watching(task_id)
+            found = await self.get_task(task_id, deadline, per_call)
+            if origin is not None:
+                if self.journaling is not None:
+                    await self.journaling.note_later(origin, found)
+                origin.check(found, None if task is None else task.context_id)
+            return found
+
+        theirs: list[A2AError] = []
+
+        async def seen(found: Task) -> None:
+            try:
+                if per_call.consumers:
+                    await self.tell(per_call.consumers, found, found, deadline)
+            except A2AError as error:
+                theirs.append(error)
+                raise
+
+        try:
+            return await poll(
+                look,
+                task_id,
+                task,
+                until=until,
+                deadline=deadline,
+                interval=interval,
+                seen=seen,
+                pause=self.pause,
+            )
+        except (DeadlineExceededError, TaskAuthRequiredError) as error:
+            if error not in theirs:
+                error.agent = error.agent or self.agent
+                per_call.secrets.hide_in(error)
+            raise
+
+    def check_watching(self, task_id: str) -> None:
+        """Ends the watch of a task when the client is closed.
+
+        Raises:
+            A2AConnectionError: It is.
+        """
+        if self.is_closed:
+            text = f"the client was closed while task {task_id} was watched"
+            raise A2AConnectionError(text, failure="closed", agent=self.agent)
+
+    def _call(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        request_id: str | None = None,
+        is_retried: bool = True,
+        progress: CallProgress | None = None,
+    ) -> Call[P, R]:
+        self._check_open()
+        errand = per_call.errand
+        request_id = request_id or f"{self._name}-{next(self._numbers)}"
+        is_message = operation.name in SEND_NAMES and errand.operation not in SEND_NAMES
+        if errand.operation is None or is_message:
+            errand.operation, errand.request_id = operation.name, request_id
+        push = _push_config_of(params)
+        if push is not None:
+            per_call.secrets.note_values(push.secrets)
+        if per_call.tenant is not None:
+            named: Any = params
+            params = msgspec.structs.replace(named, tenant=per_call.tenant)
+        return Call(
+            operation=operation,
+            params=params,
+            request_id=request_id,
+            deadline=deadline,
+            timeouts=per_call.timeouts,
+            headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
+            extensions=per_call.extensions,
+            context=per_call.context,
+            auth=self.auth.provider,
+            is_retried=is_retried,
+            progress=progress or self.progress(per_call),
+        )
+
+    def progress(self, per_call: PerCall) -> CallProgress:
+        """How far a call has come that begins now."""
+        return CallProgress(began=asyncio.get_running_loop().time(), errand=per_call.errand)
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            text = "the client is closed"
+            raise RuntimeError(text)
+
+    async def tell(
+        self, consumers: Iterable[Consumer], event: Event, task: Task | None, deadline: Deadline
+    ) -> None:
+        """Gives an event to consumers, in order, with the card as last seen.
+
+        A card that is too old by now is not fetched anew: what has arrived must not get lost
+        because the card cannot be had.
+        """
+
+        async def tell() -> None:
+            card = self._resolver.last or await self.card(deadline)
+            for consumer in consumers:
+                told = consumer(event, task, card)
+                if inspect.isawaitable(told):
+                    await told
+
+        def too_late() -> DeadlineExceededError:
+            return overrun("a consumer did not finish", deadline, task)
+
+        await wait_until(deadline.at, tell(), too_late)
+
+
+def _push_config_of(params: object) -> TaskPushNotificationConfig | None:
+    """What a request says about push notifications, which has secrets of its own."""
+    if isinstance(params, SendMessageRequest):
+        own = params.configuration
+        return None if own is None else own.task_push_notification_config
+    return params if isinstance(params, TaskPushNotificationConfig) else None
+
+
+def is_terminal(task: Task) -> bool:
+    """Whether a task is over."""
+    return task.state.is_terminal
+
+
+def is_settled(task: Task) -> bool:
+    """Whether a task is over, or needs a message to go on."""
+    return task.state.is_settled

@@ -1,0 +1,478 @@
+"""What `Client.stream_message` and `Client.subscribe_to_task` give: an answer as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, Self
+
+from holdfast._client.answer import Answer, raise_for_outcome
+from holdfast._model.settings import check_kind
+from holdfast._stream.text import TextDelta, TextFold
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+
+    from holdfast._client.streams import StreamCalls
+    from holdfast._journal.writer import HeldCall
+    from holdfast._model.types import Event, Message, Task
+    from holdfast._pipeline.listeners import Consumer
+    from holdfast._stream.outbox import Told
+    from holdfast._stream.text import TextChange
+
+__all__ = ["EventStream", "Live"]
+
+
+class Live(Protocol):
+    """Where the events of a stream come from: see `holdfast._stream.resumable.LiveStream`."""
+
+    @property
+    def told(self) -> Told:
+        """What the caller has been told."""
+        ...
+
+    @property
+    def reconnects(self) -> int:
+        """How often it was subscribed to again after a cut."""
+        ...
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing."""
+        ...
+
+    @property
+    def error(self) -> A2AError | None:
+        """What a connection broke with last."""
+        ...
+
+    @property
+    def cause(self) -> A2AError | None:
+        """At the end, what a connection broke with, unless the agent went on after that."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the caller has been told of an answer."""
+        ...
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the task that the caller has still waits for what it was just given."""
+        ...
+
+    def at_hand(self) -> Event | None:
+        """The next event if nothing has to be waited for; what fails does so in `next`."""
+        ...
+
+    async def next(self) -> Event | None:
+        """The next event; None at the end."""
+        ...
+
+    async def settle(self) -> None:
+        """Makes a task that came to rest the agent's own to the last word, if that is quick."""
+        ...
+
+    async def close(self) -> None:
+        """Ends it, whoever waits for an event; the agent goes on with the task."""
+        ...
+
+
+class EventStream:
+    """The events of one task, or the one message that an agent answers with.
+
+    Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
+    It goes on when a connection is cut: each event comes once, in order, and ends with the task.
+    Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
+    An iteration that is under way ends with it; to begin one is an error, as there would be more.
+
+    To be used by one task at a time. An iteration that is cancelled can be gone on with: waits
+    go on where they stood, and a request that was cut short is made again.
+    """
+
+    def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[Live]]) -> None:
+        self._calls = calls
+        self._begin: Callable[[], Awaitable[Live]] | None = begin
+        self._live: Live | None = None
+        self._unwritten: Event | None = None  # as long as the journal has not its task
+        self._untold: Event | None = None  # as long as consumers have not heard of it
+        self._listening: deque[Consumer] = deque()  # to be told of it
+        self._at_hand: Callable[[], Event | None] = _nothing
+        self._is_being_read = False
+        self._is_over = False
+        self._failure: BaseException | None = None  # what the caller got last
+        self._raises_on_failure = True  # where its text is iterated over
+        self._changes: _TextChanges | None = None
+        self._deltas: _TextDeltas | None = None
+
+    async def __aenter__(self) -> Self:
+        """Sends the message, and waits for the first event; a task is subscribed to only later.
+
+        Raises:
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found.
+            A2AError: What else went wrong before the first event.
+            RuntimeError: It was entered before.
+        """
+        begin, self._begin = self._begin, None
+        if begin is None or self._is_over:
+            text = "a stream is for one use; make another one"
+            raise RuntimeError(text)
+        observed = self._calls.observed
+        observed.begin()
+        try:
+            self._live = await begin()
+        except BaseException as failure:
+            observed.finish(failure)
+            raise
+        # Consumers have to be waited for, and a journal.
+        if not self._calls.per_call.consumers and self._calls.call is None:
+            self._at_hand = self._live.at_hand
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets go of the connection; the agent goes on. Can be called twice."""
+        self._end()
+        try:
+            try:
+                if self._live is not None:
+                    await self._live.close()
+            finally:
+                await self._write_down(self._live)
+        except BaseException as failure:
+            self._failure = self._failure or failure
+            raise
+        finally:
+            self._calls.observed.finish(self._failure)
+            self._failure = None  # its traceback holds this stream
+
+    def _end(self) -> None:
+        self._is_over, self._at_hand = True, _nothing
+        self._calls.observed.end()
+        if self._live is not None:
+            self._calls.saw(self._live.told)
+
+    def __aiter__(self) -> Self:
+        """Begins to iterate, or goes on with it.
+
+        Raises:
+            RuntimeError: The stream was closed, or has failed, before its end.
+        """
+        if self._is_over and not self._is_settled:
+            text = "the stream is closed, and had not come to its end; read it where it is entered"
+            raise RuntimeError(text)
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event.
+
+        Raises:
+            ReconnectError: The stream was cut, and could not be picked up again; `task` is the
+                task as last seen.
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            A2AError: The agent refuses to go on.
+            RuntimeError: The stream was not entered, or another task is reading it.
+        """
+        if self._is_being_read:
+            text = "the stream is being read already; it is for one task at a time"
+            raise RuntimeError(text)
+        return self._at_hand() or await self._wait()
+
+    async def _wait(self) -> Event:
+        """Waits for the next event, and until consumers have been told of it."""
+        if self._live is None:
+            text = (
+                "enter the stream first: async with client.stream_message(…) as events "
+                "(of holdfast.sync: with)"
+            )
+            raise RuntimeError(text)
+        if self._is_over:
+            raise StopAsyncIteration
+        self._is_being_read = True
+        self._failure = None  # a cancelled iteration can be resumed
+        try:
+            event = self._untold or await self._next(self._live)
+            if event is not None and self._calls.per_call.consumers:
+                await self._tell(event)
+        except Exception as failure:
+            self._failure = failure
+            with contextlib.suppress(TimeoutError):  # of what does not close
+                await self.close()
+            raise
+        except BaseException as failure:
+            self._failure = failure
+            raise
+        finally:
+            self._is_being_read = False
+        if event is None:
+            self._end()
+            raise StopAsyncIteration
+        return event
+
+    async def _tell(self, event: Event) -> None:
+        """Tells consumers; cancelled, and called again, it goes on with the one it came to."""
+        if event is not self._untold:
+            self._untold, self._listening = event, deque(self._calls.per_call.consumers)
+        while self._listening:
+            await self._calls.tell((self._listening[0],), event, self.task)
+            self._listening.popleft()
+        self._untold = None
+
+    async def _next(self, live: Live) -> Event | None:
+        call = self._calls.call
+        try:
+            event = await (live.next() if call is None else self._written_next(live, call))
+        except A2AError as error:
+            error.agent = error.agent or self._calls.agent
+            self._calls.per_call.secrets.hide_in(error)
+            if (call := self._calls.call) is not None:
+                await call.failed(error)
+            raise
+        self._calls.has_begun()
+        return event
+
+    async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
+        """The next event, once the journal knows of its task: nobody can act on it before."""
+        event = self._unwritten = self._unwritten or await call.while_held(live.next())
+        call, told = self._calls.call or call, live.told  # of a reply that was sent meanwhile
+        if not call.has_seen(told.task_id, told.state) and told.task is not None:
+            await call.saw(told.task)
+        self._unwritten = None
+        return event
+
+    async def _write_down(self, live: Live | None) -> None:
+        """Notes how it ended; what its caller left early has no outcome yet."""
+        call = self._calls.call
+        if call is None:
+            return
+        answer = None if live is None else live.told.task or live.told.message
+        if live is None or answer is None or not live.is_settled:
+            await call.release()
+        else:
+            await call.answered(answer)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more: it has ended, has failed, or was closed."""
+        return self._is_over
+
+    @property
+    def task(self) -> Task | None:
+        """The task as the events so far make it; None where there is none."""
+        return None if self._live is None else self._live.told.task
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `task` still waits for what the stream's message replied to.
+
+        Some servers begin the stream of a reply with the task as it was before the reply. That
+        event is yielded like any other, but it is not the answer: `result` waits for the next.
+        """
+        return self._live is not None and self._live.is_stale
+
+    @property
+    def message(self) -> Message | None:
+        """The last message of the stream; where there is no task, it is the answer."""
+        return None if self._live is None else self._live.told.message
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """URIs of the extensions that the agent has activated, as its first reply says."""
+        return self._calls.extensions
+
+    @property
+    def reconnects(self) -> int:
+        """How often the task was subscribed to again after a cut; where it is polled, never."""
+        return 0 if self._live is None else self._live.reconnects
+
+    @property
+    def last_error(self) -> A2AError | None:
+        """What a connection of the stream broke with last; None if none did.
+
+        The agent's own error is among these, where it ends a stream with one.
+        """
+        return None if self._live is None else self._live.error
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether the task is polled because a subscription might change what its agent stores."""
+        return self._calls.is_polled
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing: agents need not keep those of a cut.
+
+        The task itself, its artifacts and its state, is never less for that.
+        """
+        return self._live is not None and self._live.gap
+
+    def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
+        """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
+
+        A task that waits for input ends the iteration like a completed one: the state of `task` is
+        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
+
+        Args:
+            raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
+                at the end; if False, look at the state of `task`.
+
+        Raises:
+            TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
+                `TaskCanceledError`.
+            A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before its end.
+            TypeError: ``raise_on_failure`` is not a bool.
+        """
+        check_kind("raise_on_failure", raise_on_failure, bool)
+        self._raises_on_failure = raise_on_failure
+        if self._changes is None:  # one for all, so that who breaks out can go on with the next
+            self._changes = _TextChanges(self, TextFold(self.task), self._check_outcome)
+        return self._changes
+
+    def text_deltas(self, *, raise_on_failure: bool = True) -> AsyncIterator[str]:
+        """Iterates over the text of the answer as it grows: new text only.
+
+        Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
+        text back: what it says in its place follows then, and `text_changes` tells of the reset.
+        A line end is between two artifacts.
+
+        A task that waits for input ends the iteration like a completed one: the state of `task` is
+        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
+
+        Args:
+            raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
+                at the end; if False, look at the state of `task`.
+
+        Raises:
+            TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
+                `TaskCanceledError`.
+            A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before its end.
+            TypeError: ``raise_on_failure`` is not a bool.
+        """
+        changes = self.text_changes(raise_on_failure=raise_on_failure)
+        if self._deltas is None:
+            self._deltas = _TextDeltas(changes)
+        return self._deltas
+
+    async def result(self) -> Answer:
+        """Waits for the answer: until the task is over or needs input.
+
+        Raises:
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before there was an answer.
+        """
+        while not self._is_settled:
+            try:
+                await self.__anext__()
+            except StopAsyncIteration:
+                break
+        if self._live is not None and not self._is_over:
+            await self._live.settle()
+        if not self._is_settled:
+            text = "the stream was closed before there was an answer"
+            raise RuntimeError(text)
+        task = self.task
+        if task is None:
+            return Answer(message=self.message, extensions=self.extensions)
+        self._raise_for_outcome(task)
+        return Answer(task=task, extensions=self.extensions)
+
+    def _raise_for_outcome(self, task: Task) -> None:
+        """Raises if the task is over and not completed."""
+        calls = self._calls
+        try:
+            with calls.per_call.hiding_secrets():
+                raise_for_outcome(
+                    task,
+                    agent=calls.agent,
+                    broke_with=None if self._live is None else self._live.cause,
+                    request_id=calls.per_call.errand.request_id,
+                    attempts=calls.attempts,
+                )
+        except A2AError as failure:
+            self._failure = failure
+            raise
+
+    def _check_outcome(self) -> None:
+        """Raises so at the end of an iteration over text, if it is to; once."""
+        task, is_to_raise = self.task, self._raises_on_failure
+        self._raises_on_failure = False
+        if is_to_raise and task is not None:
+            self._raise_for_outcome(task)
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._live is not None and self._live.is_settled
+
+
+def _nothing() -> None:
+    """Nothing is at hand."""
+
+
+class _TextChanges:
+    """What happens to the text of a stream; an iteration that is cancelled can be gone on with."""
+
+    def __init__(
+        self, events: EventStream, text: TextFold, check_outcome: Callable[[], None]
+    ) -> None:
+        self._events = events
+        self._text = text
+        self._check_outcome = check_outcome
+        self._changes: deque[TextChange] = deque()
+
+    def __aiter__(self) -> Self:
+        aiter(self._events)  # which may be closed
+        return self
+
+    async def __anext__(self) -> TextChange:
+        while not self._changes:
+            self._changes.extend(await self._next())
+        return self._changes.popleft()
+
+    async def _next(self) -> list[TextChange]:
+        try:
+            return [*self._text.changes(await self._events.__anext__())]
+        except StopAsyncIteration:
+            # The agent may have said at the end what it has said otherwise on the way.
+            task = self._events.task
+            changes = [*self._text.changes(task)] if task is not None and task.text else []
+            if not changes:
+                self._check_outcome()
+                raise
+            return changes
+
+
+class _TextDeltas:
+    """The new text of a stream, with a line end between two artifacts."""
+
+    def __init__(self, changes: AsyncIterator[TextChange]) -> None:
+        self._changes = changes
+        self._last: TextDelta | None = None
+        self._told: TextDelta | None = None
+
+    def __aiter__(self) -> Self:
+        aiter(self._changes)
+        return self
+
+    async def __anext__(self) -> str:
+        while self._last is self._told:
+            change = await self._changes.__anext__()
+            if isinstance(change, TextDelta):
+                before, self._last = self._last, change
+                if before is not None and before.artifact_id != change.artifact_id:
+                    return "\n"
+        self._told = self._last
+        return "" if self._last is None else self._last.text

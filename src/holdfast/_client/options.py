@@ -1,0 +1,127 @@
+"""What callers pass by keyword: the types of the options of a call and of a client.
+
+Programs that hand options on can take them as ``**options: Unpack[CallOptions]`` as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import aiohttp
+    from grpc import aio
+
+    from holdfast._aio.env import Env
+    from holdfast._auth.providers import AuthProvider, CredentialService
+    from holdfast._journal.protocol import Journal
+    from holdfast._model.requests import SendMessageConfiguration
+    from holdfast._net.engine import HttpEngine
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._pipeline.endpoints import Endpoints
+    from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
+    from holdfast._pipeline.produced import TransportProducer
+    from holdfast._pipeline.transport import ClientCallContext, Layer
+    from holdfast._policy.reconcile import ContextIds, OnUnknown
+    from holdfast._policy.resilience import Resilience
+    from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
+    from holdfast._wire.bindings import ProtocolVersion
+    from holdfast._wire.http import Timeouts
+    from holdfast._wire.limits import Limits
+    from holdfast._wire.network_scope import AgentReach
+
+__all__ = [
+    "CALL_TIMEOUT",
+    "CallOptions",
+    "ClientOptions",
+    "ConnectOptions",
+    "CreateOptions",
+    "SendOptions",
+]
+
+CALL_TIMEOUT = 900.0
+"""Seconds of a call for which nobody names a timeout."""
+
+
+class CallOptions(TypedDict, total=False):
+    """What every operation of a `Client` takes besides its own arguments.
+
+    Attributes:
+        timeout: Seconds for all of it, with its retries and its waiting; the client's own if it
+            is left out or None, which is no way to wait for ever.
+        headers: Sent with each request of the call, to trusted origins only.
+        extensions: URIs for ``A2A-Extensions``, besides those of the client.
+        context: For credential services, interceptors and layers; see `ClientCallContext`.
+        tenant: In place of the one that the card or `connect` names; of every request of the
+            call. Protocol 0.3 knows none.
+        timeouts: Limits of each attempt; those of the client if left out or None.
+    """
+
+    timeout: float | None
+    headers: Mapping[str, str] | None
+    extensions: Iterable[str]
+    context: ClientCallContext | None
+    tenant: str | None
+    timeouts: Timeouts | None
+
+
+class SendOptions(CallOptions, total=False):
+    """What is taken besides that by every operation of a `Client` that sends a message.
+
+    Attributes:
+        on_unknown: What to do if its reply is lost; see `connect`. The client's own if left out.
+    """
+
+    on_unknown: OnUnknown
+
+
+class ClientOptions(TypedDict, total=False):
+    """Those of `ConnectOptions` that say nothing of where the agent is, nor of its answers."""
+
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
+    card_verifier: CardVerifier | CardVerifierCallable | None
+    require_signature: bool
+    timeout: float
+    resilience: Resilience | None
+    limits: Limits | None
+    engine: HttpEngine | aiohttp.ClientSession | None
+    tls: TlsConfig | None
+    shared: Endpoints | None
+    env: Env | None
+    protocol_version: ProtocolVersion | None
+    allow_legacy: bool
+    on_unknown: OnUnknown
+    context_ids: ContextIds
+    journal: str | os.PathLike[str] | Journal | None
+    headers: Mapping[str, str] | None
+    credential_origins: Iterable[str]
+    allowed_networks: Iterable[str]
+    reach: AgentReach
+    observers: Sequence[Observer]
+    call_layers: Sequence[Layer]
+    attempt_layers: Sequence[Layer]
+
+
+class CreateOptions(ClientOptions, total=False):
+    """Those of `ConnectOptions` that `ClientFactory.create` has no argument of its own for."""
+
+    card_ttl: float
+    url: str | None
+    tenant: str | None
+    bindings: Sequence[str]
+    supported_protocol_bindings: Sequence[str]
+    transport_producers: Mapping[str, TransportProducer] | None
+    grpc_channel_factory: Callable[[str], aio.Channel] | None
+    configuration: SendMessageConfiguration | None
+    streaming: bool
+    shared_store: bool | None
+    extensions: Iterable[str]
+
+
+class ConnectOptions(CreateOptions, total=False):
+    """The options of `connect`, which says what they are."""
+
+    interceptors: Sequence[Interceptor]
+    consumers: Sequence[Consumer]

@@ -1,0 +1,449 @@
+"""Calls that are written down and have no outcome: what a crash, a deadline or a caller left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Unpack
+
+import msgspec
+
+from holdfast._arguments import check_seconds
+from holdfast._client.answer import Answer
+from holdfast._client.event_stream import EventStream
+from holdfast._client.reconcile import Lost, find_task
+from holdfast._client.reconcile_search import Found
+from holdfast._client.resend import outcome_unknown
+from holdfast._client.streams import StreamCalls
+from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
+from holdfast._model.operations import SEND_MESSAGE
+from holdfast._model.requests import SendMessageRequest
+from holdfast._model.types import Message, Role, TaskState
+from holdfast._policy.origin import Origin
+from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from datetime import datetime
+
+    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.event_stream import Live
+    from holdfast._client.options import CallOptions
+    from holdfast._journal.protocol import CallRecord
+    from holdfast._journal.writer import HeldCall, Journaling
+    from holdfast._policy.deadline import Deadline
+
+__all__ = ["PendingCall", "ResumedCall", "elsewhere", "origin_of", "resume_all", "resumed"]
+
+
+class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one pending call: either `answer` or `error` is set.
+
+    Attributes:
+        message_id: Id of the message that was to be sent, or was; `Client.pending` takes it.
+        answer: The answer.
+        error: Why there is none: an `OutcomeUnknownError` where the message cannot be found, a
+            `TaskFailedError` where the task failed, a `JournalError` where another client works
+            on the call, or where the journal's record of the call is ``"damaged"``, an
+            `A2AConnectionError` where the client was closed before the outcome was yielded.
+        duration: Seconds from the moment at which the call was resumed.
+        remaining: How many of the pending calls have no outcome yet.
+    """
+
+    message_id: str
+    answer: Answer | None = None
+    error: A2AError | None = None
+    duration: float = 0.0
+    remaining: int = 0
+
+
+class PendingCall:
+    """A call that has no outcome yet, as the journal tells it; given by `Client.pending`.
+
+    To go on with it never sends its message again: a task that is known is waited for, and one
+    that is not is looked for, as after a lost reply.
+    """
+
+    def __init__(self, record: CallRecord, calls: Calls, journaling: Journaling) -> None:
+        self._record = record
+        self._calls = calls
+        self._journaling = journaling
+
+    def __repr__(self) -> str:
+        return (
+            f"PendingCall(message_id={self.message_id!r}, task_id={self.task_id!r}, "
+            f"context_id={self.context_id!r}, began={shown(self._record.began)}, "
+            f"state={self.state}, is_held={self.is_held})"
+        )
+
+    @property
+    def message_id(self) -> str:
+        """Id of the message that was to be sent, or was."""
+        return self._record.message_id
+
+    @property
+    def damage(self) -> JournalError | None:
+        """Why the journal's record of the call cannot be read; None where it can.
+
+        A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
+        What else could
+        not be read of the record is missing here, and `began` is 1970-01-01.
+        """
+        record = self._record
+        return None if record.damage is None else damaged(record.message_id, record.damage)
+
+    @property
+    def task_id(self) -> str | None:
+        """Id of the task, where one is known."""
+        return self._record.task_id
+
+    @property
+    def context_id(self) -> str | None:
+        """Id of the conversation, where one is known."""
+        return self._record.context_id
+
+    @property
+    def agent(self) -> str:
+        """The name of where it was sent: see `CallRecord.agent`."""
+        return self._record.agent
+
+    @property
+    def began(self) -> datetime:
+        """When it began, in UTC."""
+        return utc(self._record.began)
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state of its task as last seen; None where no reply was seen."""
+        return None if self._record.state is None else TaskState(self._record.state)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a process holds the lease of the call, or crashed less than a lease ago.
+
+        The process may be this client's. The value is what the journal held when it was read.
+        """
+        return self._record.lease_until > self._calls.env.wall()
+
+    @property
+    def held_until(self) -> datetime | None:
+        """When the lease ends unless its holder renews it, in UTC; None where none is held."""
+        return utc(self._record.lease_until) if self.is_held else None
+
+    @property
+    def message(self) -> Message | None:
+        """The message, to be sent again by hand; None unless the journal stores messages.
+
+        Raises:
+            JournalError: What the journal has stored of it is ``"damaged"``.
+        """
+        if self.damage is not None:
+            raise self.damage
+        if self._record.request is None:
+            return None
+        return stored(self._record.request, SendMessageRequest, self.message_id).message
+
+    async def resume(
+        self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
+    ) -> Answer:
+        """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
+
+        If another process holds the call, this method waits until that lease is renewed or ends: a
+        process that crashed does not renew its lease.
+
+        Args:
+            poll_interval: Seconds between two looks where the task has to be polled.
+            options: See `CallOptions`.
+
+        Raises:
+            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
+                could not be looked for, or not to the end, `search_error` says why, and the call
+                can be resumed again.
+            DuplicateTasksError: More than one task was found; the call is over with that.
+            TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
+                another message, as after a restart that lost its tasks; the call stays pending.
+            JournalError: Somebody works on it, or it is over.
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            DeadlineExceededError: The time is over; the call can be resumed again.
+        """
+        async with self.stream(poll_interval=poll_interval, **options) as events:
+            return await events.result()
+
+    def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
+        """The same as it comes: the task as it stands, and then what happens to it.
+
+        It is taken over when the stream is entered; for what that raises see `resume`.
+
+        Args:
+            poll_interval: Seconds between two looks where the task has to be polled.
+            options: See `CallOptions`.
+        """
+        check_seconds("poll_interval", poll_interval)
+        deadline, per_call = self._calls.begin("wait", options, of=PendingCall.stream)
+        return resumed(
+            self._record,
+            self._calls,
+            self._journaling,
+            deadline=deadline,
+            per_call=per_call,
+            poll_interval=poll_interval,
+        )
+
+    async def forget(self) -> None:
+        """Ends the call without an answer; the agent is told nothing, and goes on.
+
+        A call whose record is damaged can be forgotten, too, where the journal is a
+        `SqliteJournal` or another one that has `forget_damaged`.
+
+        Raises:
+            JournalError: Somebody works on it, or may: see `is_held`; or it is over.
+        """
+        deadline = self._calls.deadline("call", None)
+        if self._record.damage is not None:
+            await self._journaling.forget_damaged(self._record, deadline)
+            return
+        record = await self._journaling.free(self.message_id, deadline)
+        call = await self._journaling.claim(record, deadline)
+        await call.finish(RecordUpdate(outcome="forgotten"))
+
+
+async def resume_all(
+    calls: Calls,
+    journaling: Journaling,
+    *,
+    concurrency: int,
+    poll_interval: float,
+    options: CallOptions,
+) -> AsyncGenerator[ResumedCall]:
+    """Resume pending calls, several at once, and give the outcome of each as it comes.
+
+    An outcome is recorded in the journal when it is yielded: a call whose outcome was not is
+    released, and stays pending.
+
+    Args:
+        calls: What makes calls.
+        journaling: Where the calls are recorded.
+        concurrency: How many calls are resumed, wait to be yielded, or are being recorded at the
+            same time, at most.
+        poll_interval: Seconds between two looks where a task has to be polled.
+        options: Of each call.
+
+    Raises:
+        JournalError: The journal cannot be read.
+        Exception: What a consumer or another hook of the caller's raised.
+    """
+    waiting = deque(await journaling.unfinished())
+    running: dict[asyncio.Task[Answer | A2AError], _Resumption] = {}
+    recording: set[asyncio.Task[None]] = set()
+    try:
+        while waiting or running or recording:
+            while waiting and len(running) + len(recording) < concurrency:
+                resumption = _Resumption(waiting.popleft())
+                deadline, per_call = calls.begin("wait", options)
+                events = resumed(
+                    resumption.record,
+                    calls,
+                    journaling,
+                    deadline=deadline,
+                    per_call=per_call,
+                    poll_interval=poll_interval,
+                    claimed=resumption.claimed,
+                )
+                running[asyncio.create_task(resumption.outcome(events))] = resumption
+            done, _ = await asyncio.wait(
+                {*running, *recording}, return_when=asyncio.FIRST_COMPLETED
+            )
+            recording -= done
+            for task in [task for task in running if task in done]:
+                given, resumption = task.result(), running[task]
+                if resumption.held is not None:
+                    try:
+                        await resumption.held.check_withheld()
+                    except A2AError as error:
+                        given = error
+                del running[task]
+                recorded = None if resumption.held is None else resumption.held.deliver()
+                if recorded is not None:
+                    recording.add(recorded)
+                yield ResumedCall(
+                    message_id=resumption.record.message_id,
+                    answer=None if isinstance(given, A2AError) else given,
+                    error=given if isinstance(given, A2AError) else None,
+                    duration=resumption.duration,
+                    remaining=len(waiting) + len(running),
+                )
+    finally:
+        # Not ended by another cancellation, as calls would be held until their leases end.
+        leaving = _leave(running, recording)
+        await asyncio.wait({journaling.settle(leaving)})
+
+
+class _Resumption:
+    """One call that is resumed by `resume_all`.
+
+    Attributes:
+        record: The call.
+        held: The same, from the moment on at which it is claimed.
+        duration: Seconds that it took.
+    """
+
+    def __init__(self, record: CallRecord) -> None:
+        self.record = record
+        self.held: HeldCall | None = None
+        self.duration = 0.0
+
+    async def outcome(self, events: EventStream) -> Answer | A2AError:
+        """Resume the call; its outcome is left for `HeldCall.deliver` to record."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with events:
+                return await events.result()
+        except A2AError as error:
+            return error
+        finally:
+            self.duration = clock() - began
+
+    def claimed(self, held: HeldCall) -> None:
+        """Keep the call, and its outcome out of the journal."""
+        self.held = held
+        held.withhold()
+
+
+async def _leave(
+    running: Mapping[asyncio.Task[Answer | A2AError], _Resumption],
+    recording: Iterable[asyncio.Task[None]],
+) -> None:
+    """End resumptions whose outcomes are not yielded; their calls stay pending."""
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, *recording, return_exceptions=True)
+    held = [one.held for one in running.values() if one.held is not None]
+    await asyncio.gather(*(call.abandon() for call in held))
+
+
+def resumed(
+    record: CallRecord,
+    calls: Calls,
+    journaling: Journaling,
+    *,
+    deadline: Deadline,
+    per_call: PerCall,
+    poll_interval: float,
+    claimed: Callable[[HeldCall], None] | None = None,
+    message: Message | None = None,
+) -> EventStream:
+    """What comes of a call that is open, once the stream is entered: see `PendingCall.stream`.
+
+    Args:
+        record: The call.
+        calls: What makes calls.
+        journaling: Where it is written down.
+        deadline: When all of it ends.
+        per_call: What goes with each request.
+        poll_interval: Seconds between two looks where the task has to be polled.
+        claimed: Gets the call once this client holds it.
+        message: The message as its caller gave it; None where that is not known.
+    """
+    streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
+
+    async def begin() -> Live:
+        if record.damage is not None:
+            raise damaged(record.message_id, record.damage)
+        free = await journaling.until_free(record.message_id, deadline)
+        call = streams.call = await journaling.claim(free, deadline)
+        if claimed is not None:
+            claimed(call)
+        try:
+            task_id = await call.while_held(_find(call, calls, streams, journaling.agent))
+            origin = origin_of(call.record, message)
+            return await call.while_held(streams.subscribe_to(task_id, origin=origin)())
+        except BaseException as error:
+            await call.failed(error)
+            raise
+
+    return EventStream(streams, begin)
+
+
+def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
+    """Return the message of a call as the origin of its task.
+
+    Args:
+        record: The call.
+        message: The message as its caller gave it; None for the one that the journal stores.
+    """
+    context_id = record.context_id
+    if message is None and record.request is not None:
+        message = stored(record.request, SendMessageRequest, record.message_id).message
+        context_id = message.context_id
+    has_begun = message is not None and not message.task_id
+    is_first = record.is_own_context or message is None or not message.context_id
+    return Origin(
+        message_id=record.message_id,
+        context_id=None if record.state is None else record.context_id,
+        own_context_id=context_id if record.is_own_context else None,
+        said=message if has_begun and is_first else None,
+        began=record.began,
+    )
+
+
+def elsewhere(record: CallRecord, agent: str) -> JournalError:
+    """That a call went to an agent of another name, and this one does not know it."""
+    return JournalError(
+        f"message {record.message_id} was recorded for {record.agent}, and {agent} does not know "
+        "it: name the agent as it was named then, or give the run another run_id",
+        reason="elsewhere",
+        message_id=record.message_id,
+        agent=record.agent,
+    )
+
+
+async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) -> str:
+    """The id of the task that the message made.
+
+    Where the call went to an agent of another name, which may be this one all the same, the task
+    has to show that it is the message's: another agent may use the same id for one of its own.
+
+    Args:
+        call: The call.
+        calls: What makes calls.
+        streams: When all of it ends, and what goes with each request.
+        agent: What the journal calls the agent that is asked.
+    """
+    record = call.record
+    is_here = record.agent == agent
+    if is_here and record.state is not None and record.task_id is not None:
+        return record.task_id
+    message = Message(
+        message_id=record.message_id,
+        role=Role.USER,
+        task_id=record.task_id,
+        context_id=record.context_id,
+    )
+    lost = OutcomeUnknownError(
+        f"the outcome of message {record.message_id} is unknown: it may have been sent, and "
+        "the process that recorded it ended before a reply was recorded",
+        message_id=record.message_id,
+        context_id=record.context_id,
+    )
+    search = await find_task(
+        Lost(
+            message=message,
+            operation=SEND_MESSAGE.name,
+            sent_at=record.began,
+            is_own_context=record.is_own_context,
+        ),
+        lost,
+        calls,
+        streams.deadline,
+        streams.per_call,
+        call=call,
+        at_least_once=True,
+    )
+    if not isinstance(search.result, Found):
+        error = outcome_unknown(lost, search)
+        if not is_here and error.search_error is None:
+            error.search_error = elsewhere(record, agent)  # which keeps the call open
+            error.message = f"{error.search_error.message}. {error.message}"
+        raise error from error.search_error
+    return search.result.task.id

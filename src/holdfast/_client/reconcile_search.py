@@ -1,0 +1,426 @@
+"""The search for the task of a message whose reply was lost: which request to make next.
+
+All of this is pure: `Reconciliation` takes the replies, and decides the next step
+(`Reconciliation.step`). `holdfast._client.reconcile` is the shell that makes the requests.
+
+Rules (A2A 3.1.3, 3.1.4, 3.4):
+- A task belongs to the message if its history or its status contains the message's id. In a
+  context that was made for this one message, every task belongs to it. In the list of a context,
+  a task of another context does not: some agents ignore the filter.
+- One round of the search gets the task that the message was for; then it lists the tasks of its
+  context; or, if the message names no context that the agent knows, the tasks that changed since
+  the message was sent, by the agent's clock. Every page is read: there may be two tasks.
+- An agent's clock that is behind is corrected for; one that is ahead is not, because the server
+  that answers may not be the one that dates the tasks. So some rounds, ever fewer, list without a
+  time.
+- Not finding the task proves nothing: a history may omit messages, a reply that is a message is
+  in no list, the request may still be in flight, stores may differ. So a round that finds nothing
+  is repeated until the deadline, or until the agent has shown that more rounds are useless: it
+  refused several attempts with errors of its own and never answered one; or it answered the
+  message with an error, and shows that the task has ended or does not exist.
+- A task that was seen counts as found, even if there was no time for the remaining pages.
+- A search that was not finished proves even less, and reports why (`Unseen`). After a finished
+  one, each place was read to its end in the last round (`Absent`).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from holdfast._model.types import Task
+from holdfast._policy.origin import has_message
+from holdfast._stream.task_locations import (
+    MAX_SIZE,
+    GetTask,
+    ListPage,
+    Place,
+    Since,
+    has_no_list,
+    places,
+)
+from holdfast.errors import (
+    A2AError,
+    DeadlineExceededError,
+    InvalidParamsError,
+    LimitExceededError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+if TYPE_CHECKING:
+    from holdfast._model.requests import ListTasksResponse
+    from holdfast._model.types import Message
+
+__all__ = [
+    "Absent",
+    "Fetch",
+    "Found",
+    "FoundTwice",
+    "GetTask",
+    "ListPage",
+    "LookAgain",
+    "Reconciliation",
+    "SearchReport",
+    "SearchResult",
+    "Unseen",
+]
+
+_NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
+"""Errors of agents that cannot list by time."""
+
+_MARGIN_KNOWN = 5.0
+"""Seconds before a message was sent from which tasks may be its: dates have whole seconds."""
+
+_MARGIN_UNKNOWN = 60.0
+"""The same, while the agent's clock is unknown."""
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Get the task that a list has shown, then call `Reconciliation.fetched` or `not_fetched`.
+
+    A list omits artifacts.
+    """
+
+    task_id: str
+
+
+class LookAgain(msgspec.Struct, frozen=True):
+    """Nothing was found yet: wait, then call `Reconciliation.waited`.
+
+    Attributes:
+        looks: The number of rounds so far.
+    """
+
+    looks: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The task that the message made."""
+
+    task: Task
+
+
+class FoundTwice(msgspec.Struct, frozen=True):
+    """The message made more than one task."""
+
+    tasks: tuple[Task, ...]
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """Every place was read to its end, and the task was not there at that time."""
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """The task was not found, and not every place was read.
+
+    Attributes:
+        why: The error that prevented it, and may not occur the next time. None if no place can be
+            read further: the agent has no list, or one with more pages than may be read.
+    """
+
+    why: A2AError | None = None
+
+
+SearchResult: TypeAlias = Found | Absent | Unseen
+"""The result of a search that does not find two tasks."""
+
+
+class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A search that has ended.
+
+    Attributes:
+        result: What was found.
+        looked_at: The places that were searched, in order, a line each.
+        told: A sentence about the search, if nothing was found.
+    """
+
+    result: SearchResult
+    looked_at: tuple[str, ...]
+    told: str
+
+
+class Reconciliation:
+    """Searches for the task of one message.
+
+    Args:
+        message: The message as it was sent.
+        sent_at: When it was first sent, by the client's clock, in seconds since the epoch.
+        clock_skew: Seconds that the agent's clock is ahead of the client's; None if unknown.
+        is_own_context: Whether its context was made for this message, and used by no other.
+        has_list: Whether the agent may have a list of tasks.
+        is_refused: Whether the agent answered the message with an error that does not say
+            whether the message was executed.
+        max_pages: Pages to read in one round.
+
+    Attributes:
+        step: What to do next, or the result.
+        seen: The task as a list has shown it, without artifacts; None until then.
+        has_list: Whether the agent may have a list of tasks, as far as known.
+        clock_skew: Seconds that the agent's clock is ahead, as far as known.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        *,
+        sent_at: float,
+        clock_skew: float | None = None,
+        is_own_context: bool = False,
+        has_list: bool = True,
+        is_refused: bool = False,
+        max_pages: int = 20,
+    ) -> None:
+        self.clock_skew = clock_skew
+        self.has_list = has_list
+        self._message = message
+        self._sent_at = sent_at
+        self._is_own_context = is_own_context
+        self._is_refused = is_refused
+        self._max_pages = max_pages
+        self._places = list(places(message, is_own_context=is_own_context))
+        if not has_list:
+            for place in self._places:
+                place.close_list()
+        self._looks = 0
+        self._at = 0
+        self._pages = 0
+        self._size = MAX_SIZE
+        self._tokens: set[str] = set()
+        self._since: datetime | None = None
+        self._matches: dict[str, Task] = {}
+        self._late: A2AError | None = None
+        self.seen: Task | None = None
+        self.step: GetTask | ListPage | Fetch | LookAgain | Found | FoundTwice | Absent | Unseen
+        self._look()
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The places that were searched, in order, a line each."""
+        return tuple(str(place) for place in self._places if place.looks or place.trouble)
+
+    @property
+    def error(self) -> A2AError | None:
+        """The last error of a place that could not be read; None if there is none."""
+        errors = [place.error for place in self._places if place.error is not None]
+        return errors[-1] if errors else None
+
+    def told(self, seconds: float, *, is_begun: bool) -> str:
+        """Return a sentence about a search that found nothing in so many seconds.
+
+        Args:
+            seconds: How long it took.
+            is_begun: Whether a request was made.
+        """
+        named = "; ".join(self.looked_at)
+        why = self.step.why if isinstance(self.step, Unseen) else None
+        if any(place.looks for place in self._places):
+            if why is None:
+                how = f"took {seconds:.3g} s and found nothing, which proves nothing"
+            else:
+                how = f"was not finished after {seconds:.3g} s: {why.message}"
+            return f"The search of {named} {how}"
+        if named:
+            failed = [place for place in self._places if place.trouble]
+            return "; ".join(f"The search of {one.name} failed: {one.trouble}" for one in failed)
+        if is_begun and why is not None:
+            return f"The search was not finished after {seconds:.3g} s: {why.message}"
+        return "No search was made" if why is None else f"No search was made: {why.message}"
+
+    def got(self, task: Task) -> None:
+        """Take the task that the message was for."""
+        self._place.read(is_cut_short=False)
+        if self._is_ours(task):
+            self.step = Found(task)
+            return
+        if self._is_refused and task.state.is_terminal:
+            self._place.answered()
+        self._next_place()
+
+    def fetched(self, task: Task) -> None:
+        """Take the whole task that a list has shown."""
+        listed = self.seen
+        self.step = Found(task if listed is None or task.id == listed.id else listed)
+
+    def not_fetched(self, error: A2AError) -> None:
+        """Take the failure of that request; if it is permanent, the task of the list must do."""
+        may_pass = error.transient or isinstance(error, DeadlineExceededError)
+        if not may_pass and self.seen is not None:
+            self.step = Found(self.seen)
+        elif self._late is not None:
+            self.step = self._end(self._late)
+        else:
+            self._pause()
+
+    def listed(self, page: ListTasksResponse, *, wall: float, agent_time: float | None) -> None:
+        """Take the page that was requested.
+
+        Args:
+            page: The page.
+            wall: The time now by the client's clock, in seconds since the epoch.
+            agent_time: The time by the agent's clock, if its reply has it.
+        """
+        self._pages += 1
+        for task in page.tasks:
+            if self._is_ours(task):
+                self._matches[task.id] = self.seen = task
+        if agent_time is not None:
+            self.clock_skew = agent_time - wall
+        token = page.next_page_token
+        may_read_more = self._pages < self._max_pages
+        if may_read_more and self._since is not None and self._begin_of_time() < self._since:
+            self._since = self._begin_of_time()  # its clock is behind: some tasks were left out
+            self._tokens.clear()
+            self.step = self._page()
+        elif token and may_read_more and token not in self._tokens:
+            self._tokens.add(token)
+            self.step = msgspec.structs.replace(self._page(), page_token=token)
+        else:
+            if not self._is_aside:  # a list without a time may have no end
+                self._place.read(is_cut_short=bool(token))
+            self._next_place()
+
+    def failed(self, error: A2AError, *, has_path: bool = True) -> None:
+        """Take the failure of the request.
+
+        Args:
+            error: The failure.
+            has_path: Whether operations have paths of their own; see `has_no_list`.
+        """
+        if isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
+            self._place.read(is_cut_short=False)  # an answer, but the store may lag
+            if self._is_refused:
+                self._place.answered()
+            self._next_place()
+        elif isinstance(error, DeadlineExceededError):
+            self._place.trouble = error.message
+            if not self._place.looks:  # otherwise what was read before counts
+                self._place.error = error
+            self._pause()
+        elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
+            self._size //= 10  # histories are long
+            self._ask_place()
+        elif self._is_aside:
+            self._next_place()  # the next round by time shows whether the failure lasts
+        elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
+            self._place.ask = ListPage()  # an agent of 0.3 has no such filter
+            self._ask_place()
+        else:
+            self._failed_here(error, has_path=has_path)
+            self._next_place()
+
+    def waited(self) -> None:
+        """Begin the next round."""
+        self._look()
+
+    def finish(self, late: A2AError) -> None:
+        """End the search at its deadline; ``late`` is the error if there was no time for a round.
+
+        A task that was seen by then is requested all the same.
+        """
+        if len(self._matches) > 1:
+            self.step = FoundTwice(tuple(self._matches.values()))
+        elif self.seen is not None and self._late is None:
+            self._late = late
+            self.step = Fetch(self.seen.id)
+        else:
+            self.step = self._end(late)
+
+    def cut_short(self, why: A2AError) -> None:
+        """End the search because of an error."""
+        self.step = Unseen(why)
+
+    # ── Internal ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _place(self) -> Place:
+        return self._places[self._at]
+
+    @property
+    def _is_aside(self) -> bool:
+        """Whether this round, the second, fourth, eighth and so on, lists without a time."""
+        look = self._looks + 1
+        return isinstance(self._place.ask, Since) and look > 1 and not look & (look - 1)
+
+    def _failed_here(self, error: A2AError, *, has_path: bool) -> None:
+        place = self._place
+        if place.is_list and has_no_list(error, has_path=has_path):
+            self.has_list = False
+            place.close_list()
+        else:  # a page may be gone since the one before named it
+            may_pass, is_refused = bool(self._tokens), self._is_refused
+            place.failed(error, may_pass=may_pass, is_refused=is_refused)
+
+    def _look(self) -> None:
+        self._matches.clear()
+        self._at = -1
+        self._next_place()
+
+    def _next_place(self) -> None:
+        self._at += 1
+        while self._at < len(self._places) and self._place.is_closed:
+            self._at += 1
+        if self._at < len(self._places):
+            self._ask_place()
+        else:
+            self._conclude()
+
+    def _ask_place(self) -> None:
+        self._pages = 0
+        self._tokens.clear()
+        ask = self._place.ask
+        goes_by_time = isinstance(ask, Since) and not self._is_aside
+        self._since = self._begin_of_time() if goes_by_time else None
+        self.step = ask if isinstance(ask, GetTask) else self._page()
+
+    def _page(self) -> ListPage:
+        ask = self._place.ask
+        page = ask if isinstance(ask, ListPage) else ListPage(since=self._since)
+        return msgspec.structs.replace(page, size=self._size)
+
+    def _conclude(self) -> None:
+        """Decide what follows a round through all places."""
+        matches = tuple(self._matches.values())
+        if len(matches) > 1:
+            self.step = FoundTwice(matches)
+        elif matches:
+            self.step = Fetch(matches[0].id)
+        elif all(place.is_closed for place in self._places):
+            self.step = self._end(None)
+        else:
+            self._pause()
+
+    def _end(self, late: A2AError | None) -> Absent | Unseen:
+        """Return the result of a search that found nothing."""
+        if self.error is not None:
+            return Unseen(self.error)
+        is_to_come = not all(place.looks or place.is_closed for place in self._places)
+        if is_to_come or self.seen is not None:
+            return Unseen(late)
+        is_read = any(place.looks for place in self._places)
+        is_cut_short = any(place.is_cut_short or place.is_answered for place in self._places)
+        return Absent() if is_read and not is_cut_short else Unseen()
+
+    def _pause(self) -> None:
+        self._looks += 1
+        self.step = LookAgain(self._looks)
+
+    def _begin_of_time(self) -> datetime:
+        """The earliest time, by the agent's clock, of a task of the message."""
+        if self.clock_skew is None:
+            began = self._sent_at - _MARGIN_UNKNOWN
+        else:
+            began = self._sent_at + min(0.0, self.clock_skew) - _MARGIN_KNOWN
+        return datetime.fromtimestamp(int(max(0.0, began)), UTC)
+
+    def _is_ours(self, task: Task) -> bool:
+        message = self._message
+        if self._is_own_context and task.context_id == message.context_id:
+            return True
+        ask = self._place.ask
+        asked = ask.context_id if isinstance(ask, ListPage) else None
+        if asked is not None and task.context_id not in {None, "", asked}:
+            return False
+        return has_message(task, message.message_id)

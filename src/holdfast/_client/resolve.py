@@ -1,0 +1,67 @@
+"""What carries requests and what remembers calls, however the caller names them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from inspect import iscoroutinefunction
+
+from holdfast._arguments import check_able, check_kind
+from holdfast._journal.protocol import Journal
+from holdfast._net.resolve_engine import check_tls, engine_of, tls_of
+
+__all__ = ["check_tls", "engine_of", "journal_file", "journal_of", "tls_of"]
+
+
+def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
+    """The journal to use.
+
+    Raises:
+        ValueError: An address that names no file, or a database in memory.
+        TypeError: It is not a journal.
+    """
+    if isinstance(journal, str | os.PathLike):
+        from holdfast._journal.sqlite import SqliteJournal  # sqlite3 is not for everybody
+
+        return SqliteJournal(journal_file("journal", journal))
+    check_able("journal", journal)
+    lease = getattr(journal, "lease", None)
+    lacks = [method for method in _JOURNAL if not callable(getattr(journal, method, None))]
+    if not isinstance(getattr(journal, "stores_messages", None), bool):
+        lacks.append("stores_messages (a bool)")
+    if not isinstance(lease, int | float) or not 0 < lease < math.inf:
+        lacks.append("lease (seconds)")
+    if lacks:
+        kind = type(journal).__name__
+        text = f"journal must be a file or a Journal; {kind} has no {', '.join(lacks)}"
+        raise TypeError(text)
+    return journal
+
+
+_JOURNAL = tuple(name for name, member in vars(Journal).items() if iscoroutinefunction(member))
+"""The methods of a journal."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def journal_file(name: str, journal: str | os.PathLike[str]) -> str:
+    """The file of a journal.
+
+    Args:
+        name: What messages call it.
+        journal: The file, or an address that names it.
+
+    Raises:
+        ValueError: An address that names none.
+        TypeError: A path of bytes.
+    """
+    address = os.fspath(journal)
+    check_kind(name, address, str)
+    scheme = _SCHEME.match(address)
+    path = address.removeprefix("sqlite:///")
+    if not path or (scheme and path == address):
+        shown = address if scheme is None else f"{scheme[0]}…"
+        text = f"{name} must be a file, such as 'calls.db' or 'sqlite:///calls.db', not {shown!r}"
+        raise ValueError(text)
+    return path

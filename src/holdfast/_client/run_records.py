@@ -1,0 +1,208 @@
+"""What a journal knows of the messages of a run, and what comes of those that were sent before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._aio.waiting import until
+from holdfast._client.answer import Answer, raise_for_outcome
+from holdfast._client.pending import origin_of, resumed
+from holdfast._journal.protocol import stored
+from holdfast._model.digest import digest_of
+from holdfast._model.types import Message, Task
+from holdfast.errors import (
+    A2AError,
+    CallEndedError,
+    DeadlineExceededError,
+    JournalError,
+    OutcomeUnknownError,
+    RunItemChangedError,
+    TaskNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from holdfast._client.core import Calls, PerCall
+    from holdfast._journal.protocol import CallRecord
+    from holdfast._journal.writer import Journaling
+    from holdfast._policy.deadline import Deadline
+    from holdfast.errors import CallOutcome
+
+__all__ = ["RunRecords", "SentBefore", "label_of", "run_and_key"]
+
+
+def label_of(run_id: str, key: str) -> str:
+    """What a journal calls a message of a run: no other one of any run is called the same."""
+    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def run_and_key(label: str) -> tuple[str, str]:
+    """The name of the run and the key of the message that a label is made of."""
+    name, _, key = label.partition(":")
+    return name.replace("%3A", ":").replace("%25", "%"), key
+
+
+class RunRecords:
+    """The records of one run.
+
+    Args:
+        calls: What makes calls.
+        journaling: Where the records are.
+        run_id: Names the run.
+        poll_interval: Seconds between two looks at a task.
+    """
+
+    def __init__(
+        self, calls: Calls, journaling: Journaling, run_id: str, *, poll_interval: float
+    ) -> None:
+        self._calls = calls
+        self._journaling = journaling
+        self._run_id = run_id
+        self._poll_interval = poll_interval
+
+    def label(self, key: str) -> str:
+        """What the journal calls a message: see `label_of`."""
+        return label_of(self._run_id, key)
+
+    async def find(self, key: str, message: Message, deadline: Deadline) -> SentBefore | None:
+        """A message that may have been sent; None for one that was not.
+
+        Raises:
+            RunItemChangedError: Another message had its key, and may have been sent.
+            JournalError: The journal cannot be read.
+            DeadlineExceededError: It was not read in time.
+        """
+        reading = self._journaling.find_label(self.label(key))
+
+        def too_late() -> DeadlineExceededError:
+            return DeadlineExceededError(
+                f"the journal did not return the key {key!r} within the {deadline.name} timeout "
+                f"of {deadline.shown}",
+                deadline=deadline.name,
+                timeout=deadline.timeout,
+            )
+
+        record = await until(deadline.at, reading, too_late)
+        if record is None or record.outcome == "not_sent":
+            return None
+        if record.digest not in {None, digest_of(message)}:
+            raise RunItemChangedError(
+                f"another message was sent under the key {key!r} in this run before, as message "
+                f"{record.message_id}; this one was not sent: give it a key of its own, or the "
+                "run another run_id",
+                key=key,
+                message_id=record.message_id,
+                executed=False,
+            )
+        return SentBefore(
+            record, self._calls, self._journaling, self._poll_interval, message=message
+        )
+
+
+class SentBefore:
+    """A message that was sent before, or may have been."""
+
+    def __init__(
+        self,
+        record: CallRecord,
+        calls: Calls,
+        journaling: Journaling,
+        poll_interval: float,
+        *,
+        message: Message,
+    ) -> None:
+        self._record = record
+        self._message = message
+        self._calls = calls
+        self._journaling = journaling
+        self._poll_interval = poll_interval
+
+    @property
+    def agent(self) -> str:
+        """What the journal calls the agent that it was sent to."""
+        return self._record.agent
+
+    async def answer(self, deadline: Deadline, per_call: PerCall) -> Answer | None:
+        """The answer, whoever brings the call to its end; None if it turned out to be not sent.
+
+        Args:
+            deadline: When all of that ends.
+            per_call: What goes with each request.
+
+        Raises:
+            CallEndedError: It has ended, and has no answer that can be given.
+            A2AError: Why else there is none.
+        """
+        record = self._record
+        while (outcome := record.outcome) is None:
+            record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
+            if record.outcome is None:
+                events = resumed(
+                    record,
+                    self._calls,
+                    self._journaling,
+                    deadline=deadline,
+                    per_call=per_call,
+                    poll_interval=self._poll_interval,
+                    message=self._message,
+                )
+                try:
+                    async with events:
+                        return await events.result()
+                except JournalError as error:
+                    if error.reason not in {"held", "over", "taken_over"}:
+                        raise  # else somebody else was quicker
+        if outcome == "not_sent":
+            return None
+        result = await self._result(record, outcome, deadline, per_call)
+        if isinstance(result, Message):
+            return Answer(message=result)
+        with per_call.hiding_secrets():
+            raise_for_outcome(result)
+        return Answer(task=result)
+
+    async def _result(
+        self, record: CallRecord, outcome: CallOutcome, deadline: Deadline, per_call: PerCall
+    ) -> Task | Message:
+        """What answered a call that is over."""
+        if outcome == "unknown":
+            raise OutcomeUnknownError(
+                f"the outcome of message {record.message_id} is unknown, as an earlier run "
+                "reported. This run has not sent it",
+                message_id=record.message_id,
+                context_id=record.context_id,
+            )
+        was_answered = outcome == "answered"
+        if was_answered and record.result is not None:
+            kind: type[Message | Task] = Message if record.state is None else Task
+            return stored(record.result, kind, record.message_id)
+        if was_answered and record.state is not None and record.task_id is not None:
+            task = await self._task(record, record.task_id, deadline, per_call)
+            if task is not None:
+                return task
+        detail = "" if record.detail is None else f" ({record.detail})"
+        there = "" if record.agent == self._journaling.agent else f" to {record.agent}"
+        raise CallEndedError(
+            f"the call of message {record.message_id}{there} has ended before, as "
+            f"{outcome}{detail}, and no answer of it is stored; it was not sent again",
+            message_id=record.message_id,
+            outcome=outcome,
+            detail=record.detail,
+            executed=True if was_answered else None,
+        )
+
+    async def _task(
+        self, record: CallRecord, task_id: str, deadline: Deadline, per_call: PerCall
+    ) -> Task | None:
+        """The task that answered a call; None where that went to another agent."""
+        is_here = record.agent == self._journaling.agent
+        try:
+            task = await self._calls.get_task(task_id, deadline, per_call)
+            origin = origin_of(record, self._message)
+            await self._journaling.note_later(origin, task)
+            origin.check(task)
+        except A2AError as error:
+            if not is_here and isinstance(error, TaskNotFoundError):
+                return None
+            error.executed = True  # the message, whatever became of this look
+            raise
+        return task if is_here or task.context_id == record.context_id else None

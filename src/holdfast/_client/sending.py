@@ -1,0 +1,381 @@
+"""Sending a message: written down first where there is a journal, sent once, and looked for.
+
+What a caller allows beyond that, `holdfast.connect` says at ``on_unknown`` and ``context_ids``.
+How it is looked for is in `holdfast._client.reconcile`, and its context in
+`holdfast._client.client_context_id`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import msgspec
+
+from holdfast._aio.waiting import until
+from holdfast._client.client_context_id import in_own_context, is_context_refused, without_context
+from holdfast._client.reconcile import Lost, find_task
+from holdfast._client.reconcile_search import Found
+from holdfast._client.resend import is_to_be_looked_for, is_to_be_resent, outcome_unknown
+from holdfast._model.digest import digest_of
+from holdfast._model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast._model.requests import SendMessageConfiguration, SendMessageResponse
+from holdfast._model.types import Task
+from holdfast._pipeline.transport import Reply
+from holdfast._policy.attempts import joined_attempts, last_not_executed
+from holdfast._policy.origin import Origin
+from holdfast._policy.retry import backoff
+from holdfast.errors import (
+    A2AError,
+    DeadlineExceededError,
+    Facts,
+    InvalidAgentResponseError,
+    OutcomeUnknownError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.reconcile_search import SearchReport
+    from holdfast._journal.writer import HeldCall, Journaling
+    from holdfast._model.requests import SendMessageRequest
+    from holdfast._model.types import Message, StreamResponse
+    from holdfast._pipeline.transport import CallProgress, Stream
+    from holdfast._policy.deadline import Deadline
+    from holdfast._stream.replies import PendingReply
+    from holdfast.errors import Attempt
+
+__all__ = ["Sending"]
+
+T = TypeVar("T")
+
+_POLL = 2.0
+"""Seconds between two looks at a task that was found."""
+
+
+class Sending:
+    """One message on its way.
+
+    Args:
+        calls: What makes calls.
+        request: The message, with its id.
+        deadline: When all of it ends.
+        per_call: What goes with each request, and what to do where the reply is lost.
+        reply: The message as a reply to an interrupted task; None where it is none.
+
+    Attributes:
+        call: What is written down of it; None where there is no journal.
+        attempts: Each try that was made to send it, in order.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        request: SendMessageRequest,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        reply: PendingReply | None = None,
+    ) -> None:
+        own = in_own_context(request, calls)
+        self._given = request.message
+        self._calls = calls
+        self._deadline = deadline
+        self._per_call = per_call
+        self._request = own or request
+        self._is_own_context = own is not None
+        self._reply = reply
+        self.call: HeldCall | None = None
+        self.attempts: tuple[Attempt, ...] = ()
+        self._progress: CallProgress | None = None
+        self._began: float | None = None  # when it was sent first, on the event loop's clock
+        self._opened: Reply[Stream[StreamResponse]] | None = None
+        self._is_lost = False
+
+    def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """Does the work of the call once it is written down, for as long as it is held.
+
+        Raises:
+            JournalError: It could not be written down, and nothing was sent; or somebody else has
+                taken it over meanwhile.
+            DeadlineExceededError: Nor was it in time; nothing was sent.
+        """
+        journaling = self._calls.journaling
+        return work() if journaling is None else self._recorded(journaling, work)
+
+    async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
+        label = self._per_call.label
+        beginning = journaling.begin(
+            self._request,
+            self._deadline,
+            is_own_context=self._is_own_context,
+            label=label,
+            digest=None if label is None else digest_of(self._given),
+        )
+        call = self.call = await until(self._deadline.at, beginning, self._too_late)
+        try:
+            return await call.while_held(work())
+        except BaseException as error:
+            await call.failed(error)
+            raise
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the message may have left."""
+        progress = self._progress
+        return self._is_lost or (
+            progress is not None and (progress.sent or progress.maybe_executed)
+        )
+
+    @property
+    def origin(self) -> Origin:
+        """The message as the origin of the task that it makes, or that it is for."""
+        message, given = self._request.message, self._given
+        return Origin(
+            message_id=message.message_id,
+            own_context_id=message.context_id if self._is_own_context else None,
+            said=None if given.task_id or given.context_id else given,
+            began=None if self.call is None else self.call.record.began,
+        )
+
+    def answer(self) -> Awaitable[Reply[Task | Message]]:
+        """Writes it down, sends it, and writes down what the agent gives; see `send`."""
+        return self.send() if self._calls.journaling is None else self._recorded_answer()
+
+    async def _recorded_answer(self) -> Reply[Task | Message]:
+        reply = await self.recorded(self.send)
+        if self.call is not None:
+            await self.call.answered(reply.value)
+        return reply
+
+    async def response(self) -> Reply[SendMessageResponse]:
+        """Does the same, and gives that in the protocol's own form."""
+        reply = await self.answer()
+        if isinstance(reply.value, Task):
+            response = SendMessageResponse(task=reply.value)
+        else:
+            response = SendMessageResponse(message=reply.value)
+        return cast("Reply[SendMessageResponse]", msgspec.structs.replace(reply, value=response))
+
+    async def send(self, *, at_once: bool = False) -> Reply[Task | Message]:
+        """Sends it; where its reply was lost, the task that it made stands for the reply.
+
+        As the reply would have, that task comes when it is over or interrupted, unless the agent
+        was asked to answer at once.
+
+        Args:
+            at_once: Whether to ask for an answer at once, whatever the request says.
+
+        Raises:
+            OutcomeUnknownError: Its reply was lost, and it was not found.
+            DuplicateTasksError: It made more than one task.
+            DeadlineExceededError: It made a task; `task` is how it was last seen.
+        """
+        calls = self._calls
+        if at_once:
+            self._ask_for_an_answer_at_once()
+        reply = await self._once(
+            SEND_MESSAGE.name,
+            lambda progress: calls.run(
+                SEND_MESSAGE, self._request, self._deadline, self._per_call, progress=progress
+            ),
+        )
+        if isinstance(reply, Reply):
+            made = _first_made(reply)
+            if self._reply is not None:
+                self._reply.saw(made.value)
+            return made
+        configuration = self._request.configuration
+        if configuration is not None and configuration.return_immediately:
+            return Reply(value=reply)
+        return Reply(value=await self._answered(reply))
+
+    async def open(self) -> Reply[Stream[StreamResponse]] | Task:
+        """Sends it for a stream; where that was lost, gives the task that the message made.
+
+        Raises:
+            OutcomeUnknownError: What came of it was lost, and it was not found.
+            DuplicateTasksError: It made more than one task.
+        """
+        calls = self._calls
+        opened = await self._once(
+            SEND_STREAMING_MESSAGE.name,
+            lambda progress: calls.open(
+                SEND_STREAMING_MESSAGE,
+                self._request,
+                self._deadline,
+                self._per_call,
+                progress=progress,
+            ),
+        )
+        self._opened = opened if isinstance(opened, Reply) else None
+        return opened
+
+    async def search(self, error: A2AError | None, deadline: Deadline) -> Task:
+        """Search for the task of the message, whose stream broke before it named one.
+
+        The message is not sent again, whatever ``on_unknown`` says: its stream had begun.
+
+        Args:
+            error: What the stream broke with; None if it merely ended.
+            deadline: When the search ends, besides its own bound.
+
+        Raises:
+            OutcomeUnknownError: It was not found, or is not to be searched for.
+            DuplicateTasksError: The message made more than one task.
+        """
+        message, opened = self._request.message, self._opened
+        facts = Facts() if error is None else error.facts()
+        facts |= {"executed": None, "transient": False, "gave_up": None}
+        if opened is not None:
+            facts["attempts"] = opened.attempts
+            facts["agent"] = None if opened.endpoint is None else opened.endpoint.agent
+        why = "" if error is None else f": {error.message}"
+        name = f"message {message.message_id}"
+        lost = OutcomeUnknownError(
+            f"{name} was sent, but its stream broke before it named a task{why}",
+            message_id=message.message_id,
+            context_id=message.context_id,
+            **facts,
+        )
+        lost.__cause__ = error
+        began = asyncio.get_running_loop().time() if self._began is None else self._began
+        operation = SEND_STREAMING_MESSAGE.name
+        report = await self._looked_for(operation, lost, began, deadline=deadline)
+        if report is not None and isinstance(report.result, Found):
+            return report.result.task
+        raise outcome_unknown(lost, report) from error
+
+    # ── Once ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _once(
+        self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
+    ) -> Reply[T] | Task:
+        lost: OutcomeUnknownError | None = None
+        search: SearchReport | None = None
+        times = 0  # that it may have arrived
+        attempts: tuple[Attempt, ...] = ()
+        first: CallProgress | None = None
+        while True:
+            progress = self._progress = self._calls.progress(self._per_call)
+            first = first or progress
+            self._began = first.began
+            try:
+                reply = await send(progress)
+            except A2AError as error:
+                after = progress.began - first.began
+                attempts = joined_attempts(attempts, error.attempts, after=after)
+                self.attempts = error.attempts = attempts
+                if isinstance(error, OutcomeUnknownError):
+                    lost, times, self._is_lost = error, times + 1, True
+                    search = await self._looked_for(operation, lost, first.began)
+                    if search is not None and isinstance(search.result, Found):
+                        self._taken()
+                        return search.result.task
+                    if not await self._may_resend(search, times):
+                        raise outcome_unknown(lost, search, times=times) from lost.__cause__
+                elif self._is_own_context and await self._is_context_refused(error):
+                    attempts = last_not_executed(attempts)
+                    self._is_own_context = False
+                    self._request = without_context(self._request, self._calls)
+                elif lost is None or error.executed is not False:
+                    raise
+                elif isinstance(error, DeadlineExceededError):
+                    error.executed = None
+                    before = f"message {lost.message_id} was sent before, and its reply was lost"
+                    error.message = f"{error.message}; {before}"
+                    raise
+                else:
+                    unknown = outcome_unknown(lost, search, times=times, failed=error)
+                    raise unknown from lost.__cause__
+            else:
+                after = progress.began - first.began
+                self.attempts = joined_attempts(attempts, reply.attempts, after=after)
+                self._taken()
+                return reply
+
+    def _taken(self) -> None:
+        """Notes that the agent has got the message, as a reply, if it is one."""
+        task_id = self._request.message.task_id
+        if self._reply is not None and task_id:
+            self._calls.replies.sent(task_id, self._reply)
+
+    async def _looked_for(
+        self,
+        operation: str,
+        error: OutcomeUnknownError,
+        began: float,
+        *,
+        deadline: Deadline | None = None,
+    ) -> SearchReport | None:
+        """The search for the task that the message made; None if there is to be none."""
+        calls = self._calls
+        if not is_to_be_looked_for(self._per_call.on_unknown, calls.resilience.reconcile):
+            return None
+        ago = asyncio.get_running_loop().time() - began
+        lost = Lost(
+            message=self._request.message,
+            operation=operation,
+            sent_at=calls.env.wall() - ago,
+            is_own_context=self._is_own_context,
+        )
+        within = deadline or self._deadline
+        return await find_task(lost, error, calls, within, self._per_call, call=self.call)
+
+    async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
+        """Whether the caller allows another try, and so many; waits before it."""
+        calls, policy = self._calls, self._calls.resilience.retry
+        may = is_to_be_resent(self._per_call.on_unknown, search) and times <= policy.max_retries
+        wait = backoff(policy, times, calls.env.random())
+        if not may or wait >= self._deadline.left(asyncio.get_running_loop().time()):
+            return False
+        await calls.pause(wait)
+        return not calls.is_closed
+
+    def _is_context_refused(self, error: A2AError) -> Awaitable[bool]:
+        return is_context_refused(
+            self._request, error, self._calls, self._deadline, self._per_call
+        )
+
+    def _ask_for_an_answer_at_once(self) -> None:
+        configuration = self._request.configuration or SendMessageConfiguration()
+        at_once = msgspec.structs.replace(configuration, return_immediately=True)
+        self._request = msgspec.structs.replace(self._request, configuration=at_once)
+
+    async def _answered(self, task: Task) -> Task:
+        """The task once an agent would have answered with it."""
+        calls, reply, clock = self._calls, self._reply, asyncio.get_running_loop().time
+        calls.check_watching(task.id)
+        began, longest = clock(), calls.resilience.reconnect.max_quiet
+
+        def is_answer(task: Task) -> bool:
+            if reply is None or not task.state.is_interrupted:
+                return task.state.is_terminal or task.state.is_interrupted
+            reply.saw(task)
+            patience = reply.patience(task.status, longest)
+            return not reply.is_stale(task.status) or clock() - began >= patience
+
+        per_call = msgspec.structs.replace(self._per_call, consumers=())
+        return await calls.watch(
+            task.id, task, self._deadline, _POLL, per_call, until=is_answer, origin=self.origin
+        )
+
+    def _too_late(self) -> DeadlineExceededError:
+        deadline = self._deadline
+        return DeadlineExceededError(
+            f"the call was not recorded in the journal within the {deadline.name} timeout of "
+            f"{deadline.shown}; nothing was sent",
+            deadline=deadline.name,
+            timeout=deadline.timeout,
+            executed=False,
+        )
+
+
+def _first_made(reply: Reply[SendMessageResponse]) -> Reply[Task | Message]:
+    """The reply with the first that the agent made of a message in place of what holds it."""
+    result = reply.value.task or reply.value.message
+    if result is None:
+        text = "the reply holds neither task nor message"  # the codec lets none through
+        raise InvalidAgentResponseError(text, attempts=reply.attempts)
+    return cast("Reply[Task | Message]", msgspec.structs.replace(reply, value=result))

@@ -1,0 +1,239 @@
+"""The way to an agent, from what the caller says of it: checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from holdfast._arguments import check_kind, check_url, hooks, items, not_empty
+from holdfast._model.card import AgentCard, check_card
+from holdfast._model.card_reading import read_card
+from holdfast._model.extras import missing_extra
+from holdfast._model.grpc_addresses import grpc_address, is_of_grpc_alone
+from holdfast._model.sendable import check_text
+from holdfast._model.settings import kind_of
+from holdfast._pipeline.interfaces import Route, choose_interfaces
+from holdfast._wire.bindings import (
+    BINDINGS,
+    GRPC_BINDING,
+    HTTP_BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+)
+from holdfast._wire.origins import origin_and_aliases
+from holdfast._wire.sdk_values import from_sdk
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from holdfast._pipeline.grpc_extra import GrpcUse
+    from holdfast._pipeline.produced import TransportProducer
+    from holdfast._wire.network_scope import Network, Reach
+
+__all__ = ["AnAgent", "card_in_hand", "places_of", "producers_of", "route_to"]
+
+
+_LEFT_OUT: Mapping[str, str] = {
+    "left out": "its engine carries HTTP only: name GRPC in bindings= to call past it",
+    "missing": str(missing_extra("GRPC", "grpc")),
+}
+
+AnAgent: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
+"""How an agent can be named."""
+
+
+def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent]:
+    """Where the agent is, which may be several places.
+
+    Raises:
+        ValueError: No place is named; or several, and one address for all.
+    """
+    if not isinstance(agent, list | tuple):
+        return [_own(agent)]
+    agents = [_own(one) for one in cast("Sequence[AnAgent]", agent)]
+    if not agents:
+        message = "the list of agents is empty; it must have a URL, a Path or a card"
+        raise ValueError(message)
+    if len(agents) > 1 and url is not None:
+        message = "url= is the address of one agent, and several are named"
+        raise ValueError(message)
+    return agents
+
+
+def _own(agent: object) -> AnAgent:
+    """Return what names an agent; a card of the official SDK in Holdfast's form."""
+    return cast("AnAgent", from_sdk(agent, AgentCard))
+
+
+def route_to(
+    agent: AnAgent,
+    *,
+    url: str | None,
+    tenant: str | None,
+    bindings: Sequence[str],
+    supported: Sequence[str],
+    version: str | None,
+    allow_legacy: bool,
+    produced: Mapping[str, TransportProducer],
+    credential_origins: Iterable[str],
+    networks: tuple[Network, ...],
+    within: Reach | None = None,
+    grpc: GrpcUse = "left out",
+) -> Route:
+    """The way to an agent, from what the caller says of it; see `holdfast.connect`.
+
+    Raises:
+        ValueError: Something in it cannot be right, or excludes something else.
+        ImportError: gRPC is asked for, and its extra is not installed.
+        TypeError: An argument of another type.
+    """
+    own = tuple(label for label in produced if label not in BINDINGS)
+    supported = _known_bindings("supported_protocol_bindings", supported, (*BINDINGS, *own))
+    bindings = _known_bindings("bindings", bindings, supported or (*BINDINGS, *own))
+    if isinstance(url, str) and is_of_grpc_alone(url):
+        supported = _grpc_alone(supported)
+    left_out = () if GRPC_BINDING in produced else _left_out(grpc, {*supported, *bindings})
+    supported = supported or (*(HTTP_BINDINGS if left_out else BINDINGS), *own)
+    if tenant is not None:
+        check_kind("tenant", tenant, str)
+        check_text("tenant", tenant)
+    check_kind("allow_legacy", allow_legacy, bool)
+    if version is not None:
+        _check_version(version)
+    if allow_legacy and version == PROTOCOL_VERSION:
+        text = (
+            f'protocol_version="{version}" rules out {OLDER_VERSION}, and allow_legacy=True lets '
+            "it be found out: pass one of them"
+        )
+        raise ValueError(text)
+    if tenant and not produced and (allow_legacy or version == OLDER_VERSION):
+        option = "allow_legacy=True" if version is None else f'protocol_version="{version}"'
+        text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
+        raise ValueError(text)
+    named = [
+        _check_address(address, "address in credential_origins", any_scheme=bool(produced))
+        for address in items("credential_origins", credential_origins)
+    ]
+    if url is not None:
+        named.append(_check_address(url, "url", any_scheme=bool(produced)))
+    if isinstance(agent, str):
+        _check_has_card(agent)
+        named.append(check_url(agent, "agent URL", or_path=True))
+    elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
+        text = f"agent must be a URL, a Path, an AgentCard or a dict, not {kind_of(agent)}"
+        raise TypeError(text)
+    return Route(
+        bindings=bindings,
+        supported=supported,
+        produced=frozenset(produced),
+        url=url,
+        tenant=tenant,
+        version=version,
+        allow_legacy=allow_legacy,
+        trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
+        trust_first=not isinstance(agent, str),
+        source=agent if isinstance(agent, str) else None,
+        left_out=left_out,
+        networks=networks,
+        within=within,
+    )
+
+
+def card_in_hand(agent: AnAgent, route: Route) -> str | Path | AgentCard:
+    """Reads a card that the caller brought along, and checks that it has an interface to call.
+
+    Raises:
+        InvalidAgentCardError: It is not usable.
+        ValueError: None of its interfaces can be called in the way that is asked for.
+    """
+    if isinstance(agent, str | Path):
+        return agent
+    if isinstance(agent, AgentCard):
+        card = agent
+        check_card(card)
+    else:
+        card = read_card(dict(agent))
+    try:
+        choose_interfaces(card, route)
+    except A2AError as error:
+        raise ValueError(str(error)) from None
+    return card
+
+
+def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    bindings = items(name, given)
+    for binding in bindings:
+        if binding not in known:
+            text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
+            raise ValueError(text)
+    return bindings
+
+
+def _left_out(grpc: GrpcUse, named: set[str]) -> tuple[tuple[str, str], ...]:
+    """Why gRPC is not to be chosen; empty if it may be.
+
+    Raises:
+        ImportError: It is asked for, and its extra is not installed.
+    """
+    if grpc == "missing" and GRPC_BINDING in named:
+        raise missing_extra("GRPC", "grpc")
+    return () if grpc == "spoken" or GRPC_BINDING in named else ((GRPC_BINDING, _LEFT_OUT[grpc]),)
+
+
+def _grpc_alone(supported: tuple[str, ...]) -> tuple[str, ...]:
+    """What may be spoken at an address of gRPC.
+
+    Raises:
+        ValueError: Nothing.
+    """
+    if supported and GRPC_BINDING not in supported:
+        text = f"url is an address of gRPC, and supported_protocol_bindings has no {GRPC_BINDING}"
+        raise ValueError(text)
+    return (GRPC_BINDING,)
+
+
+def _check_has_card(agent: str) -> None:
+    if is_of_grpc_alone(agent):
+        text = (
+            "agent is the address of an interface of gRPC, and no card is there: pass where the "
+            'card is, with that as url=, or minimal_agent_card(address, ["GRPC"])'
+        )
+        raise ValueError(text)
+
+
+def _check_address(url: str, what: str, *, any_scheme: bool) -> str:
+    """Checks an address of an interface, which may be one of gRPC."""
+    is_grpc = isinstance(cast("object", url), str) and is_of_grpc_alone(url)
+    check_url(url, what, any_scheme=any_scheme or is_grpc)
+    if is_grpc and grpc_address(url) is None:
+        text = f"the {what} is not an address of gRPC, such as grpc://host:50051"
+        raise ValueError(text)
+    return url
+
+
+def _check_version(version: str) -> None:
+    check_kind("protocol_version", version, str)
+    if version not in PROTOCOL_VERSIONS:
+        text = f"protocol_version is one of {', '.join(PROTOCOL_VERSIONS)}, not {version!r}"
+        raise ValueError(text)
+
+
+def producers_of(
+    given: Mapping[str, TransportProducer] | None,
+) -> dict[str, TransportProducer]:
+    """What makes the transports of bindings, by the names of these.
+
+    Raises:
+        ValueError: A name is empty.
+        TypeError: It is no mapping, or something in it cannot be called.
+    """
+    if given is None:
+        return {}
+    check_kind("transport_producers", given, Mapping)
+    for label, producer in given.items():
+        not_empty("the name of a binding in transport_producers", label)
+        hooks("transport_producers", (producer,), "__call__")
+    # Cards write the names of bindings in either case; what Holdfast speaks is taken over so, too.
+    upper = {label: label.upper() for label in given}
+    return {upper[n] if upper[n] in BINDINGS else n: made for n, made in given.items()}

@@ -1,0 +1,215 @@
+"""Fetching cards from one place, each time anew; what `connect` does for its own agent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast._aio.closing import ClosingContext
+from holdfast._aio.env import Env, SystemEnv
+from holdfast._aio.waiting import overrun
+from holdfast._arguments import (
+    check_able,
+    check_kind,
+    check_networks,
+    check_reach,
+    check_seconds,
+    check_url,
+    not_empty,
+)
+from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
+from holdfast._client.resolve import engine_of
+from holdfast._model.card import AgentInterface
+from holdfast._model.operations import CARD_BINDING
+from holdfast._net.engine import EngineWithin
+from holdfast._pipeline.cards.fetch import CardLocation
+from holdfast._pipeline.cards.resolver import FETCH_CARD
+from holdfast._pipeline.cards.trust import CardTrust, ReceivedCard
+from holdfast._pipeline.cautions import Cautions
+from holdfast._pipeline.endpoints import Endpoints
+from holdfast._pipeline.layers import DeadlineLayer, ObservedLayer
+from holdfast._pipeline.listeners import Observers
+from holdfast._pipeline.order import card_source
+from holdfast._pipeline.transport import Call, CallProgress
+from holdfast._policy.deadline import Deadline
+from holdfast._policy.resilience import Resilience
+from holdfast._signatures.verifier import (
+    CardVerifier,
+    CardVerifierCallable,
+    card_checker,
+    check_card_verifier,
+)
+from holdfast._wire.http import check_headers
+from holdfast._wire.limits import Limits
+from holdfast._wire.origins import origin
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import aiohttp
+
+    from holdfast._model.card import AgentCard
+    from holdfast._net.engine import HttpEngine
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._wire.network_scope import AgentReach
+
+__all__ = ["A2ACardResolver"]
+
+
+class A2ACardResolver(ClosingContext):
+    """Fetches agent cards below one address; use it as an async context manager.
+
+    Nothing is kept: each call is a fetch, with the retries and limits of `connect`.
+
+    Args:
+        base_url: Where the agents are.
+        agent_card_path: Path of the card below that; if left out, the card is looked for as
+            `connect` does it.
+        auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
+            an `AuthProvider` that does not need a card to choose by.
+        headers: Sent with every request.
+        timeout: Seconds for a fetch, with everything that is tried again.
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        limits: How large a card may be.
+        allowed_networks: Networks that a redirect may lead to, as for `connect`.
+        reach: Where the addresses of cards, redirects and key sets may lead, as for `connect`.
+        engine: What carries requests, as for `connect`.
+        tls: Whom to trust and which certificate to show, without `engine`.
+        card_verifier: Who verifies the signatures of cards, as for `connect`.
+        require_signature: Whether a card must be verified.
+        env: Wall time, randomness and ids; for tests.
+
+    Raises:
+        ValueError: An address, a header or a number that cannot be right, or arguments that
+            contradict each other.
+        TypeError: An argument of another type.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        agent_card_path: str | None = None,
+        *,
+        auth: str | Mapping[str, str] | AuthProvider | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 900.0,
+        resilience: Resilience | None = None,
+        limits: Limits | None = None,
+        allowed_networks: Iterable[str] = (),
+        reach: AgentReach = "any",
+        engine: HttpEngine | aiohttp.ClientSession | None = None,
+        tls: TlsConfig | None = None,
+        card_verifier: CardVerifier | CardVerifierCallable | None = None,
+        require_signature: bool = False,
+        env: Env | None = None,
+    ) -> None:
+        resilience = Resilience.standard() if resilience is None else resilience
+        env = SystemEnv() if env is None else env
+        limits = Limits() if limits is None else limits
+        check_kind("limits", limits, Limits)
+        check_kind("resilience", resilience, Resilience)
+        check_able("env", env, "wall", "random", "new_id")
+        check_card_verifier(card_verifier, require_signature=require_signature)
+        self._base = check_url(base_url, "base_url").partition("?")[0]
+        self._location = CardLocation.of(base_url)
+        if agent_card_path is not None:
+            self._location = self._below("agent_card_path", agent_card_path)
+        self._auth = to_provider(auth)
+        if isinstance(self._auth, AuthInterceptor):
+            text = "auth is chosen by a card, and there is none before it is fetched"
+            raise TypeError(text)
+        self._headers = check_headers({} if headers is None else headers)
+        self._timeout = check_seconds("timeout", timeout)
+        self._env = env
+        self._server = Endpoints().of(
+            AgentInterface(url=origin(base_url), protocol_binding=CARD_BINDING)
+        )
+        networks = check_networks("allowed_networks", allowed_networks)
+        self._reach = check_reach(reach, networks)
+        used, self._owned = engine_of(engine, tls)
+        if self._reach is not None:
+            used = EngineWithin(used, self._reach)
+        observers = Observers(())
+        self._trust = CardTrust(
+            card_checker(card_verifier, used, env),
+            is_required=require_signature,
+            observers=observers,
+        )
+        cards = card_source(
+            used, resilience, env, observers, limits=limits, networks=networks, cautions=Cautions()
+        )
+        self._closed = False
+        self._cards = ObservedLayer(DeadlineLayer(cards), observers)
+
+    async def close(self) -> None:
+        """Ends the fetches under way, and closes the connections unless the engine was lent.
+
+        Later fetches raise a RuntimeError. Can be called twice.
+        """
+        self._closed = True
+        await self._trust.close()
+        await self._cards.close()
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def get_agent_card(
+        self,
+        relative_card_path: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AgentCard:
+        """Fetches a card.
+
+        Args:
+            relative_card_path: Its path below the base address, ``"/"`` for that address itself;
+                that of the resolver if left out.
+            headers: Sent with this fetch, in place of the resolver's by the same names.
+            timeout: Seconds for the whole fetch; the resolver's if left out.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong, or not verified where it must be.
+            DeadlineExceededError: The time is over.
+            A2AError: It could not be fetched.
+            ValueError: A path, a header or a number that cannot be right.
+            RuntimeError: The resolver is closed.
+        """
+        if self._closed:
+            text = "the resolver is closed"
+            raise RuntimeError(text)
+        location = self._location
+        if relative_card_path is not None:
+            location = self._below("relative_card_path", relative_card_path)
+        seconds = self._timeout if timeout is None else check_seconds("timeout", timeout)
+        now = asyncio.get_running_loop().time()
+        call = Call(
+            operation=FETCH_CARD,
+            params=location,
+            request_id=self._env.new_id(),
+            deadline=Deadline(name="call", timeout=seconds, at=now + seconds),
+            headers={**self._headers, **check_headers({} if headers is None else headers)},
+            endpoint=self._server,
+            auth=self._auth,
+            reach=self._reach,
+            progress=CallProgress(began=now),
+        )
+        try:
+            found = (await self._cards.unary(call)).value
+            async with asyncio.timeout_at(call.deadline.at):
+                received = ReceivedCard(found.card, found.document)
+                return (await self._trust.believed(call, received)).card
+        except A2AError as error:
+            error.executed = False  # there is nothing to execute
+            raise
+        except TimeoutError:
+            late = overrun("the card was not verified", call.deadline, None)
+            late.executed = False
+            raise late from None
+
+    def _below(self, name: str, path: str) -> CardLocation:
+        segments = not_empty(name, path).lstrip("/")
+        url = f"{self._base.rstrip('/')}/{segments}" if segments else self._base
+        return CardLocation((check_url(url, name),))

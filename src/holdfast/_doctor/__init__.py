@@ -1,0 +1,1 @@
+"""What is wrong with an agent, and with the way to it."""

@@ -1,0 +1,299 @@
+"""The agent's card: where it is, whether it says what it must, how long it may be kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast._doctor.findings import Finding
+from holdfast._wire.http import media_type
+from holdfast.errors import (
+    A2AConnectionError,
+    A2ATimeoutError,
+    AgentCardResolutionError,
+    AuthenticationError,
+    InvalidAgentCardError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+    PermissionDeniedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from holdfast._doctor.facts import CardFacts, Observed
+    from holdfast.errors import A2AError
+
+__all__ = ["judge_card"]
+
+_REQUIRED = (
+    "name",
+    "description",
+    "version",
+    "capabilities",
+    "defaultInputModes",
+    "defaultOutputModes",
+    "skills",
+)
+"""What a card must have (A2A 4.4.1), besides the interfaces, in 1.0 and in 0.3."""
+
+_OF_SKILLS = ("id", "name", "description", "tags")
+
+
+def judge_card(observed: Observed, _now: float) -> Iterator[Finding]:
+    """Judges the card."""
+    if observed.card_error is not None:
+        yield _missing(observed.card_error)
+        return
+    card = observed.card
+    if card is None:
+        yield Finding("card.found", "not measured", observed.why_unmeasured)
+        return
+    yield from _found(card)
+    yield from _form(card)
+    yield from _members(card)
+    if card.is_fetched:
+        yield from _caching(card)
+    yield from _signatures(card)
+
+
+def _missing(error: A2AError) -> Finding:
+    saw = str(error)
+    if isinstance(error, A2AConnectionError | A2ATimeoutError):
+        return Finding(
+            "card.reached",
+            "problem",
+            saw,
+            "the agent cannot be called from here",
+            "check the address, the network between, and that the agent is running",
+        )
+    if isinstance(error, AuthenticationError | PermissionDeniedError):
+        return Finding(
+            "card.found",
+            "problem",
+            saw,
+            "callers cannot learn how to call the agent, nor which credentials it wants",
+            "give the credentials that the server of the card wants, or make the card public",
+        )
+    if isinstance(error, InvalidAgentResponseError) or _is_something_else(error):
+        return Finding(
+            "card.valid",
+            "problem",
+            saw,
+            "callers have nothing to go by, and give up before they call",
+            "is this the right address and port? No agent seems to be there",
+        )
+    if isinstance(error, InvalidAgentCardError | LimitExceededError):
+        return Finding(
+            "card.valid",
+            "problem",
+            saw,
+            "callers have nothing to go by, and give up before they call",
+            "mend the card: it must be a JSON object with a name and interfaces (A2A 4.4.1)",
+        )
+    if isinstance(error, AgentCardResolutionError):
+        first = "" if error.http_status is None else "check the address and port; "
+        return Finding(
+            "card.found",
+            "problem",
+            saw,
+            "callers that only know the agent's address cannot call it",
+            f"{first}serve the card at /.well-known/agent-card.json (A2A 8.2), or name its URL",
+        )
+    return Finding(
+        "card.found",
+        "problem",
+        saw,
+        "the server gives no card, and callers cannot call the agent meanwhile",
+        "see what the server, or what stands before it, says of the request",
+    )
+
+
+def _is_something_else(error: A2AError) -> bool:
+    """Whether a server gave what nobody can have meant for a card."""
+    is_of_server = isinstance(error, InvalidAgentCardError) and error.http_status is not None
+    is_said = "json" in media_type(error.headers)
+    return is_of_server and not is_said and not (error.excerpt or "").lstrip().startswith("{")
+
+
+def _found(card: CardFacts) -> Iterator[Finding]:
+    where = f"found at {card.url}"
+    if not card.is_fetched:
+        yield Finding("card.found", "ok", f"read from {card.url}")
+        return
+    if card.is_at_older_path:
+        yield Finding(
+            "card.found",
+            "warning",
+            where,
+            "this is the path of agents before protocol 0.3; newer callers may not look there",
+            "serve it at /.well-known/agent-card.json as well (A2A 8.2)",
+        )
+    else:
+        yield Finding("card.found", "ok", where)
+    if card.moved_to != card.url:
+        yield Finding(
+            "card.moved",
+            "info",
+            f"the server redirects to {card.moved_to}",
+            "each fetch of the card costs one more request, and not all callers follow",
+        )
+    if card.is_guarded:
+        yield Finding(
+            "card.access",
+            "info",
+            "the server gives the card to callers with credentials only",
+            "callers must know how to authenticate before they can read how",
+        )
+    kind = media_type(card.headers)
+    if kind != "application/json" and not kind.endswith("+json"):
+        yield Finding(
+            "card.type",
+            "warning",
+            f"its content type is {kind or 'not said'}",
+            "strict callers, and browsers, do not take it for JSON",
+            "serve it as application/json",
+        )
+
+
+def _form(card: CardFacts) -> Iterator[Finding]:
+    document = card.document
+    is_newer, is_older = "supportedInterfaces" in document, "url" in document
+    form = "1.0 and 0.3 in one" if is_newer and is_older else "0.3" if is_older else "1.0"
+    count = len(card.card.supported_interfaces)
+    yield Finding(
+        "card.valid",
+        "ok",
+        f"a card of protocol {form}, {_counted(count, 'interface')}, "
+        f"{_counted(len(card.card.skills), 'skill')}",
+    )
+
+
+def _members(card: CardFacts) -> Iterator[Finding]:
+    document = card.document
+    missing = [name for name in _REQUIRED if document.get(name) in (None, "")]
+    missing += [
+        f"skills[{index}].{name}"
+        for index, skill in enumerate(_objects(document.get("skills")))
+        for name in _OF_SKILLS
+        if skill.get(name) in (None, "")
+    ]
+    interfaces = _objects(document.get("supportedInterfaces"))
+    missing += [
+        f"supportedInterfaces[{index}].protocolVersion"
+        for index, interface in enumerate(interfaces)
+        if not interface.get("protocolVersion")
+    ]
+    if not interfaces and not document.get("protocolVersion"):
+        missing.append("protocolVersion")
+    if missing:
+        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if missing[5:] else "")
+        yield Finding(
+            "card.members",
+            "warning",
+            f"it lacks {shown}",
+            "the protocol requires them (A2A 4.4); strict callers refuse the card",
+            "add them to the card",
+        )
+    elif not card.card.skills:
+        yield Finding(
+            "card.members",
+            "info",
+            "it names no skill",
+            "the card does not say what the agent is for",
+            "describe what the agent does in skills",
+        )
+    else:
+        yield Finding("card.members", "ok", "it has all that the protocol requires")
+    places = [
+        (one.url, one.protocol_binding.upper(), one.protocol_version, one.tenant)
+        for one in card.card.supported_interfaces
+    ]
+    if len(set(places)) < len(places):
+        yield Finding(
+            "card.repeats",
+            "info",
+            "it names an interface twice",
+            "callers that go to the next interface when one fails go to the same again",
+            "name each interface once",
+        )
+
+
+def _caching(card: CardFacts) -> Iterator[Finding]:
+    headers = card.headers
+    etag, kept = headers.get("etag"), headers.get("cache-control")
+    modified = headers.get("last-modified")
+    if not (etag or modified):
+        yield Finding(
+            "card.caching",
+            "info",
+            f"no ETag and no Last-Modified{_kept(kept)}",
+            "callers fetch the whole card again whenever they check it",
+            "send an ETag and Cache-Control (A2A 8.6)",
+        )
+    elif card.is_confirmed is False:
+        yield Finding(
+            "card.caching",
+            "info",
+            f"{'ETag' if etag else 'Last-Modified'}, but the whole card for those who have it"
+            f"{_kept(kept)}",
+            "callers fetch the whole card again whenever they check it",
+            "answer 304 to If-None-Match and If-Modified-Since (RFC 9110, 13.1)",
+        )
+    elif not kept:
+        yield Finding(
+            "card.caching",
+            "info",
+            "an ETag or Last-Modified, and no Cache-Control",
+            "each caller guesses by itself how long the card holds",
+            "send Cache-Control: max-age=… (A2A 8.6)",
+        )
+    else:
+        yield Finding(
+            "card.caching", "ok", f"{'ETag' if etag else 'Last-Modified'}, Cache-Control: {kept}"
+        )
+
+
+def _kept(value: str | None) -> str:
+    return f"; Cache-Control: {value}" if value else "; no Cache-Control"
+
+
+def _signatures(card: CardFacts) -> Iterator[Finding]:
+    count, found = len(card.card.signatures), card.verification
+    if found is not None and found.outcome == "verified":
+        saw = f"verified by key {found.key_id!r}"
+        if found.unsigned:
+            saw += f"; not signed: {', '.join(found.unsigned)}"
+        yield Finding("card.signatures", "ok", saw)
+    elif found is not None and found.outcome == "invalid":
+        yield Finding(
+            "card.signatures",
+            "problem",
+            found.reason,
+            "the card was altered or signed with another key: clients that verify it refuse it",
+            "sign the card anew, as it is served (A2A 8.4.2)",
+        )
+    elif found is not None and found.outcome == "unverifiable":
+        yield Finding(
+            "card.signatures",
+            "warning",
+            f"{_counted(count, 'signature')}, not verified: {found.reason}",
+            "clients that require a signature refuse the card",
+        )
+    elif count:
+        yield Finding(
+            "card.signatures",
+            "info",
+            f"{_counted(count, 'signature')}, not verified",
+            "whether the card is its author's is not known: this examination has no keys",
+        )
+    else:
+        yield Finding("card.signatures", "ok", "not signed, as most cards are (A2A 8.4)")
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

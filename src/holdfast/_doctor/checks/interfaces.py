@@ -1,0 +1,158 @@
+"""The interfaces of the card: whether somebody answers there, and in which version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._doctor.findings import Finding
+from holdfast._wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS, spoken_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast._doctor.facts import InterfaceFacts, Observed
+
+__all__ = ["judge_interfaces"]
+
+_SERVER_ERROR = 500
+
+
+def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
+    """Judges each interface."""
+    if observed.card is None:
+        return
+    for interface in observed.interfaces:
+        yield _reached(interface, observed)
+        if interface.versions:
+            yield _version(interface)
+    count = len(observed.card.card.supported_interfaces)
+    if not observed.interfaces:
+        yield Finding("bindings.answers", "not measured", observed.why_unmeasured)
+        return
+    if len(observed.interfaces) < count:
+        yield Finding(
+            "bindings.many",
+            "info",
+            f"the card names {count} interfaces; the first {len(observed.interfaces)} are shown",
+            "callers take the first that they speak",
+            "name those that callers are to use",
+        )
+    known = [interface.is_known for interface in observed.interfaces]
+    if not any(known) and any(map(_is_grpc, observed.interfaces)):
+        yield Finding("bindings.known", "not measured", "only HTTP is examined, and not gRPC")
+    elif not any(known):
+        yield Finding(
+            "bindings.known",
+            "problem",
+            "no interface has a binding and a version that are spoken here",
+            f"callers that speak {' and '.join(HTTP_BINDINGS)}, in "
+            f"{' and '.join(PROTOCOL_VERSIONS)}, cannot call the agent",
+            "offer one of them",
+        )
+
+
+def _is_grpc(interface: InterfaceFacts) -> bool:
+    return interface.interface.protocol_binding.upper() == "GRPC"
+
+
+def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
+    about = interface.about
+    if not interface.is_known:
+        declared = interface.interface.protocol_version or "no version"
+        grpc = _is_grpc(interface)
+        return Finding(
+            "bindings.answers",
+            "not measured",
+            f"this binding, in {declared}, is not {'examined' if grpc else 'spoken'} here",
+            about=about,
+        )
+    if not interface.is_examined or interface.task is None:
+        why = observed.stopped or "there were enough others"
+        if interface.doubt is not None:
+            why = "its address cannot be meant"
+        return Finding("bindings.answers", "not measured", why, about=about)
+    answered = interface.task
+    if answered.status is None:
+        return Finding(
+            "bindings.answers",
+            "problem",
+            answered.in_words,
+            "callers that choose this interface cannot connect",
+            "check the address in the card, or take the interface out of it",
+            about,
+        )
+    if answered.is_refusal:
+        saw = f"the interface answers with a refusal: {answered.in_words}"
+        return Finding("bindings.answers", "ok", saw, about=about)
+    if answered.is_of_agent:
+        return Finding("bindings.answers", "ok", "an agent answers there", about=about)
+    if answered.status in {429, 503}:
+        return Finding(
+            "bindings.answers",
+            "warning",
+            f"the server there is busy: {answered.in_words}",
+            "this interface cannot be examined now",
+            "wait, and examine it again",
+            about,
+        )
+    if answered.status >= _SERVER_ERROR:
+        return Finding(
+            "bindings.answers",
+            "problem",
+            f"a question is answered by {answered.in_words}",
+            "the agent fails, or a gateway does not reach it, or another program listens there",
+            "check the logs of the agent and of the gateway, and the path in the card",
+            about,
+        )
+    return Finding(
+        "bindings.answers",
+        "problem",
+        f"a question is answered by {answered.in_words}",
+        "something listens there, and it is not this agent, or not in this binding",
+        "check the path in the card, and what stands before the agent",
+        about,
+    )
+
+
+def _version(interface: InterfaceFacts) -> Finding:
+    about, declared = interface.about, interface.interface.protocol_version
+    spoken = [v for v in PROTOCOL_VERSIONS if interface.versions.get(v)]
+    unclear = [v for v in PROTOCOL_VERSIONS if interface.versions.get(v, False) is None]
+    named = f"declared {declared}" if declared else "declares none"
+    said = f"{named}; answers in {' and '.join(spoken) or 'none that is known here'}"
+    meant = spoken_version(declared) if declared else None
+    if not spoken and unclear:
+        return Finding(
+            "versions.spoken",
+            "not measured",
+            f"{named}; the answers do not tell which it speaks",
+            about=about,
+        )
+    if not spoken:
+        return Finding(
+            "versions.spoken",
+            "problem",
+            said,
+            "neither a caller of 1.0 nor one of 0.3 is understood",
+            "check the address in the card, and the version of the agent's library",
+            about,
+        )
+    if meant is not None and meant not in spoken and meant not in unclear:
+        return Finding(
+            "versions.spoken",
+            "problem",
+            said,
+            "callers trust the card, and are not understood",
+            f"declare {spoken[0]} in the card, or speak {declared}",
+            about,
+        )
+    if not declared:
+        return Finding(
+            "versions.spoken",
+            "warning",
+            said,
+            "each caller has to find out by itself, or guesses",
+            f'add "protocolVersion": "{spoken[0]}" to the interface',
+            about,
+        )
+    return Finding("versions.spoken", "ok", said, about=about)

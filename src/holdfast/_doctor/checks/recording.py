@@ -1,0 +1,192 @@
+"""What becomes of a message: whether it can be found again, and what its id is good for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast._doctor.findings import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast._doctor.facts import Observed, SendingFacts
+
+__all__ = ["judge_recording"]
+
+_CHECKS = ("sending.answer", "recording.task", "recording.list", "recording.time")
+_UNHAPPY = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
+_LOST = "when a reply is lost, the caller cannot find out whether the message was executed"
+_KEEP = "keep the messages of callers in the history, with their ids"
+
+
+def judge_recording(observed: Observed, _now: float) -> Iterator[Finding]:
+    """Judges what the agent keeps of the message that was sent."""
+    if observed.card is None:
+        return
+    sending = observed.sending
+    why = ""
+    if not observed.is_to_send:
+        why = "no message was given to send"
+    elif sending is None:
+        why = observed.why_unmeasured
+    elif sending.why_not:
+        why = sending.why_not
+    if why or sending is None:
+        for check in (*_CHECKS, "sending.twice"):
+            yield Finding(check, "not measured", why)
+        return
+    for finding in _of_message(sending, observed):
+        yield msgspec.structs.replace(finding, about=sending.about)
+
+
+def _of_message(sending: SendingFacts, observed: Observed) -> Iterator[Finding]:
+    yield _answer(sending, observed)
+    if sending.is_message:
+        yield Finding(
+            "recording.task",
+            "info",
+            "a message came back in place of a task",
+            f"no task holds it: {_LOST}",
+        )
+    elif sending.task_id:
+        yield _in_task(sending, observed)
+        yield _in_list(sending, observed)
+        yield _in_recent(sending, observed)
+    yield _twice(sending, observed)
+
+
+def _answer(sending: SendingFacts, observed: Observed) -> Finding:
+    check, answered = "sending.answer", sending.answered
+    if answered is not None and answered.status is None and answered.is_executed is False:
+        return Finding(
+            check,
+            "problem",
+            f"message {sending.message_id} was not executed: {answered.in_words}",
+            "no message reaches the agent there",
+            "check that the agent is running, and the network between; it can be sent again",
+        )
+    if answered is None or answered.status is None:
+        why = observed.stopped or (answered.in_words if answered else "no answer came")
+        return Finding(
+            check,
+            "warning",
+            f"message {sending.message_id} was sent, and {why}",
+            "the outcome is unknown: the agent may have executed it",
+            "search the agent's tasks for it before you send it again",
+        )
+    if sending.task_id:
+        goes_on = {
+            "TASK_STATE_SUBMITTED": "; it is still running",
+            "TASK_STATE_WORKING": "; it is still running",
+            "TASK_STATE_INPUT_REQUIRED": "; it waits for an answer",
+            "TASK_STATE_AUTH_REQUIRED": "; it waits for an authorization",
+        }.get(sending.state, "")
+        saw = f"message {sending.message_id} made task {sending.task_id}, {sending.state}"
+        if sending.state in _UNHAPPY:
+            return Finding(
+                check,
+                "info",
+                saw,
+                "that is the agent's decision; it says little of tasks that go well",
+                "examine it with a message that the agent can do",
+            )
+        return Finding(check, "ok", f"{saw}{goes_on}")
+    if sending.is_message:
+        return Finding(check, "ok", f"message {sending.message_id} was answered by a message")
+    if answered.is_result:
+        return Finding(
+            check,
+            "warning",
+            f"message {sending.message_id} was taken, and no event and no task came back",
+            "the outcome is unknown: the agent may have executed it",
+            "search the agent's tasks for it before you send it again",
+        )
+    return Finding(
+        check,
+        "problem",
+        f"message {sending.message_id}: {answered.in_words}",
+        "the agent does not do what it is for, at least not with this message",
+        "see what the agent's own log says of it",
+    )
+
+
+def _in_task(sending: SendingFacts, observed: Observed) -> Finding:
+    check = "recording.task"
+    if sending.in_task is None:
+        return Finding(check, "not measured", observed.why_unmeasured)
+    if sending.in_task:
+        return Finding(check, "ok", "the task's history has the message by its id")
+    return Finding(
+        check,
+        "warning",
+        "the task's history does not have the message",
+        _LOST,
+        _KEEP,
+    )
+
+
+def _in_list(sending: SendingFacts, observed: Observed) -> Finding:
+    check = "recording.list"
+    if sending.in_list is None:
+        return Finding(check, "not measured", _why_not_listed(sending, observed))
+    if sending.in_list:
+        return Finding(check, "ok", "the list of its context has the message by its id")
+    return Finding(
+        check,
+        "warning",
+        "the list of its context does not have the message",
+        _LOST,
+        "list tasks with their history (A2A 3.1.4)" if sending.in_task else _KEEP,
+    )
+
+
+def _in_recent(sending: SendingFacts, observed: Observed) -> Finding:
+    check = "recording.time"
+    if sending.in_recent is None:
+        why = _why_not_listed(sending, observed)
+        if sending.has_list and sending.is_older:
+            why = "lists of protocol 0.3 know no times"
+        return Finding(check, "not measured", why)
+    if sending.in_recent:
+        return Finding(check, "ok", "the list from the time of sending on has the task")
+    return Finding(
+        check,
+        "warning",
+        "the list from the time of sending on does not have the task",
+        f"a task of a context that is not known yet cannot be found; {_LOST}",
+        "give each status its time, and filter by statusTimestampAfter (A2A 3.1.4)",
+    )
+
+
+def _why_not_listed(sending: SendingFacts, observed: Observed) -> str:
+    return observed.why_unmeasured if sending.has_list else "there is no list of tasks"
+
+
+def _twice(sending: SendingFacts, observed: Observed) -> Finding:
+    check, again = "sending.twice", sending.again
+    if again is None:
+        why = "there was no answer the first time"
+        if not observed.is_to_repeat:
+            why = "the message may not be sent a second time"
+        return Finding(check, "not measured", observed.stopped or why)
+    saw = "the same message, under the same id, once more"
+    if sending.second_task_id and sending.second_task_id == sending.task_id:
+        return Finding(check, "ok", f"{saw}: the same task")
+    if again.is_result:
+        made = "a second answer" if sending.is_second_message else "a second task"
+        return Finding(
+            check,
+            "info",
+            f"{saw}: {made}{f', {sending.second_task_id}' if sending.second_task_id else ''}",
+            "a caller that sends a message again after a lost reply has it executed twice; most "
+            "agents behave so",
+            "let a message id stand for one task (A2A 3.3.1)",
+        )
+    return Finding(
+        check,
+        "ok",
+        f"{saw}: {again.in_words}",
+        "it is refused, and not executed twice, as far as that can be seen",
+    )

@@ -1,0 +1,1 @@
+"""Holdfast below the clients of others."""

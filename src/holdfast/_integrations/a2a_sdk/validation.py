@@ -1,0 +1,67 @@
+"""Checks of what the SDK's user passes, in the SDK's own names."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from a2a.client.client import ClientConfig
+from a2a.types import AgentCard
+
+from holdfast._arguments import check_options
+from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = ["check_card", "check_config", "check_names"]
+
+_RETRYING = frozenset(field.name for field in fields(RetryConfig))
+
+
+def check_names(what: str, given: Mapping[str, object], known: Collection[str]) -> None:
+    """Checks the names of options; one that belongs into a `RetryConfig` is sent there.
+
+    Raises:
+        TypeError: There is none of that name.
+    """
+    for name, value in given.items():
+        if name not in known and name in _RETRYING:
+            shown = repr(value) if isinstance(value, int | float) else "…"
+            text = (
+                f"{name!r} is not an option of {what}; did you mean "
+                f"retry_config=RetryConfig({name}={shown})?"
+            )
+            raise TypeError(text)
+    check_options(what, given, tuple(known))
+
+
+def check_config(config: object) -> None:
+    """Checks the SDK's configuration, which Holdfast has a namesake of.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if config is not None and not isinstance(config, ClientConfig):
+        text = f"config must be a2a.client.ClientConfig, not {_kind(config)}"
+        raise TypeError(text)
+
+
+def check_card(card: object) -> None:
+    """Checks the SDK's card.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(card, AgentCard):
+        kind = _kind(card)
+        lent = "; a client is lent by ClientConfig(httpx_client=…)" if "httpx" in kind else ""
+        text = f"card must be a2a.types.AgentCard, not {kind}{lent}"
+        raise TypeError(text)
+
+
+def _kind(value: object) -> str:
+    """The class of a value, as it is imported."""
+    kind = type(value)
+    package = kind.__module__.partition(".")[0]
+    return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"

@@ -1,0 +1,197 @@
+"""Ownership and permissions of a journal's files.
+
+Rules:
+- The file, and the ``-wal``, ``-shm`` and ``-journal`` that SQLite keeps beside it, belong to the
+  user of the process or to root; if the caller shares them with a group, to any member of it.
+- Permissions beyond those that the caller names are removed, once the file is known to be a
+  journal: the mode of another program's file stays. If only another owner could remove them, the
+  journal is refused. A read-only journal is refused if others could have written to it.
+- A link that another user made is not followed; beside the file there are no links at all.
+- Nothing here opens a file that exists: to close it would give up SQLite's locks on it.
+- In or below a directory where other users may replace files, no check lasts, so a warning is
+  logged: a directory that belongs to one of them, or that is not sticky and that everyone, or a
+  group that is not this process's own, may write to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from holdfast._wire.origins import SECURITY_LOGGER
+from holdfast.errors import JournalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MODES", "Permissions"]
+
+MODES = (0o600, 0o640, 0o660)
+"""What a journal may allow: its owner alone, or its group to read it, or to write it, too."""
+
+_BESIDE = ("-wal", "-shm", "-journal")
+_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ROOT = 0
+
+logger = logging.getLogger(SECURITY_LOGGER)
+
+
+class Permissions:
+    """The permissions of one journal's files.
+
+    Args:
+        path: The journal, as it is called in errors.
+        where: The same path, absolute.
+        mode: What the files may allow; one of `MODES`.
+        read_only: Whether nothing is changed.
+    """
+
+    def __init__(self, path: Path, where: Path, mode: int, *, read_only: bool) -> None:
+        self._path = path
+        self._where = where
+        self._mode = mode
+        self._is_read_only = read_only
+        self._is_warned = False
+
+    def create(self) -> None:
+        """Creates the file, where there is none and it is not only read.
+
+        Raises:
+            JournalError: Its name is a link of another user's (``"untrusted"``).
+        """
+        place = self._place()
+        if self._is_read_only or place.exists():
+            return
+        with contextlib.suppress(OSError):  # which SQLite will tell better
+            number = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            try:
+                if self._mode != 0o600 and os.name == "posix":
+                    os.fchmod(number, self._mode)  # whatever the umask
+            finally:
+                os.close(number)
+
+    def check(self) -> None:
+        """Check who owns the files, and of a read-only journal their modes; change nothing.
+
+        Raises:
+            JournalError: One belongs to another user, is a link, or could have been written by
+                others although the journal is read-only (``"untrusted"``).
+            OSError: One cannot be examined.
+        """
+        self._check(is_journal=False)
+
+    def tighten(self) -> None:
+        """Check the files of a journal, and remove the permissions that they should not have.
+
+        Raises:
+            JournalError: As for `check`; or permissions cannot be removed (``"untrusted"``).
+            OSError: One cannot be examined.
+        """
+        self._check(is_journal=True)
+
+    def _check(self, *, is_journal: bool) -> None:
+        if os.name != "posix":  # where the directory's rules count
+            return
+        place = self._place()
+        for suffix in ("", *_BESIDE):
+            file = place.with_name(f"{place.name}{suffix}")
+            extra, mode = self._check_file(file)
+            if extra and (is_journal or self._is_read_only):
+                self._take(extra, file, mode)
+        self._check_directory(place.parent)
+
+    def _place(self) -> Path:
+        """Where the file is, behind links of the user's own."""
+        place = self._where
+        if os.name == "posix" and place.is_symlink():
+            owner = place.lstat().st_uid
+            if owner not in (os.geteuid(), _ROOT):
+                text = f"it is a link that user {owner} made; name the file that is meant"
+                raise self._untrusted(place, text)
+            place = place.resolve()
+        return place
+
+    def _check_file(self, place: Path) -> tuple[int, int]:
+        """Return the permissions that a file should not have, and its mode."""
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return 0, 0  # SQLite creates it with the journal's permissions
+        if stat.S_ISDIR(found.st_mode):
+            return 0, 0  # which SQLite does not open
+        if not stat.S_ISREG(found.st_mode):
+            raise self._untrusted(place, "it is not a regular file; remove it, or name another")
+        user = os.geteuid()
+        if found.st_uid not in (user, _ROOT) and not self._is_shared(found.st_gid):
+            text = (
+                f"it belongs to user {found.st_uid}, and this process runs as user {user}; run it "
+                "as that user, or have root give the file to this one"
+            )
+            raise self._untrusted(place, text)
+        mode = stat.S_IMODE(found.st_mode)
+        extra = mode & ~self._mode & (stat.S_IRWXG | stat.S_IRWXO)
+        return (extra & _WRITE if self._is_read_only else extra), mode
+
+    def _is_shared(self, group: int) -> bool:
+        return bool(self._mode & stat.S_IRWXG) and group in (os.getegid(), *os.getgroups())
+
+    def _take(self, extra: int, place: Path, mode: int) -> None:
+        """Takes permissions away."""
+        left = mode & ~extra
+        hint = self._hint(extra)
+        refusal = self._untrusted(
+            place, f"its mode {mode:04o} gives other users access; run chmod {left:o}{hint}"
+        )
+        if self._is_read_only:
+            raise refusal
+        try:
+            place.chmod(left)
+            is_kept = not place.lstat().st_mode & extra
+        except FileNotFoundError:
+            return  # another process has closed the journal
+        except PermissionError:
+            raise refusal from None
+        if not is_kept:
+            self._warn("the file system has no permissions for %s: other users may read it", place)
+        else:
+            logger.warning("changed the mode of %s from %04o to %04o%s", place, mode, left, hint)
+
+    def _hint(self, extra: int) -> str:
+        """How to keep permissions that a group was given on purpose."""
+        if extra & (stat.S_IRWXO | stat.S_IXGRP):
+            return ""
+        wanted = 0o660 if extra & stat.S_IWGRP else 0o640
+        return f"; SqliteJournal(mode=0o{wanted:o}) shares it with its group"
+
+    def _check_directory(self, directory: Path) -> None:
+        real = directory.resolve()
+        for place in (real, *real.parents):
+            if self._is_open_to_others(place.stat()):
+                text = (
+                    "other users may replace the journal in %s; keep it in a directory of your own"
+                )
+                self._warn(text, place)
+                return
+
+    def _is_open_to_others(self, found: os.stat_result) -> bool:
+        """Whether another user may rename what is in a directory; its owner always may."""
+        if found.st_uid not in (os.geteuid(), _ROOT):
+            return True
+        if found.st_mode & stat.S_ISVTX:
+            return False
+        is_own_group = found.st_gid == os.getegid() or self._is_shared(found.st_gid)
+        return bool(found.st_mode & (stat.S_IWOTH if is_own_group else _WRITE))
+
+    def _warn(self, text: str, place: Path) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            logger.warning(text, place)
+
+    def _untrusted(self, place: Path, why: str) -> JournalError:
+        text = f"the journal {self._path} is not used"
+        if place != self._where:
+            text += f" because of {place}"
+        return JournalError(f"{text}: {why}", reason="untrusted")

@@ -1,0 +1,491 @@
+"""A journal in a file of SQLite.
+
+Rules:
+- What a method has returned from is on the disk (``synchronous=FULL``, write-ahead log).
+- What is asked for while a transaction is written goes into the next one together: many calls
+  share one wait for the disk.
+- How the file itself is kept is in `holdfast._journal.sqlite_file`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import os
+import re
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from holdfast._aio.per_loop import PerLoop
+from holdfast._journal.permissions import MODES
+from holdfast._journal.protocol import CallRecord, RecordUpdate, TokenUse, utc
+from holdfast._journal.sqlite_file import SqliteFile
+from holdfast._model.settings import check_count, check_kind, check_number
+from holdfast.errors import A2AError, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["SqliteJournal"]
+
+T = TypeVar("T")
+
+_COLUMNS = tuple(name for name in CallRecord.__struct_fields__ if name != "damage")
+_UPDATED = tuple(RecordUpdate.__struct_fields__)
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
+_OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
+_OF_LABEL = (
+    f"{_SELECT} WHERE label = ? "
+    "ORDER BY outcome IS NOT 'not_sent' DESC, began DESC, rowid DESC LIMIT 1"
+)
+_INSERT = (
+    f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+_UPDATE = (
+    f"UPDATE calls SET {', '.join(f'{name} = coalesce(?, {name})' for name in _UPDATED)} "  # noqa: S608
+    "WHERE message_id = ? AND generation = ? AND outcome IS NULL"
+)
+_RENEW = (
+    "UPDATE calls SET lease_until = ? WHERE message_id = ? AND generation = ? AND outcome IS NULL"
+)
+_CLAIM = (
+    "UPDATE calls SET generation = generation + 1, lease_until = ? "
+    "WHERE message_id = ? AND outcome IS NULL AND lease_until <= ?"
+)
+_REPAIRED = tuple(name for name in _COLUMNS if name not in {"message_id", "agent", "label"})
+_WITH_ROWID = _SELECT.replace("SELECT ", "SELECT rowid, ", 1)
+_REPAIR = f"UPDATE calls SET {', '.join(f'{name} = ?' for name in _REPAIRED)} WHERE rowid = ?"  # noqa: S608
+_LABELLED = "SELECT message_id FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
+_SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
+_FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
+
+_FIND_USE = "SELECT body, receiver FROM push_tokens WHERE name = ?"
+_COUNT_USES = "SELECT count(*) FROM push_tokens"
+_RECORD_USE = "INSERT INTO push_tokens (name, body, receiver, ends) VALUES (?, ?, ?, ?)"
+_FORGET_USES = "DELETE FROM push_tokens WHERE ends <= ?"
+
+_FORGETS = 3600.0
+"""Seconds after which it is looked again whether something is to be forgotten."""
+
+_IN_MEMORY = re.compile(r"file:[^?]*\?(?:.*&)?mode=memory(?:&|\Z)")
+
+_Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
+
+
+class SqliteJournal:
+    """Keeps the records of calls in a file; several processes of one machine may share it.
+
+    The file holds addresses, ids and states, and content only with `store_messages`. It is created
+    readable only by its owner, and so are the ``-wal`` and ``-shm`` that SQLite keeps beside it.
+    If a journal exists and allows more than `mode`, its mode is reduced, with a warning of
+    ``holdfast.security``; if one of its files belongs to a user other than this process's or root,
+    or is a link, or its mode cannot be changed, the journal raises a `JournalError`
+    (``"untrusted"``).
+
+    The file is opened at the first call: a missing directory, or a file that is not a journal,
+    raises a `JournalError` there, and nothing is sent. An open journal that is moved, deleted or
+    replaced raises errors until `close`.
+
+    Args:
+        path: The file; it is created if it does not exist, and its directory must exist. A
+            relative path is resolved now, in the working directory.
+        store_messages: Whether to keep messages and answers too, so that a message whose outcome
+            is unknown can be sent again by hand.
+        lease: Seconds after which a call of a crashed process may be taken over; more than 0.
+        retention: Seconds to keep finished calls, from their start; None for ever. Older ones, of
+            any process, are deleted with the first call that this journal records, and then once
+            an hour. Calls without an outcome are kept, and so are those with a label, which a run
+            needs to recognize its messages.
+        busy_timeout: Seconds to wait for another process that writes; more than 0.
+        read_only: Whether to write nothing and create no file; writing raises a `JournalError`.
+        mode: What the files allow, as for `os.chmod`: 0o600, or 0o640 or 0o660 to share them with
+            their group on purpose. Then they may belong to another user, if their group is one of
+            this process's. Windows has no such modes.
+
+    Attributes:
+        path: The file, as it was given.
+        stores_messages: Whether messages and answers are kept.
+        lease: Seconds for which a call is held.
+
+    Raises:
+        TypeError: An argument of another type.
+        ValueError: A number or a mode that cannot be right, or a name of a database in memory
+            (``":memory:"``).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        store_messages: bool = False,
+        lease: float = 30.0,
+        retention: float | None = 7 * 86400.0,
+        busy_timeout: float = 5.0,
+        read_only: bool = False,
+        mode: int = 0o600,
+    ) -> None:
+        check_kind("path", path, (str, os.PathLike))
+        if not os.fspath(path):
+            text = "path must not be empty"
+            raise ValueError(text)
+        _check_outlasts(path)
+        check_kind("store_messages", store_messages, bool)
+        check_kind("read_only", read_only, bool)
+        check_count("mode", mode)
+        if mode not in MODES:
+            text = f"mode must be 0o600, 0o640 or 0o660, not {oct(mode)}"
+            raise ValueError(text)
+        waits = {"lease": lease, "busy_timeout": busy_timeout}
+        if retention is not None:
+            waits["retention"] = retention
+        for name, seconds in waits.items():
+            check_number(name, seconds, "number of seconds")
+            if not 0 < seconds < float("inf"):
+                text = f"{name} must be a positive number of seconds, not {seconds}"
+                raise ValueError(text)
+        self.path = Path(path)
+        self.stores_messages = store_messages
+        self.lease = lease
+        self._retention = retention
+        self._forgot = float("-inf")
+        self._file = SqliteFile(self.path, busy_timeout, mode=mode, read_only=read_only)
+        self._writing = PerLoop(_Writing)
+
+    async def begin(self, record: CallRecord, /) -> None:
+        """Writes a call down that begins, in place of one of that message that was not sent.
+
+        Raises:
+            JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
+                that label to whichever agent, is written down already, with another outcome than
+                ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
+        """
+
+        def insert(connection: sqlite3.Connection) -> None:
+            self._forget(connection, record.began)
+            if other := connection.execute(_LABELLED, (record.label,)).fetchone():
+                text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
+                raise JournalError(text, reason="exists", message_id=other[0])
+            connection.execute(_SEND_AFTER_ALL, (record.message_id,))
+            try:
+                connection.execute(_INSERT, [getattr(record, name) for name in _COLUMNS])
+            except sqlite3.IntegrityError as error:
+                text = f"message {record.message_id} is in the journal {self.path} already"
+                raise JournalError(text, reason="exists", message_id=record.message_id) from error
+
+        try:
+            await self._do(insert)
+        except JournalError as error:
+            error.executed = False
+            raise
+
+    def _forget(self, connection: sqlite3.Connection, now: float) -> None:
+        """Deletes what is kept no longer, once in a while; the clock may be put back meanwhile."""
+        if self._retention is not None and not 0 <= now - self._forgot < _FORGETS:
+            connection.execute(_FORGET, (now - self._retention,))
+            self._forgot = now
+
+    async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
+        """Adds to a record that is open and of that generation; what is None stays as it was.
+
+        Returns:
+            Whether there is such a record. If not, the call is over, or somebody else's.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
+        values = (*msgspec.structs.astuple(update), message_id, generation)
+        return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
+
+    async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
+        """Puts off the end of leases.
+
+        Args:
+            held: Message ids, each with its generation.
+            lease_until: When the leases are over, in seconds since the epoch.
+
+        Returns:
+            The ids of those whose records are open and of that generation.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
+
+        def renew(connection: sqlite3.Connection) -> set[str]:
+            return {
+                message_id
+                for message_id, generation in held
+                if connection.execute(_RENEW, (lease_until, message_id, generation)).rowcount
+            }
+
+        return await self._do(renew)
+
+    async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
+        """Takes a lease of a call that is open, and whose lease is over by ``now``.
+
+        Args:
+            message_id: Whose call.
+            now: The present time, in seconds since the epoch.
+            lease_until: When the new lease is over, likewise.
+
+        Returns:
+            The record, with a generation that is one more than it was.
+
+        Raises:
+            JournalError: Somebody holds it (``"held"``, with ``held_until``), it is ``"over"``, or
+                it is not there (``"missing"``); or it cannot be written (``"unusable"``).
+        """
+
+        def claim(connection: sqlite3.Connection) -> CallRecord:
+            taken = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
+            record = _first(connection, _OF_MESSAGE, message_id)
+            if taken and record is not None:
+                return record
+            raise self._refused(message_id, record, now)
+
+        return await self._do(claim)
+
+    async def find(self, message_id: str, /) -> CallRecord | None:
+        """The record of a call, open or over; None where there is none.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
+
+    async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
+        """The calls without an outcome, oldest first; of one agent, or of all if None.
+
+        A record that is damaged is among them, and says so: see `CallRecord.damage`.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        of_agent, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
+        question = f"{_SELECT} WHERE outcome IS NULL{of_agent} ORDER BY began"
+
+        def find(connection: sqlite3.Connection) -> list[CallRecord]:
+            return [_whole_or_damaged(row) for row in connection.execute(question, values)]
+
+        return await self._do(find)
+
+    async def forget_damaged(self, message_id: str, /) -> bool:
+        """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
+
+        What of the record cannot be read is replaced by defaults; its label is kept, so that a run
+        does not send the message again.
+
+        Args:
+            message_id: The message of the call; of records whose message id cannot be read, "".
+
+        Returns:
+            Whether there was such a record.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
+
+        def forget(connection: sqlite3.Connection) -> bool:
+            rows = connection.execute(_WITH_ROWID).fetchall()
+            records = [(number, _whole_or_damaged(row)) for number, *row in rows]
+            found = [
+                (number, record)
+                for number, record in records
+                if record.damage is not None
+                and record.outcome is None
+                and record.message_id == message_id
+            ]
+            for number, record in found:
+                forgotten = msgspec.structs.replace(
+                    record, outcome="forgotten", detail=record.damage, lease_until=0.0
+                )
+                values = [getattr(forgotten, name) for name in _REPAIRED]
+                connection.execute(_REPAIR, (*values, number))
+            return bool(found)
+
+        return await self._do(forget)
+
+    async def find_label(self, label: str, /) -> CallRecord | None:
+        """The record of a label, open or over, to whichever agent; None where there is none.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        return await self._do(lambda connection: _first(connection, _OF_LABEL, label))
+
+    async def use_token(
+        self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
+    ) -> TokenUse | None:
+        """Record the use of a signed token, unless one is recorded; see `Journal.use_token`."""
+
+        def record(connection: sqlite3.Connection) -> TokenUse | None:
+            connection.execute(_FORGET_USES, (now,))
+            if known := connection.execute(_FIND_USE, (name,)).fetchone():
+                return TokenUse(*known)
+            if connection.execute(_COUNT_USES).fetchone()[0] >= most:
+                return None
+            connection.execute(_RECORD_USE, (name, *use, ends))
+            return use
+
+        return await self._do(record)
+
+    async def check(self) -> None:
+        """Reads the whole file, and sees whether it is in order; that takes a while.
+
+        Raises:
+            JournalError: It cannot be read, or is ``"damaged"``.
+        """
+
+        def check(connection: sqlite3.Connection) -> None:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                text = f"the journal {self.path} is damaged: {' '.join(found.split())}"
+                raise JournalError(text, reason="damaged")
+
+        await self._do(check)
+
+    async def close(self) -> None:
+        """Writes what is still to be written, and closes the file. Can be called twice."""
+        if self._file.is_used:
+            with contextlib.suppress(JournalError):
+                await self._do(_nothing)  # which comes after all that was asked for
+            await self._file.close()
+
+    # ── Transactions ─────────────────────────────────────────────────────────────────────────
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Has something done in the next transaction, and waits until that is on the disk."""
+        writing = self._writing.here()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        writing.jobs.append((work, done))
+        if not writing.is_busy:
+            writing.is_busy = True
+            self._write(writing)
+        return await done
+
+    def _write(self, writing: _Writing) -> None:
+        """Begins to write what there is to write; what comes meanwhile is written after that."""
+        jobs, writing.jobs = writing.jobs, []
+        written = self._file.transact([partial(_outcome, work) for work, _ in jobs])
+
+        def answer(written: asyncio.Future[list[Any]]) -> None:
+            outcomes = _outcomes(written, len(jobs))
+            for (_, done), outcome in zip(jobs, outcomes, strict=True):
+                if done.done():
+                    continue  # who asked has been cancelled
+                if isinstance(outcome, BaseException):
+                    done.set_exception(outcome)
+                else:
+                    done.set_result(outcome)
+            if writing.jobs:
+                self._write(writing)
+            else:
+                writing.is_busy = False
+
+        written.add_done_callback(answer)
+
+    def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
+        """Why a call cannot be claimed."""
+        if record is None:
+            text = f"message {message_id} is not in the journal {self.path}"
+            return JournalError(text, reason="missing", message_id=message_id)
+        call = f"the call of message {message_id}"
+        if record.outcome is not None:
+            detail = f" ({record.detail})" if record.detail else ""
+            text = f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
+            return JournalError(text, reason="over", message_id=message_id)
+        return JournalError(
+            f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever",
+            reason="held",
+            message_id=message_id,
+            held_until=utc(record.lease_until),
+        )
+
+
+def _check_outlasts(path: str | os.PathLike[str]) -> None:
+    """Refuse SQLite's names of databases in memory, which would become files of these names."""
+    name = str(path)
+    if name.startswith((":memory:", "file::memory:")) or _IN_MEMORY.match(name):
+        text = f"a journal must outlive the program: name a file, such as 'calls.db', not {name!r}"
+        raise ValueError(text)
+
+
+class _Writing:
+    """What is to be written, as far as one event loop asks for it.
+
+    Attributes:
+        jobs: What to do, and whom to tell.
+        is_busy: Whether a transaction is being written.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: list[_Job] = []
+        self.is_busy = False
+
+
+def _outcome(
+    work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection
+) -> T | JournalError:
+    try:
+        return work(connection)
+    except JournalError as error:
+        return error
+    except UnicodeEncodeError as error:  # a lone surrogate; the others can be written
+        failure = JournalError(f"the journal takes no such text: {error}", executed=False)
+        failure.__cause__ = error
+        return failure
+    except OverflowError as error:  # a number that SQLite has no room for
+        failure = JournalError(f"a number is too large for the journal: {error}", executed=False)
+        failure.__cause__ = error
+        return failure
+    except msgspec.ValidationError as error:  # of an older Holdfast that still runs, or by hand
+        text = f"the journal holds a record that cannot be read: {error}"
+        failure = JournalError(text, reason="damaged")
+        failure.__cause__ = error
+        return failure
+
+
+def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:
+    if written.cancelled():
+        text = "the event loop was closed while the journal was written"
+        return [JournalError(text)] * count
+    error = written.exception()
+    if error is None:
+        return written.result()
+    if not isinstance(error, A2AError):
+        return [error] * count
+    return [copy.copy(error) for _ in range(count)]
+
+
+def _record(row: Sequence[Any]) -> CallRecord:
+    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
+
+
+def _whole_or_damaged(row: Sequence[Any]) -> CallRecord:
+    """Return the record of a row; of one that is damaged, what can be read."""
+    try:
+        return _record(row)
+    except msgspec.ValidationError as error:
+        damage = str(error)
+    readable: dict[str, Any] = {"message_id": "", "agent": "", "began": 0.0, "damage": damage}
+    for name, value in zip(_COLUMNS, row, strict=True):
+        with contextlib.suppress(msgspec.ValidationError):
+            msgspec.convert({**readable, name: value}, CallRecord, strict=False)
+            readable[name] = value
+    return msgspec.convert(readable, CallRecord, strict=False)
+
+
+def _first(connection: sqlite3.Connection, question: str, *values: str) -> CallRecord | None:
+    row = connection.execute(question, values).fetchone()
+    return None if row is None else _record(row)
+
+
+def _nothing(_connection: sqlite3.Connection) -> None:
+    """Does nothing."""

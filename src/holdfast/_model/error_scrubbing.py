@@ -1,0 +1,97 @@
+"""What an agent does not tell others in its errors: secrets, file paths and stack traces.
+
+Here they are known by their look alone, which is a net below the others: what the client itself
+sent is taken out of its errors exactly, and unexpected exceptions are not told at all.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast._model.error_values import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["scrubbed", "scrubbed_details"]
+
+_TRACE = re.compile(r"""Traceback \(most recent call last\).*|\bFile ["'][^"']*["'], line \d+.*""")
+_PATHS = re.compile(
+    r"""file://[^\s"'<>]*"""
+    r"""|\b[A-Za-z]:\\[^\s"'<>|]*"""
+    r"""|(?<![\w/:.\-\])}~])~?/(?:app|bin|data|etc|home|lib|lib64|mnt|opt|private|proc|root|run|srv"""
+    r"""|sys|tmp|usr|var|workspace|Applications|Library|Users|Volumes)/[^\s"'<>:,;)]+"""
+    r"""|(?<![\w:/.\-])(?:~?/|\.{1,2}/)?(?:[\w.\-]+/)*[\w.\-]+\.(?:py|pyc|so|rb|js|ts|go|java)\b"""
+    r"""(?::\d+)?"""
+)
+_NAMED = re.compile(
+    r"""(?i)(?<![\w\-])([\w\-]*(?:api[_\-]?key|access[_\-]?key|authorization|cookie|passw|pwd"""
+    r"""|secret|token)[\w\-]*["']?\s*)(?:[=:]\s*(?:"[^"]{3,}"|'[^']{3,}')|=\s*["']?[^\s"',;&)}\]]{3,}"""
+    r"""|:\s*(?:(?:bearer|basic)\s+)?["']?[^\s"',;&)}\]]{8,})["']?"""
+)
+_SCHEMES = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=\-]{8,}")
+_KEYS = re.compile(
+    r"\beyJ[\w\-]{5,}\.[\w\-]+\.[\w\-]*"
+    r"|\b(?:sk|pk|rk|ghp|gho|ghs|xox[abp]|AKIA|AIza)[\-_]?[A-Za-z0-9\-_]{16,}"
+)
+_QUERY = re.compile(r"""(\b[a-z][a-z0-9+.\-]{1,20}://[^\s?#"'<>]{1,500})\?[^\s"'<>)]*""")
+
+_DEEPEST = 8
+_MOST = 8000
+_LONGEST = 1000
+"""How deep the details of an error are told, and how many characters: of all, and of each text."""
+
+
+def scrubbed(text: str, length: int = 500) -> str:
+    """A text as it may be told to other agents: one line of so many characters at most."""
+    line = text_of(text, length * 2)
+    line = _TRACE.sub("(stack trace)", line)
+    line = _NAMED.sub(r"\1= ***", line)
+    line = _SCHEMES.sub(r"\1 ***", line)
+    line = _KEYS.sub("***", line)
+    line = _QUERY.sub(r"\1?***", line)
+    return text_of(_PATHS.sub("(path)", line), length)
+
+
+def scrubbed_details(details: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """JSON objects as they may be told to other agents: those that are small enough, and JSON."""
+    told: list[dict[str, Any]] = []
+    left = _Left()
+    for detail in details:
+        try:
+            told.append(_scrubbed(dict(detail), left, 0))
+        except ValueError:
+            continue  # what cannot be told is left out
+    return told
+
+
+class _Left:
+    characters = _MOST
+
+
+def _scrubbed(value: Any, left: _Left, depth: int) -> Any:
+    left.characters -= len(value) + 1 if isinstance(value, str) else 1
+    if left.characters < 0 or depth > _DEEPEST:
+        text = "it is too large to send"
+        raise ValueError(text)
+    if isinstance(value, str):
+        return scrubbed(value, _LONGEST)
+    if isinstance(value, dict):
+        members = cast("dict[Any, Any]", value)
+        return {
+            _scrubbed(str(name), left, depth): _scrubbed(member, left, depth + 1)
+            for name, member in members.items()
+        }
+    if isinstance(value, list | tuple):
+        items = cast("list[Any]", value)
+        return [_scrubbed(item, left, depth + 1) for item in items]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    text = f"{type(value).__name__} is not JSON"
+    raise ValueError(text)

@@ -1,0 +1,196 @@
+"""Checks of values that callers send: text that UTF-8 can encode, and JSON as it stands.
+
+A codec would silently change some other values (``{1: 2}``, a set, NaN) and fail on the rest in
+the middle of a call. The message of each error begins with the path to the value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import cast
+
+import msgspec
+
+from holdfast._model.codec import UnfitError, shown_key
+from holdfast._model.settings import kind_of
+
+__all__ = ["check_json", "check_sendable", "check_text"]
+
+_JSON_MEMBERS = ("data", "metadata")
+"""Members of the model that hold any JSON; all others are of the model themselves."""
+
+_NOTHING = (type(None), msgspec.UnsetType)
+
+_MOST_BITS = 14_000
+"""Of a whole number: Python writes up to 4,300 digits."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _WrongTypeError(UnfitError):
+    """A value of another type than its member has."""
+
+
+def check_text(path: str, text: str) -> None:
+    """Check that UTF-8 can encode a text.
+
+    Raises:
+        TypeError: The text is of a subclass of str, which no codec takes.
+        ValueError: The text has an unpaired surrogate.
+    """
+    _check(path, text, is_json=True)
+
+
+def check_json(path: str, value: object) -> None:
+    """Check that a value is JSON as it stands, so that nothing is changed on the way.
+
+    Args:
+        path: What errors call the value, such as ``metadata``.
+        value: What the caller passes; tuples are arrays.
+
+    Raises:
+        ValueError: A value that JSON does not have, a key that is not a string, a structure that
+            contains itself or is nested too deeply, or a text with an unpaired surrogate.
+        TypeError: A text is of a subclass of str.
+    """
+    _check(path, value, is_json=True)
+
+
+def check_sendable(path: str, value: object) -> None:
+    """Check a value of the model: all of its texts, and what it holds of JSON.
+
+    Args:
+        path: What errors call the value, such as ``message``.
+        value: A message, a request, or a member of one.
+
+    Raises:
+        ValueError: See `check_json`.
+        TypeError: Metadata that are not a dict, or a text of a subclass of str.
+    """
+    _check(path, value, is_json=False)
+
+
+def _check(path: str, value: object, *, is_json: bool) -> None:
+    try:
+        if is_json:
+            _check_json(value, ())
+        else:
+            _check_member(value)
+    except UnfitError as error:
+        kind = TypeError if isinstance(error, _WrongTypeError) else ValueError
+        message = f"{path}{''.join(reversed(error.steps))} {error.why}"
+    except RecursionError:
+        kind, message = ValueError, f"{path} is nested too deeply"
+    else:
+        return
+    raise kind(message)
+
+
+def _check_member(value: object) -> None:
+    """Check a value of the model, or of one of its members."""
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, msgspec.Struct):
+        names: tuple[str, ...] = value.__struct_fields__
+        members: tuple[object, ...] = msgspec.structs.astuple(value)
+        for name, member in zip(names, members, strict=True):
+            if isinstance(member, _NOTHING):
+                continue
+            try:
+                _check_named(name, member)
+            except UnfitError as error:
+                raise error.within(f".{name}") from None
+    elif isinstance(value, tuple | list):
+        for index, item in enumerate(cast("Iterable[object]", value)):
+            try:
+                _check_member(item)
+            except UnfitError as error:
+                raise error.within(f"[{index}]") from None
+
+
+def _check_named(name: str, member: object) -> None:
+    if name not in _JSON_MEMBERS:
+        _check_member(member)
+    elif name == "metadata" and not isinstance(member, dict):
+        why = f"must be a dict, not {kind_of(member)}"
+        raise _WrongTypeError(why)
+    else:
+        _check_json(cast("object", member), ())
+
+
+def _check_json(value: object, around: tuple[int, ...]) -> None:
+    """Check a value of JSON.
+
+    Args:
+        value: The value.
+        around: The ids of what it is in.
+    """
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, dict | list | tuple):
+        if id(cast("object", value)) in around:
+            raise UnfitError("contains itself")
+        steps = (
+            _members(cast("dict[object, object]", value))
+            if isinstance(value, dict)
+            else enumerate(cast("Iterable[object]", value))
+        )
+        around = (*around, id(cast("object", value)))
+        for step, member in steps:
+            if type(member) is str and member.isascii():
+                continue
+            try:
+                _check_json(member, around)
+            except UnfitError as error:
+                raise error.within(
+                    f"[{shown_key(step) if isinstance(step, str) else step}]"
+                ) from None
+    else:
+        _check_number(value)
+
+
+def _members(value: dict[object, object]) -> Iterable[tuple[object, object]]:
+    for key in value:
+        if not isinstance(key, str):
+            why = f"has a key that is {type(key).__name__}, and JSON has only str"
+            raise UnfitError(why)
+        if not key.isascii() and (why := _fault(key)):
+            why = f"has a key with {why}"
+            raise UnfitError(why)
+    return value.items()
+
+
+def _check_text(text: str) -> None:
+    if type(text) is not str and not isinstance(text, Enum):
+        why = f"must be str, not {kind_of(text)}; pass str(…)"
+        raise _WrongTypeError(why)
+    if not text.isascii() and (why := _fault(text)):
+        why = f"has {why}"
+        raise UnfitError(why)
+
+
+def _fault(text: str) -> str:
+    """Say what UTF-8 cannot encode of a text; empty where there is nothing."""
+    found = _SURROGATE.search(text)
+    if found is None:
+        return ""
+    shown = f"\\u{ord(found[0]):04x} at index {found.start()}"
+    return f"an unpaired surrogate ({shown}), which UTF-8 cannot encode"
+
+
+def _check_number(value: object) -> None:
+    why = f"must be JSON, not {kind_of(value)}"
+    if isinstance(value, int) and (type(value) is int or isinstance(value, Enum)):
+        if value.bit_length() <= _MOST_BITS:
+            return
+        why = "is a number of more than 4,000 digits"
+    elif type(value) is float:
+        if math.isfinite(value):
+            return
+        why = f"is {value}, which is not JSON"
+    raise UnfitError(why)

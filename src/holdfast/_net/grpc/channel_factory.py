@@ -1,0 +1,157 @@
+"""How a channel is made: where it leads, whom it trusts, and what gRPC must not do by itself.
+
+Rules:
+- Nothing is tried again below the layers of a call, and no server configures its clients.
+- An address that somebody else names is resolved here, and the channel leads to the numbers that
+  may be reached, whatever the name says later.
+- Proxies are those of the environment, read once, as they are for HTTP.
+- What the caller's own factory makes is used as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from grpc import aio
+
+from holdfast._model.grpc_addresses import grpc_address
+from holdfast._net.engine import connection_error
+from holdfast._net.grpc.credentials import channel_credentials
+from holdfast._net.grpc.ip_filter import check_own_number, target_within
+from holdfast._wire.grpc_metadata import USER_AGENT
+from holdfast._wire.http import presentable
+from holdfast.errors import InvalidAgentCardError
+
+if TYPE_CHECKING:
+    import grpc
+
+    from holdfast._model.grpc_addresses import GrpcAddress
+    from holdfast._net.proxies import Proxies
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._wire.http import HttpRequest
+    from holdfast._wire.limits import Limits
+
+__all__ = ["ChannelFactory", "ChannelMaking"]
+
+ChannelFactory = Callable[[str], aio.Channel]
+"""Makes the channel for an address, as the card or ``url=`` writes it."""
+
+_KEEP_ALIVE = 330_000
+"""Milliseconds after which a silent connection is asked whether it lives. Servers take more than
+one question in five minutes for an attack, and hang up."""
+
+_ANSWER = 20_000
+"""Milliseconds that the answer may take."""
+
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.keepalive_time_ms", _KEEP_ALIVE),
+    ("grpc.keepalive_timeout_ms", _ANSWER),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.primary_user_agent", USER_AGENT),
+)
+
+_Options = list[tuple[str, int | str]]
+
+
+class ChannelMaking:
+    """Makes channels that are alike.
+
+    Args:
+        limits: How large replies and their headers may be.
+        tls: Whom to trust, and which certificate to show; None for the system's authorities.
+        proxies: Those of the environment.
+        factory: The caller's own, in place of all that.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        tls: TlsConfig | None,
+        proxies: Proxies,
+        factory: ChannelFactory | None,
+    ) -> None:
+        # A little more than ours, so that those are told.
+        largest = max(limits.body, limits.event, limits.card) + 1024
+        self._options = (
+            *_OPTIONS,
+            ("grpc.max_receive_message_length", largest),
+            ("grpc.max_metadata_size", limits.headers),
+            ("grpc.absolute_max_metadata_size", limits.headers),
+        )
+        self._tls = tls
+        self._proxies = proxies
+        self._factory = factory
+        self._credentials: grpc.ChannelCredentials | None = None
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether they are the caller's."""
+        return self._factory is not None
+
+    async def make(self, url: str, request: HttpRequest) -> aio.Channel:
+        """Makes one, which is not connected yet.
+
+        Args:
+            url: Address of the interface, as it is written.
+            request: What is to be sent over it.
+
+        Raises:
+            A2AConnectionError: The name of the host is not known, or TLS cannot be spoken.
+            NetworkPolicyError: The address leads where it must not.
+            InvalidAgentCardError: It is no address of gRPC.
+            TypeError: The caller's factory made something else.
+        """
+        address = grpc_address(url)
+        if self._factory is not None:
+            if request.reach is not None and address is not None:
+                check_own_number(address, url, request.reach)  # all that can be known
+            return _checked(self._factory(url))
+        if address is None:
+            message = f"{presentable(url)} is not an address of gRPC, such as host:port"
+            raise InvalidAgentCardError(message, field="url", executed=False)
+        options: _Options = [*self._options]
+        target = await self._target(address, url, request, options)
+        if not address.is_secure:
+            return aio.insecure_channel(target, options=options)
+        return aio.secure_channel(target, self._trusting(request), options=options)
+
+    async def _target(
+        self, address: GrpcAddress, url: str, request: HttpRequest, options: _Options
+    ) -> str:
+        """Where it leads; adds the options that belong to that."""
+        target, proxy, reach = f"dns:///{address.authority}", self._proxies.of(address.url), None
+        if proxy is None:
+            options.append(("grpc.enable_http_proxy", 0))
+            reach = request.reach
+        else:
+            options.append(("grpc.http_proxy", str(proxy)))
+            if request.reach is not None:
+                check_own_number(address, url, request.reach)  # the proxy resolves names
+        if reach is None:
+            return target
+        options.append(("grpc.default_authority", address.authority))
+        if address.is_secure:
+            options.append(("grpc.ssl_target_name_override", address.host))
+        return await target_within(reach, address, url, request)
+
+    def _trusting(self, request: HttpRequest) -> grpc.ChannelCredentials:
+        if self._credentials is None:
+            try:
+                self._credentials = channel_credentials(self._tls)
+            except (OSError, ValueError) as error:  # of a file that has changed, say
+                raise connection_error(
+                    request, "tls", str(error), sent=False, transient=False
+                ) from None
+        return self._credentials
+
+
+def _checked(channel: aio.Channel) -> aio.Channel:
+    if not isinstance(cast("object", channel), aio.Channel):
+        text = f"grpc_channel_factory must give a grpc.aio.Channel, not {type(channel).__name__}"
+        raise TypeError(text)
+    return channel

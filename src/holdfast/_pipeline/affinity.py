@@ -1,0 +1,221 @@
+"""Which replica of an agent a task, a conversation or a page of a list belongs to.
+
+Rules:
+- A task and a conversation belong to the replica that answered the message that made them. A reply
+  to a task that another replica took moves the task there; a read moves nothing.
+- A replica that shows a task of another one shares its store. One that does not find such a task
+  has a store of its own, or one that lags: it counts as separate for a minute.
+- The token of a page is marked with the replica that gave it, as two of them may give the same.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+import msgspec
+
+from holdfast._model.latest import Latest
+from holdfast._model.requests import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+)
+from holdfast._model.types import (
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Homes", "context_of", "marked", "page_mark", "task_of", "unmarked"]
+
+H = TypeVar("H")
+T = TypeVar("T")
+
+_MAX_HOMES = 10_000
+"""Tasks, and as many conversations, whose home is remembered; the ones seen longest ago go."""
+
+_SEPARATE_S = 60.0
+"""Seconds for which stores count as separate after a task of another replica was not found."""
+
+
+class Homes(Generic[H]):
+    """What is known of the homes of tasks and conversations, and of the stores of the replicas.
+
+    Args:
+        shared_store: Whether the replicas share a store, as the caller says; None to learn it.
+    """
+
+    def __init__(self, *, shared_store: bool | None) -> None:
+        self._declared = shared_store
+        self._is_shared = False
+        self._separate_until = 0.0
+        self._tasks: Latest[str, H] = Latest(_MAX_HOMES)
+        self._contexts: Latest[str, H] = Latest(_MAX_HOMES)
+
+    def shares_store(self, now: float) -> bool | None:
+        """Whether the replicas share a store; None where that is not known.
+
+        Args:
+            now: The event loop's time in seconds.
+        """
+        if self._declared is not None:
+            return self._declared
+        if self._is_shared:
+            return True
+        return False if now < self._separate_until else None
+
+    def found_shared(self) -> None:
+        """Note that a replica has shown a task of another one."""
+        self._is_shared = True
+
+    def found_separate(self, now: float) -> None:
+        """Note that a replica did not find a task of another one."""
+        self._separate_until = now + _SEPARATE_S
+
+    def of_task(self, task_id: str | None) -> H | None:
+        """Return the home of a task, where it is known."""
+        return None if task_id is None else self._tasks.get(task_id)
+
+    def of_context(self, context_id: str | None) -> H | None:
+        """Return the home of a conversation, where it is known."""
+        return None if context_id is None else self._contexts.get(context_id)
+
+    def last_task_at(self, home: H) -> str | None:
+        """Return the id of the task of this home that was seen last, if there is one."""
+        return next((name for name, at in reversed(self._tasks.items()) if at is home), None)
+
+    def keep(self, task_id: str, home: H) -> None:
+        """Note the home of a task."""
+        self._tasks[task_id] = home
+
+    def learn(self, value: object, source: H, *, moves: bool) -> None:
+        """Note what an answer or event shows.
+
+        Args:
+            value: The answer or event.
+            source: The replica that it is from.
+            moves: Whether a task that it shows belongs there from now on, wherever it was before.
+        """
+        for part in _parts_of(value):
+            task_id = part.id if isinstance(part, Task) else part.task_id
+            if task_id:
+                known = self._tasks.get(task_id, source)
+                if known is not source and not isinstance(part, Message):
+                    self._is_shared = True
+                self._tasks[task_id] = source if moves else known
+            if part.context_id:
+                known = self._contexts.get(part.context_id, source)
+                self._contexts[part.context_id] = source if moves else known
+
+
+# ── What requests and answers name ───────────────────────────────────────────────────────────────
+
+_TASK_OF: Mapping[type, attrgetter[str | None]] = {
+    SendMessageRequest: attrgetter("message.task_id"),
+    GetTaskRequest: attrgetter("id"),
+    CancelTaskRequest: attrgetter("id"),
+    SubscribeToTaskRequest: attrgetter("id"),
+    TaskPushNotificationConfig: attrgetter("task_id"),
+    GetTaskPushNotificationConfigRequest: attrgetter("task_id"),
+    ListTaskPushNotificationConfigsRequest: attrgetter("task_id"),
+    DeleteTaskPushNotificationConfigRequest: attrgetter("task_id"),
+}
+"""Where a request names the task that it is about."""
+
+_CONTEXT_OF: Mapping[type, attrgetter[str | None]] = {
+    SendMessageRequest: attrgetter("message.context_id"),
+    ListTasksRequest: attrgetter("context_id"),
+}
+"""Where a request names the conversation that it is about."""
+
+_PARTS: Mapping[type, tuple[str, ...]] = {
+    SendMessageResponse: ("task", "message"),
+    StreamResponse: ("task", "message", "status_update", "artifact_update"),
+    ListTasksResponse: ("tasks",),
+}
+"""The members of an answer or event that belong to a task or a conversation."""
+
+_Part = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+
+def task_of(params: object) -> str | None:
+    """Return the id of the task that a request is about, if it names one."""
+    return _named(_TASK_OF, params)
+
+
+def context_of(params: object) -> str | None:
+    """Return the id of the conversation that a request is about, if it names one."""
+    return _named(_CONTEXT_OF, params)
+
+
+def _named(table: Mapping[type, attrgetter[str | None]], params: object) -> str | None:
+    name_in = table.get(type(params))
+    return None if name_in is None else name_in(params) or None
+
+
+def _parts_of(value: object) -> Iterator[_Part]:
+    if isinstance(value, _Part):
+        yield value
+    for name in _PARTS.get(type(value), ()):
+        member = getattr(value, name)
+        parts = cast("tuple[object, ...]", member) if isinstance(member, tuple) else (member,)
+        for part in parts:
+            yield from _parts_of(part)
+
+
+# ── Pages ────────────────────────────────────────────────────────────────────────────────────────
+
+_LISTS = ListTasksRequest | ListTaskPushNotificationConfigsRequest
+_PAGES = ListTasksResponse | ListTaskPushNotificationConfigsResponse
+
+
+def page_mark(name: str) -> str:
+    """Return the mark of a replica in page tokens, which is the same in every process.
+
+    Args:
+        name: The replica's address, or what else tells it from the others.
+    """
+    return blake2b(name.encode(), digest_size=4).hexdigest()
+
+
+def marked(page: T, mark: str) -> T:
+    """Mark the token of the next page with the replica that gave it; the rest is left alone."""
+    if not isinstance(page, _PAGES) or not page.next_page_token:
+        return page
+    token = f"{page.next_page_token}@{mark}"
+    return cast("T", msgspec.structs.replace(page, next_page_token=token))
+
+
+def unmarked(params: T, replicas: Mapping[str, H]) -> tuple[T, H | None]:
+    """Take the mark off a request for a page.
+
+    Args:
+        params: A request, of any operation.
+        replicas: The replicas by their marks.
+
+    Returns:
+        The request as the replica knows it, and the replica; None where no mark names one.
+    """
+    if not isinstance(params, _LISTS) or not params.page_token:
+        return params, None
+    token, _, mark = params.page_token.rpartition("@")
+    home = replicas.get(mark) if token else None
+    if home is None:
+        return params, None
+    return cast("T", msgspec.structs.replace(params, page_token=token)), home

@@ -1,0 +1,1 @@
+"""Agent cards: fetched, verified, kept."""

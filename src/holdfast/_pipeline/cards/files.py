@@ -1,0 +1,50 @@
+"""Reading an agent's card from a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast._model import codec
+from holdfast._model.card_reading import content_kind, read_card
+from holdfast._wire.limits import check_json_size, exceeded
+from holdfast.errors import AgentCardResolutionError, InvalidAgentCardError, LimitExceededError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast._model.card import AgentCard
+    from holdfast._wire.limits import Limits
+
+__all__ = ["read_card_file"]
+
+
+def read_card_file(path: Path, limits: Limits) -> tuple[AgentCard, Any]:
+    """The card in a file, and the document as it stands there.
+
+    Raises:
+        AgentCardResolutionError: There is none.
+        InvalidAgentCardError: It is not usable.
+        LimitExceededError: It is too large.
+    """
+    if path.exists() and not path.is_file():
+        message = f"cannot read the agent card {path}: it is not a file"
+        raise AgentCardResolutionError(message, executed=False)
+    try:
+        with path.open("rb") as file:
+            content = file.read(limits.card + 1)
+    except OSError as error:
+        message = f"cannot read the agent card {path}: {error.strerror or error}"
+        raise AgentCardResolutionError(message, executed=False) from None
+    if len(content) > limits.card:
+        what = f"the agent card {path} is larger than {limits.card} bytes"
+        raise exceeded("card", limits, what, executed=False)
+    try:
+        check_json_size(content, limits)
+        document = codec.parse(content)
+        return read_card(document), document
+    except LimitExceededError as error:
+        error.executed = False
+        raise
+    except codec.MalformedError as error:
+        message = f"the agent card {path} is {error}; the file {content_kind(content)}"
+        raise InvalidAgentCardError(message, executed=False) from None

@@ -1,0 +1,166 @@
+"""The layer that adds credentials to each attempt, and where they come from.
+
+Rules: credentials are asked for when the endpoint is chosen and its origin is known to be trusted,
+anew for each attempt; a provider's own failure is no message that was sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from holdfast._pipeline.transport import (
+    AnyCall,
+    AuthProvider,
+    Call,
+    Onward,
+    PassThrough,
+    Reply,
+    Transport,
+)
+from holdfast._wire.credentials import Credentials, check_credentials, with_cookies
+from holdfast._wire.security import explain_unused
+from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
+
+    from holdfast._pipeline.cautions import Cautions
+
+__all__ = ["AuthProvider", "AuthSlot", "CredentialsLayer", "with_credentials"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class AuthSlot:
+    """The place of a client's one provider, which may come after the client.
+
+    Attributes:
+        provider: The provider; None while there is none.
+    """
+
+    def __init__(self, provider: AuthProvider | None) -> None:
+        self.provider = provider
+
+
+class CredentialsLayer(PassThrough):
+    """Adds the credentials to each attempt, and replays one after a 401 where that is safe.
+
+    Args:
+        inner: What is below.
+        cautions: Warns of where they go; nobody does if left out.
+    """
+
+    def __init__(self, inner: Transport, cautions: Cautions | None = None) -> None:
+        super().__init__(inner)
+        self._cautions = cautions
+        self._last = (Credentials(), Credentials())
+
+    def through(
+        self, call: Call[P, R], onward: Onward[P, R, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
+        provider = call.auth
+        if provider is not None:
+            return self._authorized(call, onward, provider)
+        if self._cautions is not None:
+            self._cautions.note_credentials(call)
+        return onward(call)
+
+    async def _authorized(
+        self, call: Call[P, R], onward: Onward[P, R, T], provider: AuthProvider
+    ) -> Reply[T]:
+        is_replay = False
+        while True:
+            credentials = await self._asked(provider, call)
+            call.progress.secrets.note_credentials(credentials)
+            sent = with_credentials(call, credentials)
+            if self._cautions is not None:
+                self._cautions.note_credentials(sent)
+            try:
+                return await onward(sent)
+            except (AuthenticationError, PermissionDeniedError) as error:
+                if call.card is not None and not credentials.values:
+                    explain_unused(error, call.card)
+                if is_replay or not await _is_to_be_replayed(sent, error, provider):
+                    raise
+            call.progress.sent = False
+            is_replay = True
+
+    async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
+        try:
+            given = await provider.credentials(call)
+        except A2AError as error:
+            _blame_provider(call, error)
+            raise
+        last = self._last  # read once: another thread may use this client too
+        if given != last[0]:  # most providers give the same ones for a while
+            checked = check_credentials(given)
+            copied = Credentials(
+                headers=dict(given.headers), query=checked.query, cookies=checked.cookies
+            )
+            last = self._last = (copied, checked)
+        return last[1]
+
+
+async def _is_to_be_replayed(
+    sent: AnyCall, error: AuthenticationError | PermissionDeniedError, provider: AuthProvider
+) -> bool:
+    """Whether a call may be sent once more, and there are new credentials for it.
+
+    That is after a 401; and after a 403 with a provider that knows what to do about one.
+    """
+    if isinstance(error, PermissionDeniedError) and not isinstance(provider, _KnowsForbidden):
+        return False
+    safe = sent.operation.safety != "conditional" or error.executed is False
+    sent.progress.settle_executed(error)
+    if not safe:
+        if isinstance(error, AuthenticationError) and isinstance(provider, _KnowsRefused):
+            provider.note_refused(sent, error)
+        return False
+    if isinstance(error, AuthenticationError):
+        return await _before_sending(sent, provider.on_unauthorized(sent, error))
+    return isinstance(provider, _KnowsForbidden) and await _before_sending(
+        sent, provider.on_forbidden(sent, error)
+    )
+
+
+@runtime_checkable
+class _KnowsForbidden(Protocol):
+    """An `AuthProvider` that can do something about a 403, as one that asks for more scopes."""
+
+    def on_forbidden(
+        self, call: AnyCall, error: PermissionDeniedError, /
+    ) -> Coroutine[Any, Any, bool]: ...
+
+
+@runtime_checkable
+class _KnowsRefused(Protocol):
+    """An `AuthProvider` that learns from a 401 even if the call must not be sent again."""
+
+    def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None: ...
+
+
+def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:
+    """The call that carries them, in place of what it carries under the same names."""
+    headers = {**call.headers, **credentials.headers}
+    if credentials.cookies:
+        headers["cookie"] = with_cookies(headers.get("cookie", ""), credentials.cookies)
+    query = {**call.query, **credentials.query} if credentials.query else call.query
+    return msgspec.structs.replace(call, headers=headers, query=query)
+
+
+async def _before_sending(call: AnyCall, provider: Awaitable[T]) -> T:
+    try:
+        return await provider
+    except A2AError as error:
+        _blame_provider(call, error)
+        raise
+
+
+def _blame_provider(call: AnyCall, error: A2AError) -> None:
+    """Who gives credentials may call somebody, and fail in any way: nothing of ours was sent."""
+    error.executed = False
+    call.progress.lacks_credentials = True

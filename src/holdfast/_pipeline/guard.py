@@ -1,0 +1,196 @@
+"""The layer that keeps calls from an agent that is away, or has asked for time.
+
+Rules: a call to an agent that asked for time waits in line, no longer than until its deadline; a
+call that is refused fails at once, with nothing sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast._pipeline.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
+from holdfast._policy.breaker import Verdict, judge
+from holdfast._policy.limiter import asks_to_wait
+from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
+
+if TYPE_CHECKING:
+    from holdfast._aio.env import Env
+    from holdfast._pipeline.endpoints import Endpoint
+    from holdfast._pipeline.listeners import Observers
+    from holdfast._policy.breaker import Breaker, Permit, Switch
+    from holdfast._policy.resilience import Resilience
+
+__all__ = ["GuardLayer"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_TURN = "turn, as the agent has asked others to come later"
+
+
+class GuardLayer(PassThrough):
+    """Holds back what an agent has asked to come later, and refuses what it cannot answer now."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        resilience: Resilience,
+        env: Env,
+        observers: Observers,
+        switch: Switch,
+    ) -> None:
+        super().__init__(inner)
+        self._resilience = resilience
+        self._env = env
+        self._observers = observers
+        self._switch = switch
+
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+        endpoint, loop = call.endpoint, asyncio.get_running_loop()
+        if endpoint is None:
+            return await onward(call)
+        breaker = self._breaker(call, endpoint)
+        limits = self._resilience.rate_limit
+        if endpoint.has_gates and limits is not None:
+            # Before the permit, or the one call that may try would keep it while it waits.
+            await _take_turn(endpoint, call, breaker, queue=limits.queue)
+            breaker = self._breaker(call, endpoint)  # somebody may have decided by hand meanwhile
+        started = loop.time()
+        permit = None if breaker is None else self._permit(call, breaker, now=started)
+        verdict: Verdict | None = None
+        cause = ""
+        try:
+            reply = await onward(call)
+            verdict = "success"
+        except A2AError as error:
+            verdict, cause = self._verdict_on(call, error, endpoint, started), error.message
+            raise
+        except asyncio.CancelledError:
+            if self._was_in_vain(call, loop.time() - started):
+                verdict, cause = "failure", f"no reply began for {loop.time() - started:.3g} s"
+            raise
+        else:
+            return reply
+        finally:
+            if breaker is not None and permit is not None:
+                now = loop.time()
+                has_changed = breaker.settle(
+                    permit,
+                    verdict,
+                    duration=now - started,
+                    now=now,
+                    draw=self._env.random(),
+                    cause=cause,
+                )
+                if has_changed:
+                    self._observers.circuit_changed(call, breaker, now=now)
+
+    def _breaker(self, call: AnyCall, endpoint: Endpoint) -> Breaker | None:
+        """What decides about a call; None where it goes through in any case.
+
+        Raises:
+            CircuitOpenError: Somebody has decided that none does.
+        """
+        policy, position = self._resilience.breaker, self._switch.position
+        if position == "open":
+            raise CircuitOpenError(
+                "nothing was sent, as the circuit to the agent was opened by hand",
+                executed=False,
+                transient=True,
+                agent=call.agent,
+            )
+        return None if policy is None or position is not None else endpoint.breaker(policy)
+
+    def _permit(self, call: AnyCall, breaker: Breaker, *, now: float) -> Permit:
+        """Leave of a breaker to make a call.
+
+        Raises:
+            CircuitOpenError: There is none.
+        """
+        permit = breaker.acquire(now=now)
+        if permit is None:
+            raise _refused(call, breaker, now=now)
+        if permit.is_probe:
+            self._observers.circuit_changed(call, breaker, now=now)
+        return permit
+
+    def _verdict_on(
+        self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float
+    ) -> Verdict | None:
+        """What an error shows of the agent; notes whether it asks to be called later."""
+        resilience = self._resilience
+        if call.progress.lacks_credentials:
+            return None
+        if resilience.rate_limit is not None and asks_to_wait(error):
+            endpoint.told_to_wait(
+                call.operation,
+                min(error.retry_after or 0.0, resilience.retry.max_retry_after),
+                started=started,
+                draw=self._env.random(),
+            )
+        return judge(error)
+
+    def _was_in_vain(self, call: AnyCall, seconds: float) -> bool:
+        """Whether a call that was given up shows that the agent is away.
+
+        It has to be a read, which is quick, and its own deadline that was over. What its caller
+        gives up says nothing; nor does a message, which agents may work on for minutes.
+        """
+        policy = self._resilience.breaker
+        is_late = asyncio.get_running_loop().time() >= call.deadline.at
+        is_read = call.operation.safety == "read"
+        has_waited = policy is not None and call.progress.sent and seconds >= policy.patience
+        return is_late and is_read and has_waited
+
+
+async def _take_turn(
+    endpoint: Endpoint, call: AnyCall, breaker: Breaker | None, *, queue: int
+) -> None:
+    """Waits for this call's turn, if calls like it have to wait there.
+
+    Raises:
+        CircuitOpenError: Nobody waits for a turn at an agent that is away.
+        QueueFullError: Too many wait.
+        RateLimitedError: The agent's wait ends after the call's deadline.
+    """
+    gate = endpoint.gate(call.operation)
+    if gate is None or gate.is_open:
+        return
+    now = asyncio.get_running_loop().time()
+    if breaker is not None and breaker.retry_after(now=now):
+        raise _refused(call, breaker, now=now)
+    ahead, waits = gate.wait_ahead(), gate.waiting
+    if ahead >= call.deadline.left(now):
+        raise RateLimitedError(
+            f"the agent has asked others to come later, and the next turn is in {ahead:.3g} s, "
+            "after the deadline; nothing was sent",
+            executed=False,
+            transient=True,
+            retry_after=ahead,
+            agent=call.agent,
+        )
+    if waits >= queue:
+        raise QueueFullError(
+            f"{waits} calls wait already until the agent takes more; nothing was sent",
+            executed=False,
+            transient=True,
+            retry_after=ahead,
+            agent=call.agent,
+        )
+    call.progress.awaits = _TURN
+    await gate.enter(first=bool(call.progress.attempts))
+    call.progress.awaits = None
+
+
+def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
+    last = breaker.last_failure
+    why = "" if last is None else f"; its last failure: {last.cause}"
+    return CircuitOpenError(
+        f"nothing was sent, as the circuit to the agent is open{why}",
+        executed=False,
+        transient=True,
+        retry_after=breaker.retry_after(now=now),
+        agent=call.agent,
+    )

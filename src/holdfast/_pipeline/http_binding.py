@@ -1,0 +1,207 @@
+"""The bottom of the stack: a call becomes an HTTP request, its reply a value or an error."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from holdfast._model.codec import MalformedError, parse
+from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
+from holdfast._net.engine import HttpEngine, redirected
+from holdfast._pipeline.event_reader import EventReader
+from holdfast._pipeline.extensions import asked_for
+from holdfast._pipeline.final_event import UntilLast
+from holdfast._pipeline.pending_stream import subscribed
+from holdfast._pipeline.tenants import addressed
+from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream
+from holdfast._wire.bindings import CODECS, protocol_headers
+from holdfast._wire.credentials import with_query
+from holdfast._wire.http import HttpRequest
+from holdfast._wire.limits import about_card, check_json_size, check_value, harmless, of_cards
+from holdfast._wire.rest import read_error_event
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    LimitExceededError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from holdfast._aio.env import Env
+    from holdfast._pipeline.endpoints import Endpoint
+    from holdfast._policy.resilience import Resilience
+    from holdfast._wire.bindings import Codec
+    from holdfast._wire.http import HttpReply
+    from holdfast._wire.limits import Limits
+    from holdfast._wire.network_scope import Network
+
+__all__ = ["MAX_IDLE", "HttpBinding", "name_task"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
+"""Seconds that a connection may have idled, by safety. Common servers close idle connections
+after 2 s (gunicorn) or 5 s (uvicorn, node); a request that meets the close is lost, which costs a
+read a retry and a message its certainty."""
+
+
+class HttpBinding:
+    """Carries calls over the bindings that are HTTP.
+
+    Args:
+        engine: What carries the requests.
+        env: Tells the time.
+        resilience: Its timeouts and refusals count.
+        limits: How large a reply to accept.
+        networks: Networks that a redirect may reach in any case.
+    """
+
+    def __init__(
+        self,
+        engine: HttpEngine,
+        env: Env,
+        resilience: Resilience,
+        limits: Limits,
+        *,
+        networks: tuple[Network, ...] = (),
+    ) -> None:
+        self._engine = engine
+        self._env = env
+        self._resilience = resilience
+        self._limits = limits
+        self._networks = networks
+        self._card_limits = of_cards(limits)
+        self._harmless = harmless(limits)
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Makes the call once."""
+        endpoint, codec = _chosen(call)
+        is_card = call.operation is GET_EXTENDED_AGENT_CARD
+        try:
+            request = self._request(call, endpoint, codec)
+            reply = await self._engine.request(request)
+            if 300 <= reply.status < 400:
+                reply = await redirected(self._engine, request, reply, allowed=self._networks)
+            reply = _checked(reply, self._limits)
+            is_unknown = call.operation is GET_TASK and reply.status == HTTPStatus.NOT_FOUND
+            if endpoint.has_two_file_forms and is_unknown:
+                with suppress(MalformedError):
+                    endpoint.learn_file_form(parse(reply.body))
+            value = self._decode(call, codec, reply)
+            if len(reply.body) > self._harmless:
+                check_value(value, self._limits)
+        except A2AError as error:
+            told = about_card(error, self._limits) if is_card else error
+            told.agent = endpoint.agent
+            name_task(told, call)
+            if told is error:
+                raise
+            raise told from None
+        return Reply(value=value, headers=reply.headers, raw=reply.body, endpoint=endpoint)
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Makes the call once, and waits for the first event."""
+        endpoint, codec = _chosen(call)
+        learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
+        other = learned.operation.other_verb if codec.has_verbs else None
+        may_be_silent = call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots
+        while True:
+            reader = EventReader[R](
+                self._engine,
+                self._request(learned, endpoint, codec),
+                limits=self._limits,
+                agent=endpoint.agent,
+                read=codec.reader(call.operation, call.request_id),
+                decode=partial(self._decode, call, codec),
+                decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
+                networks=self._networks,
+            )
+            try:
+                if may_be_silent:
+                    headers = await subscribed(reader, call, self)
+                else:
+                    headers = await reader.open()
+            except A2AHTTPError as error:
+                if other is None or error.http_status not in _NO_SUCH_VERB:
+                    raise
+                operation = msgspec.structs.replace(call.operation, verb=other)
+                learned, other = msgspec.structs.replace(call, operation=operation), None
+            else:
+                endpoint.learn(learned.operation)
+                is_last = codec.is_last
+                events: Stream[R] = reader if is_last is None else UntilLast(reader, is_last)
+                return Reply(value=events, headers=headers, endpoint=endpoint)
+
+    def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
+        interface = endpoint.interface
+        params: Any = addressed(call).params
+        is_card = call.operation is GET_EXTENDED_AGENT_CARD
+        call.progress.secrets.note(call.headers, call.query, interface.url)
+        encoded = codec.encode(call.operation, params, interface.url, call.request_id)
+        return HttpRequest(
+            method=encoded.method,
+            url=with_query(encoded.url, call.query) if call.query else encoded.url,
+            headers={
+                **call.headers,
+                **protocol_headers(
+                    endpoint.version, asked_for(call) if call.extensions else (), call.headers
+                ),
+                **encoded.headers,
+            },
+            body=encoded.body,
+            timeouts=call.timeouts or self._resilience.timeouts,
+            max_idle=MAX_IDLE[call.operation.safety],
+            limits=self._card_limits if is_card else self._limits,
+            reach=call.reach,
+            progress=call.progress,
+        )
+
+    def _decode(self, call: Call[P, R], codec: Codec, reply: HttpReply) -> R:
+        value: R = codec.decode(
+            call.operation,
+            call.request_id,
+            reply,
+            now=self._env.wall(),
+            refusals=self._resilience.refusals,
+        )
+        return value
+
+    async def close(self) -> None:
+        """Nothing to free: the engine belongs to the client."""
+
+
+_NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
+"""What says, without an error of the protocol, that the path is not there for the verb."""
+
+
+def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:
+    """Where a call goes, and how it is spoken there."""
+    endpoint = call.endpoint
+    if endpoint is None:
+        message = "the call has no endpoint yet"
+        raise RuntimeError(message)
+    return endpoint, CODECS[endpoint.interface.protocol_binding, endpoint.version]
+
+
+def name_task(error: A2AError, call: AnyCall) -> None:
+    """Says which task an error is about that does not say so itself: the one that was named."""
+    if isinstance(error, TaskNotFoundError | TaskNotCancelableError) and error.task_id is None:
+        params = getattr(call.params, "message", call.params)
+        error.task_id = getattr(params, "task_id", None) or getattr(params, "id", None)
+
+
+def _checked(reply: HttpReply, limits: Limits) -> HttpReply:
+    """A reply that may be decoded; of one that is no success, the status says enough."""
+    try:
+        check_json_size(reply.body, limits)
+    except LimitExceededError:
+        if reply.status < 300:
+            raise
+        return msgspec.structs.replace(reply, body=b"")
+    return reply

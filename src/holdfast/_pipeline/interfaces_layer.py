@@ -1,0 +1,438 @@
+"""Choosing where a call goes: from a card to one of its interfaces.
+
+Rules: credentials go to the origins that the caller named, and to no other. Where the card leaves
+open which version of the protocol is spoken, that is found out before the first call goes there
+(`holdfast._pipeline.versions`); a call goes on in an older one only if the agent says of a newer
+one that it does not speak it (-32009), which is before anything is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast._model.addresses import doubt
+from holdfast._model.card import AgentInterface
+from holdfast._model.grpc_addresses import without_grpc
+from holdfast._pipeline.extensions import Extensions, check_spoken
+from holdfast._pipeline.failover import first_that_takes
+from holdfast._pipeline.interfaces import (
+    CHECK_ADDRESS,
+    Route,
+    choose_interfaces,
+    declared_versions,
+    leaves_room_for,
+)
+from holdfast._pipeline.transport import Call, PassThrough
+from holdfast._pipeline.versions import find_out, is_of_another_version, shows_another_version
+from holdfast._policy.retry import nobody_is_there
+from holdfast._wire.bindings import PROTOCOL_VERSIONS
+from holdfast._wire.http import presentable
+from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
+from holdfast._wire.origins import origin, origin_and_aliases
+from holdfast._wire.redaction import hidden_in_path
+from holdfast._wire.security import explain
+from holdfast._wire.status import is_no_agent, is_unknown_there
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    AuthenticationError,
+    CredentialOriginError,
+    InvalidAgentCardError,
+    PermissionDeniedError,
+    PushNotificationNotSupportedError,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+)
+
+if TYPE_CHECKING:
+    from holdfast._model.card import AgentCard
+    from holdfast._model.operations import Capability
+    from holdfast._pipeline.cards.resolver import AgentCardResolver
+    from holdfast._pipeline.cautions import Cautions
+    from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
+    from holdfast._pipeline.transport import AnyCall, AuthProvider, Onward, Reply, Transport
+
+__all__ = ["InterfaceLayer"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class InterfaceLayer(PassThrough):
+    """Chooses the interface that a call goes to, fetching the card if need be."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        resolver: AgentCardResolver,
+        route: Route,
+        endpoints: KnownEndpoints,
+        cautions: Cautions,
+    ) -> None:
+        super().__init__(inner)
+        self._resolver = resolver
+        self._route = route
+        self._endpoints = endpoints
+        self._cautions = cautions
+        self._trusted: frozenset[str] | None = None  # until the first card is there
+        self._choice: _Choice | None = None
+
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+        """Makes the call at the chosen endpoint.
+
+        Raises:
+            CredentialOriginError: The call carries credentials that were not given for the
+                interface's origin. Nothing was sent.
+            ExtensionNotSupportedError: The card does not declare an extension that is asked for.
+            ExtensionSupportRequiredError: It requires one that is not asked for.
+            InvalidAgentCardError: The interface has an address that cannot be meant.
+            PushNotificationNotSupportedError: The card declares no push notifications.
+            UnsupportedOperationError: The card declares no such operation.
+            VersionNotSupportedError: No version of the protocol is spoken on both sides.
+        """
+        try:
+            card = self._resolver.fresh or await self._resolver.card(call)
+        except A2AError as error:
+            error.executed = False  # of this call, whatever became of the card's
+            raise
+        call.progress.card = None  # it has come
+        provider, secrets = call.auth, self._resolver.secrets
+        if secrets:  # which the card may repeat
+            call.progress.secrets.note_values(secrets)
+        choice = self._checked(call, card, provider)
+        if choice.others:
+            return await self._somewhere(call, choice, onward, provider)
+        if choice.older is not None:
+            return await self._called(call, choice, onward, provider)
+        try:
+            return await onward(self._routed(call, choice, provider))
+        except A2AError as error:
+            self._explain(error, call, choice, choice, provider)
+            raise
+
+    async def _somewhere(
+        self,
+        call: Call[P, R],
+        choice: _Choice,
+        onward: Onward[P, R, T],
+        provider: AuthProvider | None,
+    ) -> Reply[T]:
+        """Makes the call at the first of several interfaces that takes it.
+
+        Another one than the first that turns out to be no agent at all is not asked again.
+        """
+        carries = bool(call.headers or call.query or provider is not None)
+        others = [way for way in choice.others if not (carries and way.refusal is not None)]
+        ways = {way.endpoint: way for way in (choice, *others)}
+        progress = call.progress
+
+        async def make(endpoint: Endpoint) -> Reply[T] | None:
+            way, tried = ways[endpoint], len(progress.attempts)
+            try:
+                return await self._called(call, way, onward, provider)
+            except A2AError as error:
+                is_answer = len(progress.attempts) > tried and not progress.lacks_credentials
+                if way is choice or not (is_answer and _is_of_no_use(call, error)):
+                    raise
+                if is_no_agent(call.operation, error):
+                    choice.others = [other for other in choice.others if other is not way]
+                return None
+
+        return await first_that_takes(call, ways, make)
+
+    async def _called(
+        self,
+        call: Call[P, R],
+        choice: _Choice,
+        onward: Onward[P, R, T],
+        provider: AuthProvider | None,
+    ) -> Reply[T]:
+        """Makes the call at one interface, in a version that is spoken there."""
+        chosen = choice
+        if choice.older is not None:
+            chosen = await self._in_a_spoken_version(call, choice, provider)
+        while True:
+            try:
+                reply = await onward(self._routed(call, chosen, provider))
+            except A2AError as error:
+                may_go_on = chosen is choice and choice.older is not None
+                if may_go_on and _is_free_to_fall_back(call, error):
+                    choice.endpoint.speaks_version = False
+                    chosen = self._older(call, choice, provider)
+                    continue
+                self._explain(error, call, choice, chosen, provider)
+                raise
+            if chosen is choice and choice.older is not None:
+                choice.endpoint.speaks_version = True
+            return reply
+
+    async def _in_a_spoken_version(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> _Choice:
+        """A choice whose version is spoken there, as far as that can be found out."""
+        endpoint = choice.endpoint
+        if choice.in_doubt and endpoint.speaks_version is None:
+            await find_out(
+                self._inner,
+                endpoint,
+                self._routed(call, choice, provider),
+                lambda: self._routed(call, self._older(call, choice, provider), provider),
+            )
+        if endpoint.speaks_version is False:
+            return self._older(call, choice, provider)
+        return choice
+
+    def _explain(
+        self,
+        error: A2AError,
+        call: AnyCall,
+        choice: _Choice,
+        chosen: _Choice,
+        provider: AuthProvider | None,
+    ) -> None:
+        """Says of an error what the card says of it."""
+        if isinstance(error, AuthenticationError | PermissionDeniedError):
+            if provider is None:
+                explain(error, choice.card, call.headers)
+        else:
+            self._doubt_version(error, call, choice, chosen)
+            if isinstance(error, A2AHTTPError) and error.http_status == HTTPStatus.NOT_FOUND:
+                given = self._route.url is not None
+                place = "url=" if given else "the interface's URL in the agent card"
+                error.message = (
+                    f"{error.message.rstrip('.')}; there may be no "
+                    f"{chosen.endpoint.interface.protocol_binding}"
+                    f"{CHECK_ADDRESS}{place}"
+                )
+
+    def _doubt_version(
+        self, error: A2AError, call: AnyCall, choice: _Choice, chosen: _Choice
+    ) -> None:
+        """Says of an error that another version may be spoken, and forgets what was found out.
+
+        What is due to something else is left as it is.
+        """
+        spoken, interface = chosen.endpoint.version, chosen.endpoint.interface
+        is_forced = self._route.version is not None and not leaves_room_for(spoken, choice.card)
+        is_doubted = is_forced and is_of_another_version(error)
+        if is_doubted or isinstance(error, VersionNotSupportedError):
+            declared = ", ".join(declared_versions(choice.card)) or "no version"
+            asked = " as asked for" if is_forced else ""
+            error.message = (
+                f"{error.message.rstrip('.')}; protocol {spoken} was spoken{asked}, and the "
+                f"card declares {declared}"
+            )
+        elif not shows_another_version(error, call, interface.protocol_binding):
+            return
+        choice.endpoint.speaks_version = None
+        error.other_version = next(v for v in PROTOCOL_VERSIONS if v != spoken)
+
+    def _routed(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> Call[P, R]:
+        """The call as it goes to an interface."""
+        if call.extensions:
+            check_spoken(call, choice.endpoint.version)
+        if choice.refusal is not None:  # nobody has named the origin but the card
+            there, named = choice.refusal.origin, self._trusted or ()
+            self._cautions.note_content(call.operation, there, named)
+        return msgspec.structs.replace(
+            call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
+        )
+
+    def _older(self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> _Choice:
+        """What to fall back to."""
+        older = choice.older
+        if isinstance(older, AgentInterface):
+            trusted = self._trusted or frozenset()
+            older = choice.older = self._choose_interface(older, choice.card, trusted)
+        if older is None:
+            return choice
+        _check_credentials(call, older, provider)
+        return older
+
+    def _checked(
+        self, call: Call[P, R], card: AgentCard, provider: AuthProvider | None
+    ) -> _Choice:
+        """What follows from the card, if it allows the call."""
+        choice = self._choice
+        if choice is None or choice.card is not card:
+            choice = self._choice = self._choose(card)
+        capability = call.operation.capability
+        if capability is not None and not getattr(card.capabilities, capability):
+            raise _undeclared(call.operation.name, capability, card)
+        if call.extensions or choice.extensions.required:
+            choice.extensions.check(call, card)
+        if choice.refusal is not None:
+            _check_credentials(call, choice, provider)
+        return choice
+
+    def _choose(self, card: AgentCard) -> _Choice:
+        trusted = self._trusted
+        if trusted is None:
+            # The caller's own card says whom to trust; one that replaces it later does not.
+            trusted = self._trusted = _trusted(self._route, card)
+        interfaces = choose_interfaces(card, self._route)
+        choice = self._choose_interface(interfaces.first, card, trusted)
+        choice.older, choice.in_doubt = interfaces.older, interfaces.in_doubt
+        for other in interfaces.others:
+            with contextlib.suppress(InvalidAgentCardError):  # only the first one has to be right
+                choice.others.append(self._choose_interface(other, card, trusted))
+        return choice
+
+    def _choose_interface(
+        self, interface: AgentInterface, card: AgentCard, trusted: frozenset[str]
+    ) -> _Choice:
+        _check_address(interface, card, self._route, source=self._source_of(interface, trusted))
+        refusal = _check_origin(interface, trusted)
+        reach = self._route.within
+        if reach is None and refusal is not None:
+            reach = self._reach(trusted)
+        endpoint = self._endpoints.of(interface)
+        if self._resolver.secrets:  # which the card may repeat
+            endpoint.agent = hidden_in_path(endpoint.agent, self._resolver.secrets)
+        return _Choice(card, endpoint, refusal, reach)
+
+    def _source_of(self, interface: AgentInterface, trusted: frozenset[str]) -> str | None:
+        """Where an interface's address is from; None if the caller stands for it in some way."""
+        if origin(interface.url) in trusted:
+            return None
+        address = without_grpc(interface.url)
+        is_allowed = self._route.networks and self._route.allows_loopback(address)
+        return None if is_allowed else self._route.source
+
+    def _reach(self, trusted: frozenset[str]) -> Reach:
+        """How far an address of the card may lead that the caller did not name."""
+        inward = furthest_in([self._resolver.scope, *map(scope_of_host, trusted)])
+        return Reach(inward=inward, allowed=self._route.networks)
+
+
+class _Choice:
+    """What follows from a card, so that it is worked out once for each card.
+
+    Attributes:
+        card: The card.
+        endpoint: Where calls go.
+        refusal: Why credentials do not; None if they do.
+        reach: How far inside that may lie.
+        older: What to fall back to if the version is not spoken there; an interface until then.
+        in_doubt: Whether the card leaves open which version is spoken there.
+        others: Other interfaces where calls may go.
+        extensions: What the card declares and requires.
+    """
+
+    __slots__ = (
+        "card",
+        "endpoint",
+        "extensions",
+        "in_doubt",
+        "older",
+        "others",
+        "reach",
+        "refusal",
+    )
+
+    def __init__(
+        self,
+        card: AgentCard,
+        endpoint: Endpoint,
+        refusal: CredentialOriginError | None,
+        reach: Reach | None,
+    ) -> None:
+        self.card = card
+        self.endpoint = endpoint
+        self.refusal = refusal
+        self.reach = reach
+        self.older: _Choice | AgentInterface | None = None
+        self.in_doubt = False
+        self.others: list[_Choice] = []
+        self.extensions = Extensions.of(card)
+
+
+def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> None:
+    """Raises if a call carries what was not given for where it goes."""
+    if choice.refusal is not None and (call.headers or call.query or provider is not None):
+        raise copy.copy(choice.refusal)
+
+
+def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
+    """Whether an error shows that something else than the agent is there, and that nothing ran."""
+    if error.transient or nobody_is_there(error):
+        return False
+    is_read = call.operation.safety != "conditional"
+    return error.executed is False or (is_read and is_unknown_there(error))
+
+
+def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:
+    """Whether an error says that the version is not spoken, and that nothing was executed."""
+    return isinstance(error, VersionNotSupportedError) and (
+        error.executed is False or call.operation.safety != "conditional"
+    )
+
+
+def _trusted(route: Route, first: AgentCard) -> frozenset[str]:
+    """The origins that may get the caller's headers and credentials."""
+    if not route.trust_first:
+        return route.trusted
+    return route.trusted | origin_and_aliases(first.supported_interfaces[0].url)
+
+
+def _check_address(
+    interface: AgentInterface, card: AgentCard, route: Route, *, source: str | None
+) -> None:
+    """Checks an address that the caller did not name."""
+    address = without_grpc(interface.url)
+    why = None if route.url is not None else doubt(address, source)
+    if why is None:
+        return
+    hint = "pass the right one as url="
+    if route.source is not None:
+        guess = f"{origin(route.source)}{urlsplit(address).path}"
+        hint = f'if the agent is where its card is, pass url="{guess}"'
+    urls = [offered.url.partition("#")[0] for offered in card.supported_interfaces]
+    field = f"supportedInterfaces[{urls.index(interface.url)}].url"
+    raise InvalidAgentCardError(
+        f"the card names {presentable(interface.url)} as the agent's address ({field}), but "
+        f"{why}; nothing was sent there. {hint[0].upper()}{hint[1:]}",
+        field=field,
+        executed=False,
+    )
+
+
+_UNDECLARED = {
+    "streaming": (UnsupportedOperationError, "streaming"),
+    "push_notifications": (PushNotificationNotSupportedError, "push notifications"),
+    "extended_agent_card": (UnsupportedOperationError, "an extended card"),
+}
+
+
+def _undeclared(operation: str, capability: Capability, card: AgentCard) -> A2AError:
+    kind, what = _UNDECLARED[capability]
+    return kind(
+        f"{operation} was not called: agent {card.name!r} does not declare {what} in its "
+        "card (capabilities)",
+        executed=False,
+    )
+
+
+def _check_origin(
+    interface: AgentInterface, trusted: frozenset[str]
+) -> CredentialOriginError | None:
+    """The error of a call with credentials, if they were not given for this interface."""
+    its_origin = origin(interface.url)
+    if its_origin in trusted:
+        return None
+    return CredentialOriginError(
+        f"the agent's interface is at {its_origin}, but the credentials and headers were "
+        f"given for {', '.join(sorted(trusted))}; nothing was sent. If you trust it, pass "
+        f'credential_origins=("{its_origin}",)',
+        origin=its_origin,
+        executed=False,
+    )

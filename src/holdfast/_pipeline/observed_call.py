@@ -1,0 +1,77 @@
+"""A caller's call that may take several requests: observers learn of its end once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from holdfast._pipeline.listeners import Observers
+    from holdfast._pipeline.transport import Errand
+
+__all__ = ["ObservedCall"]
+
+
+class ObservedCall:
+    """Reports `CallFinished` for the caller's call, and not for each of its requests.
+
+    As a context manager, the call lasts as long as the block. Of two that share an errand, the one
+    that begins first reports.
+
+    Args:
+        errand: What the requests of the call share.
+        observers: Who is told.
+        operation: See below.
+
+    Attributes:
+        operation: Name of the operation that the caller asked for; reported where the call ends
+            before its first request.
+    """
+
+    def __init__(self, errand: Errand, observers: Observers, operation: str) -> None:
+        self._errand = errand
+        self._observers = observers
+        self.operation = operation
+        self._began = 0.0
+        self._ended: float | None = None
+        self._is_open = False
+
+    def begin(self) -> None:
+        """Note that the call begins now."""
+        self._is_open = self._errand.ends_with_request
+        self._errand.ends_with_request = False
+        self._began = _now()
+
+    def end(self) -> None:
+        """Note that the result is there now, though it may not be reported yet."""
+        if self._ended is None:
+            self._ended = _now()
+
+    def finish(self, error: BaseException | None) -> None:
+        """Report the end of the call, once.
+
+        Args:
+            error: The error that the caller gets; None where there is none.
+        """
+        if self._is_open:
+            self._is_open = False
+            duration = (_now() if self._ended is None else self._ended) - self._began
+            self._observers.call_finished(self._errand, self.operation, duration, error)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish(error)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

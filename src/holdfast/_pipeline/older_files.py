@@ -1,0 +1,170 @@
+"""The layer that encodes files as a server of 0.3 reads them, over HTTP+JSON and gRPC.
+
+`holdfast._wire.files` has the two encodings. The text of the error for an unknown task shows which
+one a server uses. Rules: the layer asks each endpoint once, with a read, when the first file is
+about to be sent there, or arrives from there in an ambiguous form; the file is not sent before the
+answer; if the answer does not show the encoding, the proto counts. A reply that has arrived is not
+lost: it waits at most 5 s, and at most half of the time that the call has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from holdfast._model.operations import GET_TASK
+from holdfast._model.requests import GetTaskRequest
+from holdfast._pipeline.open_streams import replaced
+from holdfast._pipeline.transport import (
+    AnyCall,
+    Call,
+    CallProgress,
+    PassThrough,
+    Reply,
+    Stream,
+    StreamOver,
+)
+from holdfast._wire.files import as_base64, from_base64, has_content, may_be_base64
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from holdfast._pipeline.endpoints import Endpoint
+
+__all__ = ["OlderFilesLayer"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_READING_S = 5.0
+"""Seconds that a reply waits for the form of its files."""
+
+
+class OlderFilesLayer(PassThrough):
+    """Converts the files of requests and replies where servers have two forms of them."""
+
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+        """Makes the call below."""
+        endpoint = _converted_at(call)
+        return self._inner.unary(call) if endpoint is None else self._unary(call, endpoint)
+
+    def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
+        """Opens the stream below."""
+        endpoint = _converted_at(call)
+        return self._inner.stream(call) if endpoint is None else self._stream(call, endpoint)
+
+    async def _unary(self, call: Call[P, R], endpoint: Endpoint) -> Reply[R]:
+        reply = await self._inner.unary(await self._written(call, endpoint))
+        value = await self._read(reply.value, call, endpoint)
+        return reply if value is reply.value else msgspec.structs.replace(reply, value=value)
+
+    async def _stream(self, call: Call[P, R], endpoint: Endpoint) -> Reply[Stream[R]]:
+        reply = await self._inner.stream(await self._written(call, endpoint))
+
+        def read(event: R) -> Awaitable[R]:
+            return self._read(event, call, endpoint)
+
+        return replaced(reply, _ReadStream(reply.value, read))
+
+    async def _written(self, call: Call[P, R], endpoint: Endpoint) -> Call[P, R]:
+        """The call with its files as they are read there.
+
+        Raises:
+            A2AError: That could not be found out now. Nothing was sent.
+        """
+        if not has_content(call.params):
+            return call
+        try:
+            await self._find_out(call, endpoint)
+        except A2AError as error:
+            error.executed = False  # of this call, whatever became of the question
+            if error.transient:
+                raise
+        if not endpoint.files_are_base64:
+            return call
+        return msgspec.structs.replace(call, params=as_base64(call.params))
+
+    async def _read(self, value: T, call: AnyCall, endpoint: Endpoint) -> T:
+        """A reply, or an event, with the content of its files."""
+        if endpoint.files_are_base64 is False or not may_be_base64(value):
+            return value
+        left = call.deadline.left(asyncio.get_running_loop().time())
+        try:
+            async with asyncio.timeout(min(_READING_S, left / 2)):
+                await self._find_out(call, endpoint)
+        except (A2AError, TimeoutError):
+            return value
+        return from_base64(value) if endpoint.files_are_base64 else value
+
+    async def _find_out(self, call: AnyCall, endpoint: Endpoint) -> None:
+        """Asks for a task that does not exist, unless the form is known.
+
+        Raises:
+            A2AError: There was no answer.
+        """
+        if endpoint.files_are_base64 is not None:
+            return
+        async with endpoint.asking_files.here():
+            if endpoint.files_are_base64 is not None:
+                return  # another call has asked meanwhile
+            name = f"{call.request_id}-files"
+            progress = CallProgress(
+                began=asyncio.get_running_loop().time(), errand=call.progress.errand
+            )
+            question = msgspec.structs.replace(
+                call,
+                operation=GET_TASK,
+                params=GetTaskRequest(id=name),
+                request_id=name,
+                progress=progress,
+            )
+            try:
+                await self._inner.unary(question)  # whose binding notes what it learns
+            except A2AError as error:
+                if error.transient and endpoint.files_are_base64 is None:
+                    call.progress.join(progress)
+                    call.progress.endpoint = progress.endpoint
+                    raise
+
+
+class _ReadStream(StreamOver[R]):
+    """A stream whose events are converted.
+
+    Args:
+        inner: What is below.
+        read: Converts an event; it may have to ask first.
+    """
+
+    def __init__(self, inner: Stream[R], read: Callable[[R], Awaitable[R]]) -> None:
+        super().__init__(inner)
+        self.at_hand = self._at_hand
+        self._inner_at_hand = inner.at_hand
+        self._read = read
+        self._held: list[R] = []
+
+    async def __anext__(self) -> R:
+        """The next event."""
+        if not self._held:
+            self._held.append(await super().__anext__())
+        event = await self._read(self._held[0])  # if that is cancelled, the event is kept
+        self._held.clear()
+        return event
+
+    def _at_hand(self) -> R | None:
+        """The next event, where there is nothing to convert in it."""
+        if self._held or (event := self._inner_at_hand()) is None:
+            return None
+        if may_be_base64(event):
+            self._held.append(event)
+            return None
+        return event
+
+
+def _converted_at(call: AnyCall) -> Endpoint | None:
+    """Where the call goes, if files have two forms there."""
+    endpoint = call.endpoint
+    return endpoint if endpoint is not None and endpoint.has_two_file_forms else None

@@ -1,0 +1,241 @@
+"""The layers that a call goes through: their order is written here, and nowhere else.
+
+Each layer is around those below it in a list. What stands above `RetryLayer` sees a call once,
+what stands below it sees each try, and what stands below the choice of a place sees where it goes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast._net.resolve_engine import tls_of
+from holdfast._pipeline.admission import Admission, AdmissionLayer
+from holdfast._pipeline.attempts import AttemptLayer
+from holdfast._pipeline.binding_router import ByBinding
+from holdfast._pipeline.cards.fetch import CardTransport
+from holdfast._pipeline.credentials import CredentialsLayer
+from holdfast._pipeline.grpc_extra import grpc_transport
+from holdfast._pipeline.guard import GuardLayer
+from holdfast._pipeline.hedging import HedgeLayer
+from holdfast._pipeline.http_binding import HttpBinding
+from holdfast._pipeline.layers import (
+    DeadlineLayer,
+    InterceptorLayer,
+    ObservedLayer,
+    OpeningLayer,
+    OutcomeLayer,
+)
+from holdfast._pipeline.older_files import OlderFilesLayer
+from holdfast._pipeline.produced import ProducedTransports
+from holdfast._pipeline.retrying import RetryLayer
+from holdfast._pipeline.transport import Layer, Transport, compose
+from holdfast._policy.breaker import Switch
+from holdfast._wire.bindings import GRPC_BINDING, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from grpc import aio
+
+    from holdfast._aio.env import Env
+    from holdfast._aio.per_loop import PerLoop
+    from holdfast._net.engine import HttpEngine
+    from holdfast._pipeline.cautions import Cautions
+    from holdfast._pipeline.listeners import Hooks, Observers
+    from holdfast._pipeline.produced import TransportProducer
+    from holdfast._policy.resilience import Resilience
+    from holdfast._wire.limits import Limits
+    from holdfast._wire.network_scope import Network
+
+__all__ = ["bottom_of_calls", "card_source", "layered_calls", "layered_cards", "layered_requests"]
+
+
+def bottom_of_calls(
+    engine: HttpEngine,
+    env: Env,
+    resilience: Resilience,
+    limits: Limits,
+    *,
+    channel_factory: Callable[[str], aio.Channel] | None,
+    producers: Mapping[str, TransportProducer],
+    networks: tuple[Network, ...],
+) -> Transport:
+    """What carries calls, by the binding of the interface that they go to.
+
+    Args:
+        engine: What carries requests, for the bindings that are HTTP.
+        env: Tells the time.
+        resilience: Its timeouts and refusals count.
+        limits: How large a reply to accept.
+        channel_factory: Makes the channels of gRPC, if the caller does.
+        producers: What makes the transports of the caller's own bindings.
+        networks: Networks that a redirect may reach in any case.
+    """
+    over_grpc = partial(
+        grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
+    )
+    over_http = HttpBinding(engine, env, resilience, limits, networks=networks)
+    bottom = ByBinding(over_http, {GRPC_BINDING: over_grpc})
+    return ProducedTransports(bottom, producers) if producers else bottom
+
+
+def layered_calls(
+    bottom: Transport,
+    *,
+    choice: Layer,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    hooks: Hooks,
+    switch: Switch,
+    cautions: Cautions,
+    admissions: PerLoop[Admission] | None,
+    call_layers: Sequence[Layer],
+    attempt_layers: Sequence[Layer],
+) -> Transport:
+    """The layers of every call of a client.
+
+    Args:
+        bottom: What carries calls.
+        choice: The layer that chooses the place where a call goes.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of calls and attempts.
+        hooks: Who may change them.
+        switch: What somebody has decided by hand about circuits.
+        cautions: Warns of where credentials go.
+        admissions: Who is let in; None for everybody.
+        call_layers: The caller's own, around a whole call.
+        attempt_layers: The same, around each attempt.
+    """
+    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
+    return _stacked(
+        [
+            partial(ObservedLayer, observers=observers),  # a call that is told has begun and ends
+            partial(InterceptorLayer, hooks=hooks),  # before anything is decided: it may answer
+            OutcomeLayer,  # what a failure means for what was asked, before anybody else sees it
+            DeadlineLayer,  # all below counts: lines, waits, cards, credentials
+            _admission(resilience, admissions),  # once for a call, however often it is tried
+            *call_layers,
+            partial(RetryLayer, resilience=resilience, env=env, observers=observers),
+            _hedge(resilience),  # two requests that are one try
+            choice,  # anew for each try, and each of two
+            OlderFilesLayer,  # of that place: how files are written there
+            partial(guarded, switch=switch),  # of that place: one that refuses is passed over
+            partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
+            *attempt_layers,
+            partial(
+                CredentialsLayer, cautions=cautions
+            ),  # fresh ones, and once more after a 401: both are one attempt
+        ],
+        bottom,
+    )
+
+
+def layered_cards(cards: Transport, observers: Observers) -> Transport:
+    """The layers of a call that asks for the card alone.
+
+    Args:
+        cards: What knows it.
+        observers: Who is told of such calls.
+    """
+    return _stacked([partial(ObservedLayer, observers=observers), DeadlineLayer], cards)
+
+
+def card_source(
+    engine: HttpEngine,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    *,
+    limits: Limits,
+    networks: tuple[Network, ...],
+    version: str | None = None,
+    switch: Switch | None = None,
+    cautions: Cautions | None = None,
+) -> Transport:
+    """What fetches cards: the layers around each fetch, in their order.
+
+    Args:
+        engine: What carries requests.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of attempts.
+        limits: How large a card may be.
+        networks: Where a redirect may lead besides the outside.
+        version: The version of the protocol to ask for; the newest if left out.
+        switch: What somebody has decided by hand about circuits; nothing if left out.
+        cautions: Warns of where credentials go; nobody does if left out.
+    """
+    cards = CardTransport(
+        engine,
+        env,
+        timeouts=resilience.timeouts,
+        limits=limits,
+        networks=networks,
+        version=version or PROTOCOL_VERSION,
+    )
+    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
+    return _stacked(
+        [
+            partial(RetryLayer, resilience=resilience, env=env, observers=observers),
+            partial(guarded, switch=switch or Switch()),
+            partial(AttemptLayer, observers=observers),
+            partial(CredentialsLayer, cautions=cautions),
+        ],
+        cards,
+    )
+
+
+def layered_requests(
+    bottom: Transport,
+    *,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    switch: Switch,
+    admissions: PerLoop[Admission] | None,
+) -> Transport:
+    """The layers of a request that somebody else wrote, to an address that they chose.
+
+    There is no choice of a place, no credentials are added, and what a lost reply means is for
+    those to say who know what they asked for.
+
+    Args:
+        bottom: What carries requests.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of requests and attempts.
+        switch: What somebody has decided by hand about circuits.
+        admissions: Who is let in; None for everybody.
+    """
+    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
+    return _stacked(
+        [
+            partial(ObservedLayer, observers=observers),  # a request that is told has begun ends
+            OpeningLayer,  # all below counts: lines, waits, attempts
+            _admission(resilience, admissions),  # once, however often it is tried
+            partial(RetryLayer, resilience=resilience, env=env, observers=observers),
+            _hedge(resilience),  # two requests that are one try
+            partial(guarded, switch=switch),  # what is refused here was never sent
+            partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
+        ],
+        bottom,
+    )
+
+
+def _stacked(layers: Iterable[Layer | None], bottom: Transport) -> Transport:
+    return compose((layer for layer in layers if layer is not None), bottom)
+
+
+def _admission(resilience: Resilience, admissions: PerLoop[Admission] | None) -> Layer | None:
+    policy = resilience.concurrency
+    if policy is None or admissions is None:
+        return None
+    return partial(AdmissionLayer, policy=policy, admissions=admissions)
+
+
+def _hedge(resilience: Resilience) -> Layer | None:
+    policy = resilience.hedge
+    return None if policy is None else partial(HedgeLayer, policy=policy)

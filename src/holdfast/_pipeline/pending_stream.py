@@ -1,0 +1,112 @@
+"""Subscriptions that begin with no snapshot of the task but with the next thing that happens.
+
+That may be nothing: whoever subscribes asks for the task where it stays silent. Agents that
+subscribe so break off what they refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from holdfast._model.operations import GET_TASK
+from holdfast._model.requests import GetTaskRequest
+from holdfast._pipeline.transport import CallProgress
+from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from typing import Any
+
+    from holdfast._model.types import Task
+    from holdfast._pipeline.transport import AnyCall, Transport
+
+__all__ = ["subscribed"]
+
+_FIRST_LOOK, _LATEST_LOOK = 2.0, 60.0
+"""Seconds of silence after which the task is asked for; twice as many each time."""
+
+
+class Subscription(Protocol):
+    """A stream that is not open yet."""
+
+    async def open(self) -> Mapping[str, str]:
+        """Opens it, waits for the first event, and gives the headers of the reply."""
+        ...
+
+    async def close(self) -> None:
+        """Closes it, if it is open."""
+        ...
+
+
+async def subscribed(
+    subscription: Subscription, call: AnyCall, transport: Transport
+) -> Mapping[str, str]:
+    """Opens a subscription where it may have nothing to tell.
+
+    Args:
+        subscription: It is closed where it brings nothing.
+        call: What it is for.
+        transport: What the task is asked for over meanwhile.
+
+    Returns:
+        The headers of the reply.
+
+    Raises:
+        UnsupportedOperationError: The task is over or waits for input, or the agent breaks off.
+        A2AError: What opening it raises.
+    """
+    try:
+        return await _begun(subscription.open(), partial(_look, call, transport))
+    except BaseException:
+        await subscription.close()  # it may be open by now
+        raise
+
+
+async def _look(call: AnyCall, transport: Transport) -> Task:
+    """The task that a call subscribes to."""
+    question = msgspec.structs.replace(
+        call,
+        operation=GET_TASK,
+        params=GetTaskRequest(id=call.params.id),
+        progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
+    )
+    task: Task = (await transport.unary(question)).value
+    return task
+
+
+async def _begun(
+    opening: Coroutine[Any, Any, Mapping[str, str]],
+    look: Callable[[], Coroutine[Any, Any, Task]],
+) -> Mapping[str, str]:
+    """Waits until a subscription brings its first event, unless there is none to come."""
+    first = asyncio.ensure_future(opening)
+    silence = _FIRST_LOOK
+    try:
+        while not (await asyncio.wait({first}, timeout=silence))[0]:
+            silence = min(2 * silence, _LATEST_LOOK)
+            try:
+                state = (await look()).state
+            except A2AError as error:
+                if not (error.transient or first.done()):
+                    raise
+                continue
+            if state.is_settled and not first.done():  # else it has begun meanwhile
+                break
+        else:
+            return first.result()
+    except A2AConnectionError as error:
+        if error.failure != "truncated":
+            raise
+        text = f"the agent took no subscription: {error.message}"
+        raise UnsupportedOperationError(text, **error.facts()) from error
+    finally:
+        if first.cancel():
+            await asyncio.wait({first})
+        if not first.cancelled():
+            first.exception()  # which may come while the look at the task fails
+    text = f"there is nothing to subscribe to: the task is {state.name}"
+    raise UnsupportedOperationError(text, executed=False)

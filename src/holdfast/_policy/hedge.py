@@ -1,0 +1,135 @@
+"""Hedging: a read that takes longer than most is asked for once more, and the first answer wins.
+
+Dean and Barroso, "The Tail at Scale" (CACM 56, 2013). Only what runs twice without harm is asked
+twice. A hedge is paid for by the reads before it, so that an agent that has become slow altogether
+does not get twice the load.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+
+import msgspec
+
+from holdfast._model.settings import check_count, check_numbers
+
+__all__ = ["HedgeBudget", "HedgePolicy", "Hedging", "Latencies", "hedge_delay"]
+
+_THOUSANDTHS = 1000
+
+_SAVED = 10
+"""Hedges that may be saved up for."""
+
+
+class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When to ask a second time.
+
+    Attributes:
+        quantile: Share of the reads that are faster than the wait before a hedge; above 0 and
+            below 1.
+        max_extra: Hedges for each read, at most; above 0 and below 1.
+        min_samples: Reads of a kind that must have been seen before one is hedged; at least 1.
+        min_delay: Shortest wait before a hedge, in seconds; 0 or more, and finite.
+
+    Raises:
+        ValueError: A number is out of its bounds.
+        TypeError: One is no number, or `min_samples` no whole one.
+    """
+
+    quantile: float = 0.95
+    max_extra: float = 0.05
+    min_samples: int = 20
+    min_delay: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_numbers(self, ("quantile", "max_extra", "min_delay"))
+        check_count("min_samples", self.min_samples, least=1)
+        for name in ("quantile", "max_extra"):
+            if not 0 < getattr(self, name) < 1:
+                message = f"{name} must be between 0 and 1"
+                raise ValueError(message)
+        if not 0 <= self.min_delay < math.inf:
+            message = "min_delay must be a finite number of seconds, and not negative"
+            raise ValueError(message)
+
+
+class Latencies:
+    """How long the last calls of one kind took.
+
+    Args:
+        size: How many are remembered.
+    """
+
+    __slots__ = ("_in_order", "_size", "_sorted")
+
+    def __init__(self, size: int = 200) -> None:
+        self._size = size
+        self._in_order: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """Notes how long a call took, or how long one was waited for that was given up."""
+        if len(self._in_order) == self._size:
+            del self._sorted[bisect_left(self._sorted, self._in_order.popleft())]
+        self._in_order.append(seconds)
+        insort(self._sorted, seconds)
+
+    def quantile(self, share: float) -> float:
+        """What that share of the calls did not exceed, in seconds; 0 if there are none."""
+        if not self._sorted:
+            return 0.0
+        return self._sorted[min(len(self._sorted) - 1, math.ceil(share * len(self._sorted)) - 1)]
+
+    def __len__(self) -> int:
+        return len(self._in_order)
+
+
+class HedgeBudget:
+    """What reads have paid for hedges; counted in thousandths, so that no rounding adds up."""
+
+    __slots__ = ("_per_read", "_thousandths")
+
+    def __init__(self, policy: HedgePolicy) -> None:
+        self._per_read = math.floor(policy.max_extra * _THOUSANDTHS)
+        self._thousandths = 0
+
+    def read(self) -> None:
+        """Notes a read."""
+        self._thousandths = min(_SAVED * _THOUSANDTHS, self._thousandths + self._per_read)
+
+    def take(self) -> bool:
+        """Pays for a hedge, if there is enough."""
+        if self._thousandths < _THOUSANDTHS:
+            return False
+        self._thousandths -= _THOUSANDTHS
+        return True
+
+
+class Hedging:
+    """What is known of the reads at one place.
+
+    Args:
+        policy: When to ask a second time.
+
+    Attributes:
+        budget: What they have paid for hedges.
+    """
+
+    __slots__ = ("_latencies", "budget")
+
+    def __init__(self, policy: HedgePolicy) -> None:
+        self.budget = HedgeBudget(policy)
+        self._latencies: dict[str, Latencies] = {}
+
+    def latencies(self, operation: str) -> Latencies:
+        """How long the last ones of an operation took."""
+        return self._latencies.setdefault(operation, Latencies())
+
+
+def hedge_delay(policy: HedgePolicy, latencies: Latencies) -> float | None:
+    """Seconds to wait before a hedge; None where too little is known to say."""
+    if len(latencies) < policy.min_samples:
+        return None
+    return max(policy.min_delay, latencies.quantile(policy.quantile))

@@ -1,0 +1,1 @@
+"""The receiver of push notifications."""

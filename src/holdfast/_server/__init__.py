@@ -1,0 +1,1 @@
+"""Agents served from Python functions."""

@@ -1,0 +1,139 @@
+"""What is answered in place of an application's own errors: those of the protocol."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast._model import codec
+from holdfast._model.error_hops import as_hop
+from holdfast._model.error_values import integer, text_of
+from holdfast._wire.http import HttpReply, media_type
+from holdfast._wire.status import from_http_status
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    InternalError,
+    NotEnoughResultsError,
+    wrap_downstream,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["answer", "error_of_failure", "error_of_status", "event", "is_proper"]
+
+_CODES = {
+    400: -32600,
+    404: -32601,
+    405: -32600,
+    413: -32600,
+    415: -32600,
+    422: -32602,
+    501: -32601,
+}
+"""JSON-RPC codes for HTTP statuses, for clients that do not look at those."""
+
+
+def error_of_failure(failure: Exception, agent: str) -> A2AError:
+    """What an exception of the application's is to the client of the agent.
+
+    Args:
+        failure: The exception. Only an `A2AError` is meant for others; one that is about another
+            agent tells where the chain broke.
+        agent: The name of the agent.
+    """
+    failure = _alone(failure)
+    if isinstance(failure, NotEnoughResultsError):
+        return wrap_downstream(failure, current=agent)
+    if isinstance(failure, A2AError):
+        is_wrapped = failure.hops and failure.http_status is None and failure.request_id is None
+        if is_wrapped or not failure.agent or failure.agent == agent:
+            return failure
+        return wrap_downstream(failure, current=agent, agent=as_hop(failure.agent) or "?")
+    if isinstance(failure, TimeoutError):
+        return InternalError("the agent took too long", transient=True)
+    return InternalError("internal error")
+
+
+def error_of_status(
+    status: int, headers: Mapping[str, str], body: bytes, *, now: float
+) -> A2AError:
+    """What an HTTP status of the application's own is to the client of the agent.
+
+    Args:
+        status: From 400 on.
+        headers: Names in lower case.
+        body: That it would have been answered with; of it only a ``detail`` in JSON is told, and
+            only of what the client did wrong.
+        now: Wall time in seconds since the epoch, to read a Retry-After date by.
+    """
+    error = from_http_status(HttpReply(status=status, headers=headers), now=now)
+    if status == 500:
+        return InternalError("internal error", retry_after=error.retry_after)
+    if detail := text_of((_members(body) or {}).get("detail")) if status < 500 else "":
+        error.message = f"{error.message}: {detail}"
+    error.code = _CODES.get(status)
+    return error
+
+
+def is_proper(headers: Mapping[str, str], body: bytes, *, is_rpc: bool) -> bool:
+    """Whether an application's answer is an error in the form of the request's binding."""
+    members = _members(body) if "json" in media_type(headers) else None
+    if members is None:
+        return False
+    error = members.get("error")
+    if isinstance(error, dict) and integer(cast("dict[str, Any]", error).get("code")) is not None:
+        return not is_rpc or "jsonrpc" in members
+    if is_rpc:
+        return "jsonrpc" in members and "result" in members
+    is_problem = media_type(headers) == "application/problem+json"
+    of_v03 = isinstance(members.get("message"), str) and members.keys() <= {"message", "data"}
+    return is_problem or of_v03 or integer(members.get("code")) is not None
+
+
+def answer(
+    error: A2AError, *, is_rpc: bool, rpc_id: Any, request_id: str, nested: bool
+) -> tuple[int, dict[str, str], bytes]:
+    """The status, headers and body of an error in the form of a binding.
+
+    A JSON-RPC error is answered with HTTP 200, as official servers do, but for those that HTTP
+    itself has a word for.
+    """
+    status = error.to_rest()["code"]
+    if is_rpc and not isinstance(error, A2AHTTPError):
+        status = 200
+    headers = {"content-type": "application/json", "x-request-id": request_id}
+    if error.retry_after is not None and math.isfinite(error.retry_after):
+        headers["retry-after"] = str(math.ceil(max(0.0, error.retry_after)))
+    body = _body(error, is_rpc=is_rpc, rpc_id=rpc_id, request_id=request_id, nested=nested)
+    return status, headers, body
+
+
+def event(error: A2AError, *, is_rpc: bool, rpc_id: Any, request_id: str, nested: bool) -> bytes:
+    """The last event of a stream that fails (A2A 9.4.2); over HTTP+JSON as official servers do."""
+    body = _body(error, is_rpc=is_rpc, rpc_id=rpc_id, request_id=request_id, nested=nested)
+    return b"%sdata: %s\n\n" % (b"" if is_rpc else b"event: error\n", body)
+
+
+def _body(error: A2AError, *, is_rpc: bool, rpc_id: Any, request_id: str, nested: bool) -> bytes:
+    if is_rpc:
+        written = error.to_jsonrpc(nested=nested, request_id=request_id)
+        return codec.encode({"jsonrpc": "2.0", "id": rpc_id, "error": written})
+    return codec.encode({"error": error.to_rest(request_id=request_id)})
+
+
+def _alone(failure: Exception) -> Exception:
+    """The failure that is alone in a group, as task groups wrap it."""
+    if not isinstance(failure, ExceptionGroup):
+        return failure
+    group = cast("ExceptionGroup[Exception]", failure)
+    first, *others = group.exceptions
+    return group if others else _alone(first)
+
+
+def _members(body: bytes) -> dict[str, Any] | None:
+    try:
+        return codec.as_object(codec.parse(body))
+    except codec.MalformedError:
+        return None

@@ -1,0 +1,164 @@
+"""Protection against DNS rebinding: which hosts and origins requests may name.
+
+A web page can point its own host name at 127.0.0.1, and then call a server that only listens
+there. The browser still sends the name that it called (``Host``, RFC 9110, 7.2) and the page's
+origin (``Origin``, RFC 6454, 7); both are checked before anything else. Browsers do not speak
+gRPC, so for gRPC only the origin is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast._model.error_values import one_line
+from holdfast._model.hosts import is_loopback, spelled
+from holdfast._server.refusing import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
+    from holdfast._server.refusing import Application
+
+__all__ = ["HostCheck", "HostRules", "host_rules"]
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s\[\]:/?#@\\]+))(?::[0-9]*)?")
+_ANY = "*"
+_SHOWN = 200
+
+
+class HostRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Which hosts and origins requests may name.
+
+    Attributes:
+        hosts: Names in the spelling of `holdfast._model.hosts.spelled`, ``*.`` before those whose
+            subdomains are meant, or ``*`` for all.
+        origins: Origins in lower case, or ``*`` for all.
+        is_loopback: Whether every name of this machine is accepted.
+        checks_hosts: Whether ``Host`` is checked.
+        checks_origins: Whether ``Origin`` is checked.
+        hint: What the operator can do about a refusal; None for the options of `A2AServer`.
+    """
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    is_loopback: bool
+    checks_hosts: bool
+    checks_origins: bool
+    hint: str | None = None
+
+    def refusal(self, hosts: list[str], origins: list[str]) -> tuple[int, str] | None:
+        """The HTTP status and reason to answer a request with; None for one that is accepted.
+
+        Args:
+            hosts: The values of its ``Host`` headers.
+            origins: Those of its ``Origin`` headers.
+        """
+        if self.checks_hosts:
+            host = _host_of(hosts[0]) if len(hosts) == 1 else ""
+            if not host:  # RFC 9112, 3.2
+                return 400, "the request must have exactly one Host header, with a valid host"
+            if not self.accepts_host(host):
+                return 421, self._reason("host", host, "allowed_hosts")
+        for origin in origins:
+            if not self.accepts_origin(origin):
+                return 403, self._reason("origin", origin, "allowed_origins")
+        return None
+
+    def _reason(self, what: str, value: str, option: str) -> str:
+        hint = self.hint or f"to accept it, its operator adds it to {option}="
+        return (
+            f"this server does not accept requests for the {what} {one_line(value, _SHOWN)!r} "
+            f"(protection against DNS rebinding); {hint}"
+        )
+
+    def accepts_host(self, host: str) -> bool:
+        """Whether a host, as in an address without brackets, may be named."""
+        name = spelled(host).removesuffix(".")
+        if _ANY in self.hosts or name in self.hosts or (self.is_loopback and is_loopback(name)):
+            return True
+        return any(rule.startswith("*.") and name.endswith(rule[1:]) for rule in self.hosts)
+
+    def accepts_origin(self, origin: str) -> bool:
+        """Whether the value of an ``Origin`` header may be named; ports make no difference."""
+        if not self.checks_origins or not {_ANY, origin.lower()}.isdisjoint(self.origins):
+            return True
+        scheme, _, authority = origin.partition("://")
+        host = _host_of(authority)
+        return scheme.lower() in {"http", "https"} and bool(host) and self.accepts_host(host)
+
+
+def host_rules(
+    url: str,
+    *,
+    listens_on: str | None,
+    allowed_hosts: Iterable[str] | None,
+    allowed_origins: Iterable[str] | None,
+    hint: str | None = None,
+) -> HostRules:
+    """The rules of a server.
+
+    Args:
+        url: Where callers find it; its host is always accepted.
+        listens_on: The host that it listens on; None where that is not known, as of an
+            application that is mounted elsewhere: then the host of `url` stands for it.
+        allowed_hosts: More hosts; None for none, and no check but on a loopback address.
+        allowed_origins: More origins; None for none.
+        hint: See `HostRules`.
+    """
+    own = urlsplit(url).hostname or ""
+    is_local = is_loopback(own if listens_on is None else listens_on)
+    checks_hosts = is_local or allowed_hosts is not None
+    named = (own, *(() if allowed_hosts is None else allowed_hosts))
+    return HostRules(
+        hosts=frozenset(spelled(_unbracketed(host)).removesuffix(".") for host in named),
+        origins=frozenset(origin.lower() for origin in allowed_origins or ()),
+        is_loopback=is_local,
+        checks_hosts=checks_hosts,
+        checks_origins=checks_hosts or allowed_origins is not None,
+        hint=hint,
+    )
+
+
+class HostCheck:
+    """An ASGI application around another, which gets only requests that the rules accept.
+
+    Args:
+        app: The application.
+        rules: Which hosts and origins are accepted.
+    """
+
+    def __init__(self, app: Application, rules: HostRules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
+        """Serves one request."""
+        refusal = None
+        if scope["type"] == "http":
+            named = [_values(scope, name) for name in (b"host", b"origin")]
+            refusal = self._rules.refusal(*named)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await refuse(send, *refusal)
+
+
+def _values(scope: ASGIScope, name: bytes) -> list[str]:
+    """Each value of a header."""
+    headers = scope.get("headers") or ()
+    return [value.decode("latin-1").strip() for n, value in headers if n.lower() == name]
+
+
+def _host_of(authority: str) -> str:
+    """The host of ``host[:port]``; empty if it is not one."""
+    found = _HOST.fullmatch(authority)
+    return "" if found is None else (found[1] or found[2])
+
+
+def _unbracketed(host: str) -> str:
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host

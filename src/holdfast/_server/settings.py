@@ -1,0 +1,112 @@
+"""What an agent's server is told at its construction, checked there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast._arguments import check_able, check_kind, check_one_of, check_seconds, not_empty
+from holdfast._model.card import AgentCard, AgentExtension
+from holdfast._model.settings import check_count
+from holdfast._wire.network_scope import Network
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings"]
+
+CardModifier = Callable[[AgentCard], AgentCard]
+"""Changes the public card when all is known of it, last of all: the place to sign it."""
+
+Middleware = Callable[[Any], Any]
+"""Makes an ASGI application of another one."""
+
+PushUrlValidator = Callable[[str], "Awaitable[bool]"]
+"""Whether pushing to an address is allowed."""
+
+_VERSIONS = ("1.0", "0.3")
+
+_PORT = re.compile(r"^[^:]*:[0-9]*$|\]:")
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@]+")
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """See `A2AServer`."""
+
+    extended_card: AgentCard | None = None
+    card_modifier: Any = None
+    task_store: Any = None
+    push: Any = False
+    push_sender: Any = None
+    push_url_validator: Any = None
+    push_networks: tuple[Network, ...] | None = None
+    push_engine: Any = None
+    versions: tuple[str, ...] = ("1.0",)
+    streaming: bool = True
+    extensions: tuple[AgentExtension, ...] = ()
+    authenticate: Any = None
+    middleware: tuple[Any, ...] = ()
+    allowed_hosts: tuple[str, ...] | None = None
+    allowed_origins: tuple[str, ...] | None = None
+    max_body: int = 16 * 1024 * 1024
+    max_body_memory: int = 64 * 1024 * 1024
+    max_parts: int = 1_000
+    max_json_values: int = 100_000
+    max_push_configs: int = 32
+    body_timeout: float = 30.0
+    keep_alive: float = 15.0
+    timeout: float | None = 3600.0
+    handler_options: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        for version in self.versions:
+            check_one_of("versions", version, _VERSIONS)
+        if not self.versions or len(set(self.versions)) != len(self.versions):
+            raise ValueError("versions must name each version once, and at least one")
+        check_kind("streaming", self.streaming, bool)
+        for name in ("max_body", "max_parts", "max_json_values", "max_push_configs"):
+            check_count(name, getattr(self, name), least=1)
+        check_count("max_body_memory", self.max_body_memory, least=self.max_body)
+        _check_names(self.allowed_hosts, self.allowed_origins)
+        check_seconds("body_timeout", self.body_timeout)
+        check_seconds("keep_alive", self.keep_alive)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+        if not isinstance(self.push, bool) and not hasattr(self.push, "get_info"):
+            kind = type(self.push).__name__
+            raise TypeError(f"push must be True, False or a store of the SDK's, not {kind}")
+        self._check_callables()
+        pushing = ("push_sender", "push_url_validator", "push_networks", "push_engine")
+        if not self.push and any(getattr(self, name) is not None for name in pushing):
+            raise ValueError(
+                f"{', '.join(pushing[:-1])} and {pushing[-1]} need push=True or a store"
+            )
+        if self.push_sender is not None and self.push_engine is not None:
+            raise ValueError("push_engine is for the server's own sender: leave out push_sender")
+        if self.push_sender is not None:
+            check_able("push_sender", self.push_sender, "send_notification")
+
+    def _check_callables(self) -> None:
+        for name in ("card_modifier", "push_url_validator", "authenticate"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+        for wrapper in self.middleware:
+            if not callable(wrapper):
+                raise TypeError(f"middleware must be callables, not {type(wrapper).__name__}")
+
+
+def _check_names(hosts: tuple[str, ...] | None, origins: tuple[str, ...] | None) -> None:
+    for host in hosts or ():
+        not_empty("one of allowed_hosts", host)
+        if "/" in host or _PORT.search(host):
+            text = f"{host!r} in allowed_hosts must be a host alone, without scheme and port"
+            raise ValueError(text)
+    for origin in origins or ():
+        not_empty("one of allowed_origins", origin)
+        if origin not in {"*", "null"} and not _ORIGIN.fullmatch(origin):
+            text = f"{origin!r} in allowed_origins is not an origin, such as 'https://example.com'"
+            raise ValueError(text)

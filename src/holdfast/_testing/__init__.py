@@ -1,0 +1,1 @@
+"""The test kit: fake agents, networks, faults and virtual time."""

@@ -1,0 +1,118 @@
+"""The life of an ASGI application around its requests: start-up and shutdown (ASGI lifespan)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from types import TracebackType
+
+    from holdfast._testing.asgi import Application
+
+__all__ = ["Lifespan"]
+
+_LIMIT = 30.0
+
+
+class Lifespan:
+    """Has an application start up, and shut down at the end of the context; enter it once.
+
+    An application that does not know of it is one without. Each of the two may take 30 s; one that
+    takes longer to shut down is cancelled.
+
+    Args:
+        app: The application.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self._state: dict[str, object] = {}
+        self._told: asyncio.Queue[str] = asyncio.Queue()
+        self._is_started = False
+        self._is_ended = False
+        self._failure: str | None = None
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> dict[str, object]:
+        """Gives what the application keeps for its requests.
+
+        Raises:
+            RuntimeError: The application says that it cannot start.
+            TimeoutError: It takes too long.
+        """
+        self._told.put_nowait("lifespan.startup")
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        try:
+            await self._until_changed("start up")
+        except BaseException:
+            await self._end()
+            raise
+        if self._failure is not None:
+            await self._end()
+            text = f"the application cannot start: {self._failure}"
+            raise RuntimeError(text)
+        return self._state
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if not self._is_ended:
+                self._changed.clear()
+                self._told.put_nowait("lifespan.shutdown")
+                await self._until_changed("shut down")
+        finally:
+            await self._end()
+        if self._failure is not None and error is None:
+            text = f"the application did not shut down: {self._failure}"
+            raise RuntimeError(text)
+
+    async def _until_changed(self, what: str) -> None:
+        scope = asyncio.timeout(_LIMIT)
+        try:
+            async with scope:
+                await self._changed.wait()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            text = f"the application did not {what} within {_LIMIT:g} s"
+            raise TimeoutError(text) from None
+
+    async def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=_LIMIT)
+
+    async def _run(self) -> None:
+        scope = {
+            "type": "lifespan",
+            "asgi": {"version": "3.0", "spec_version": "2.0"},
+            "state": self._state,
+        }
+        try:
+            await self._app(scope, self._receive, self._send)
+        except Exception as error:  # noqa: BLE001  before it is up: it has no lifespan
+            if self._is_started and self._failure is None:
+                self._failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._is_ended = True
+            self._changed.set()
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        return {"type": await self._told.get()}
+
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        match message["type"]:
+            case "lifespan.startup.complete":
+                self._is_started = True
+            case "lifespan.startup.failed" | "lifespan.shutdown.failed":
+                self._failure = str(message.get("message", ""))
+            case _:
+                pass
+        self._changed.set()

@@ -1,0 +1,163 @@
+"""One request on its way to a fake agent and back, and what goes wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast._testing.bodies import EventBody, Reply, WholeBody, refusal_of
+from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
+from holdfast._testing.serverwire import Refusal
+from holdfast._testing.timeline import http_date
+from holdfast._wire.sse import EVENT_STREAM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast._testing.operations import Result
+    from holdfast._testing.serverwire import Wire
+    from holdfast._testing.streaming import Events
+    from holdfast._testing.timeline import Life
+    from holdfast._wire.http import HttpReply
+
+__all__ = ["Exchange"]
+
+
+class Exchange:
+    """A request, its fault, and its reply; to be closed by whoever carries it.
+
+    Args:
+        wire: The request as read.
+        fault: What goes wrong with it.
+        take_in: Has the agent execute it; called at most once.
+        headers: More headers of the agent's reply.
+        latency: Seconds before the reply.
+        streams: Where a stream is noted while it is open.
+        epoch: Wall time when the event loop's clock shows zero.
+
+    Attributes:
+        fault: What goes wrong with it; None for nothing.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        fault: Fault | None,
+        take_in: Callable[[], Result],
+        *,
+        headers: Mapping[str, str],
+        latency: float,
+        streams: set[EventBody],
+        epoch: float,
+    ) -> None:
+        self.fault = fault
+        self._wire = wire
+        self._take_in = take_in
+        self._headers = headers
+        self._latency = latency
+        self._streams = streams
+        self._epoch = epoch
+        self._stream: EventBody | None = None
+        self._late: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Ends the stream, if the reply is one: nobody reads it any more."""
+        if self._stream is not None:
+            self._streams.discard(self._stream)
+
+    def drop(self) -> None:
+        """Forgets a request that is still under way."""
+        if self._late is not None:
+            self._late.cancel()
+
+    async def reply(self) -> Reply | None:
+        """Has the agent do what is asked, and waits until the reply is due.
+
+        Returns:
+            The reply, whose body tells what cuts it. None where the fault, which is left to the
+            caller, is that there is no reply.
+        """
+        match self.fault:
+            case Delay(seconds=seconds, after_execution=False):
+                return await self._finish(await self._deliver_late(seconds))
+            case Delay(seconds=seconds):
+                reply = await self._executed()
+                await asyncio.sleep(seconds)
+                return reply
+            case Reset(after_events=None) | Garbage() | Stall(phase="first_byte"):
+                if self.fault.after_execution:
+                    await self._executed()
+                return None
+            case Respond() as answer:
+                if answer.after_execution:
+                    await self._executed()
+                body = WholeBody(answer.body)
+                return Reply(status=answer.status, headers=answer.headers, body=body)
+            case Fail(after_events=None) as answer:
+                if answer.after_execution:
+                    await self._executed()
+                return self._whole(self._wire.refuse(refusal_of(answer)))
+            case _:
+                return await self._executed()
+
+    async def _executed(self) -> Reply:
+        return await self._finish(self._begin())
+
+    def _begin(self) -> Result | Refusal:
+        try:
+            return self._take_in()
+        except Refusal as refusal:
+            return refusal
+
+    async def _finish(self, result: Result | Refusal) -> Reply:
+        loop = asyncio.get_running_loop()
+        not_before = loop.time() + self._latency
+        if isinstance(result, Refusal):
+            await asyncio.sleep(self._latency)
+            return self._whole(self._wire.refuse(result))
+        if result.events is not None:
+            return await self._streamed(result.events)
+        life: Life | None = result.after
+        if life is not None:
+            await life.settled()
+        await asyncio.sleep(max(0.0, not_before - loop.time()))
+        if isinstance(self.fault, Fail) and self.fault.after_events == 0:
+            return self._whole(self._wire.refuse(refusal_of(self.fault)))
+        try:
+            return self._whole(self._wire.answer(result.value(loop.time())))
+        except Refusal as refusal:
+            return self._whole(self._wire.refuse(refusal))
+
+    async def _streamed(self, events: Events) -> Reply:
+        self._stream = EventBody(events, self._wire, self.fault)
+        self._streams.add(self._stream)
+        await asyncio.sleep(self._latency)
+        headers = {
+            "content-type": EVENT_STREAM,
+            "cache-control": "no-store",
+            **self._headers,
+        }
+        return Reply(status=200, headers=headers, body=self._stream)
+
+    def _whole(self, reply: HttpReply) -> Reply:
+        body = WholeBody(reply.body, self.fault)
+        now = asyncio.get_running_loop().time()
+        headers = {**reply.headers, "date": http_date(now, self._epoch), **self._headers}
+        return Reply(status=reply.status, headers=headers, body=body)
+
+    async def _deliver_late(self, seconds: float) -> Result | Refusal:
+        """Delivers on the clock, so that it happens whether or not somebody still waits here."""
+        loop = asyncio.get_running_loop()
+        delivered: asyncio.Future[Result | Refusal] = loop.create_future()
+
+        def deliver() -> None:
+            if delivered.done():
+                self._begin()
+                return
+            try:
+                delivered.set_result(self._begin())
+            except Exception as error:  # noqa: BLE001  of the behaviour: for who waits
+                delivered.set_exception(error)
+
+        self._late = loop.call_later(seconds, deliver)
+        return await delivered

@@ -1,0 +1,280 @@
+"""The rules of `Journal`, one by one, for whoever writes another one than `SqliteJournal`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec.structs import replace
+
+from holdfast._journal.protocol import CallRecord, RecordUpdate, utc
+from holdfast.errors import CallOutcome, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from holdfast._journal.protocol import Journal
+    from holdfast.errors import JournalFailure
+
+__all__ = ["check_journal"]
+
+_OUTCOMES: tuple[CallOutcome, ...] = get_args(CallOutcome)
+
+
+async def check_journal(make: Callable[[], Journal]) -> None:
+    """Checks whether a journal keeps the rules of `Journal`.
+
+    That records survive the end of a program, or of the machine, is seen only as far as a second
+    journal finds at once what the first has returned from.
+
+    Args:
+        make: Gives a journal of the same records each time; at first there must be none.
+
+    Raises:
+        AssertionError: It breaks a rule, which the text says.
+    """
+    ours, theirs = make(), make()
+    try:
+        _holds(ours.stores_messages in {True, False}, "stores_messages is True or False")
+        _holds(ours.lease > 0, "lease is a positive number of seconds")
+        for name, check in _CHECKS.items():
+            try:
+                await check(ours, theirs, f"http://{name}.test")
+            except AssertionError:
+                raise
+            except Exception as error:
+                text = f"the journal raised where nothing was wrong, in {name}: {error!r}"
+                raise AssertionError(text) from error
+    finally:
+        for journal in (ours, theirs, ours, theirs):  # which can be closed twice
+            await journal.close()
+
+
+async def _check_begin(ours: Journal, theirs: Journal, agent: str) -> None:
+    whole = CallRecord(
+        message_id="begin-1",
+        agent=agent,
+        began=1000.5,
+        context_id="c",
+        task_id="t",
+        state="TASK_STATE_WORKING",
+        is_own_context=True,
+        request='{"message": {}}',
+        label="begin:1",
+        digest="00ff",
+        lease_until=1030.5,
+    )
+    await ours.begin(whole)
+    _holds(await theirs.find("begin-1") == whole, "begin keeps all that a record says")
+    rule = "begin refuses a message that is there already"
+    await _refuses(theirs.begin(replace(whole, label=None)), "exists", "begin-1", rule)
+    rule = "begin refuses a label that is there already, whatever the agent is called"
+    for to in (agent, f"{agent}/other"):
+        other = replace(whole, message_id="begin-2", agent=to)
+        await _refuses(theirs.begin(other), "exists", "begin-1", rule)
+        _holds(await ours.find("begin-2") is None, "what begin refuses is not there")
+    for number in (3, 4):  # and of no label there are many
+        await ours.begin(_record(f"begin-{number}", agent))
+
+
+async def _check_begin_again(ours: Journal, theirs: Journal, agent: str) -> None:
+    for outcome in _OUTCOMES:
+        first = replace(_record(f"again-{outcome}", agent), label=f"again:{outcome}")
+        second = replace(first, message_id=f"again-{outcome}-2")
+        await ours.begin(first)
+        await ours.update(first.message_id, 1, RecordUpdate(outcome=outcome))
+        if outcome == "not_sent":
+            anew = replace(first, began=1001.0)
+            await theirs.begin(anew)
+            rule = "begin writes a record in place of one that was not sent"
+            _holds(await ours.find(first.message_id) == anew, rule)
+            await ours.update(first.message_id, 1, RecordUpdate(outcome=outcome))
+            await theirs.begin(second)
+        else:
+            for record in (first, second):
+                rule = f"begin refuses what is over as {outcome}, by its message and by its label"
+                await _refuses(theirs.begin(record), "exists", first.message_id, rule)
+
+
+async def _check_begin_at_once(ours: Journal, theirs: Journal, agent: str) -> None:
+    record = _record("once-1", agent)
+    labelled = [replace(_record(f"once-{n}", agent), label="once:1") for n in (2, 3)]
+    for one, other in ((record, record), labelled):
+        outcomes = await _both(ours.begin(one), theirs.begin(other))
+        rule = "of two who begin the same at once, one is refused"
+        _holds(_count(outcomes, JournalError) == 1 and None in outcomes, rule)
+
+
+async def _check_update(ours: Journal, theirs: Journal, agent: str) -> None:
+    record = _record("update-1", agent)
+    await ours.begin(record)
+    news: dict[str, Any] = {
+        "context_id": "c",
+        "task_id": "t",
+        "state": "TASK_STATE_WORKING",
+        "detail": "why",
+        "result": "{}",
+        "lease_until": 1031.0,
+    }
+    whole, updated = RecordUpdate(**news), replace(record, **news)
+    _holds(await ours.update("update-1", 1, whole), "update tells that there is such a record")
+    _holds(await theirs.find("update-1") == updated, "update writes all that is new")
+    await ours.update("update-1", 1, RecordUpdate(state="TASK_STATE_COMPLETED"))
+    updated = replace(updated, state="TASK_STATE_COMPLETED")
+    _holds(await theirs.find("update-1") == updated, "what is None in an update stays as it was")
+    for name, generation in (("update-1", 2), ("update-1", 0), ("update-2", 1)):
+        rule = "update tells that there is no such record, of that generation"
+        _holds(not await theirs.update(name, generation, RecordUpdate(state="x")), rule)
+    await ours.update("update-1", 1, RecordUpdate(outcome="answered"))
+    updated = replace(updated, outcome="answered")
+    rule = "update leaves a record alone that is over"
+    _holds(not await ours.update("update-1", 1, RecordUpdate(outcome="unknown")), rule)
+    _holds(await theirs.find("update-1") == updated, rule)
+
+
+async def _check_renew(ours: Journal, theirs: Journal, agent: str) -> None:
+    names = ("renew-1", "renew-2", "renew-3")
+    for name in names:
+        await ours.begin(_record(name, agent))
+    await ours.update("renew-2", 1, RecordUpdate(outcome="answered"))
+    held = [("renew-1", 1), ("renew-2", 1), ("renew-3", 2), ("renew-4", 1)]
+    rule = "renew gives those whose records are open and of that generation, and renews these only"
+    _holds(await ours.renew(held, 2000.0) == {"renew-1"}, rule)
+    found = [await theirs.find(name) for name in names]
+    leases = [record and record.lease_until for record in found]
+    _holds(leases == [2000.0, 1030.0, 1030.0], rule)
+    _holds(await ours.renew([], 2000.0) == set(), "renew takes an empty list")
+
+
+async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
+    record = _record("claim-1", agent)
+    await ours.begin(record)
+    claim = theirs.claim("claim-1", now=1029.0, lease_until=1060.0)
+    error = await _refuses(claim, "held", "claim-1", "claim refuses a call whose lease lasts")
+    _holds(error.held_until == utc(1030.0), "claim tells until when a call is held")
+    taken = await theirs.claim("claim-1", now=1030.0, lease_until=1060.0)
+    expected = replace(record, generation=2, lease_until=1060.0)
+    rule = "claim gives the record with the new lease, and a generation that is one more"
+    _holds(taken == expected, rule)
+    _holds(await ours.find("claim-1") == expected, "claim writes down what it gives")
+    rule = "who lost a call to a claim neither writes of it nor renews it"
+    _holds(not await ours.update("claim-1", 1, RecordUpdate(outcome="answered")), rule)
+    _holds(await ours.renew([("claim-1", 1)], 2000.0) == set(), rule)
+    _holds(await theirs.update("claim-1", 2, RecordUpdate(outcome="answered")), rule)
+    late = ours.claim("claim-1", now=9000.0, lease_until=9030.0)
+    await _refuses(late, "over", "claim-1", "claim refuses a call that is over")
+    missing = ours.claim("claim-2", now=9000.0, lease_until=9030.0)
+    await _refuses(missing, "missing", "claim-2", "claim refuses a call that is not there")
+
+
+async def _check_claim_at_once(ours: Journal, theirs: Journal, agent: str) -> None:
+    await ours.begin(_record("claims", agent))
+    outcomes = await _both(
+        *(one.claim("claims", now=2000.0, lease_until=2030.0) for one in (ours, theirs))
+    )
+    rule = "of two who claim a call at once, one is refused"
+    _holds(_count(outcomes, CallRecord) == 1 and _count(outcomes, JournalError) == 1, rule)
+
+
+async def _check_lists(ours: Journal, theirs: Journal, agent: str) -> None:
+    other = f"{agent}/other"
+    for name, began, to in (("c", 3.0, agent), ("a", 1.0, agent), ("b", 2.0, other)):
+        record = _record(f"lists-{name}", to)
+        await ours.begin(replace(record, began=began, label=f"lists:{name}"))
+    await ours.begin(replace(_record("lists-over", agent), began=0.0))
+    await ours.update("lists-over", 1, RecordUpdate(outcome="answered"))
+    of_all = [one.message_id for one in await theirs.unfinished() if one.agent in {agent, other}]
+    rule = "unfinished gives the calls without an outcome, oldest first"
+    _holds(of_all == ["lists-a", "lists-b", "lists-c"], rule)
+    of_one = [one.message_id for one in await theirs.unfinished(agent)]
+    _holds(of_one == ["lists-a", "lists-c"], "unfinished gives those of one agent alone")
+    _holds(await theirs.find("lists-d") is None, "find gives None where there is no such call")
+
+
+async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:
+    for name, began in (("1", 1.0), ("2", 2.0)):
+        record = replace(_record(f"label-{name}", agent), began=began, label="label:1")
+        await ours.begin(record)
+        await ours.update(record.message_id, 1, RecordUpdate(outcome="not_sent"))
+    found = await theirs.find_label("label:1")
+    rule = "find_label gives the newest record where none may have been sent"
+    _holds(found is not None and found.message_id == "label-2", rule)
+    other = f"{agent}/other"
+    await ours.begin(replace(_record("label-3", other), began=0.0, label="label:1"))
+    found = await theirs.find_label("label:1")
+    rule = "find_label gives the record that may have been sent, though another one is newer"
+    _holds(found is not None and found.message_id == "label-3", rule)
+    rule = "find_label gives None where there is no record of that label"
+    _holds(await theirs.find_label("label:2") is None, rule)
+
+
+async def _check_cancelled(ours: Journal, theirs: Journal, agent: str) -> None:
+    record = _record("cancelled", agent)
+    beginning = asyncio.ensure_future(ours.begin(record))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    await asyncio.gather(beginning, return_exceptions=True)
+    await ours.begin(_record("cancelled-2", agent))
+    rule = "a method that is cancelled does all of its work, or nothing"
+    _holds(await theirs.find("cancelled") in {None, record}, rule)
+
+
+async def _check_loops(ours: Journal, theirs: Journal, agent: str) -> None:
+    record = _record("loops", agent)
+
+    async def elsewhere() -> CallRecord | None:
+        await ours.begin(record)
+        return await theirs.find("loops")
+
+    rule = "a journal serves several event loops"
+    _holds(await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == record, rule)
+    _holds(await ours.find("loops") == record, rule)
+
+
+_CHECKS = {
+    "begin": _check_begin,
+    "begin-again": _check_begin_again,
+    "begin-at-once": _check_begin_at_once,
+    "update": _check_update,
+    "renew": _check_renew,
+    "claim": _check_claim,
+    "claim-at-once": _check_claim_at_once,
+    "lists": _check_lists,
+    "labels": _check_labels,
+    "cancelled": _check_cancelled,
+    "loops": _check_loops,
+}
+
+
+def _record(message_id: str, agent: str) -> CallRecord:
+    return CallRecord(message_id=message_id, agent=agent, began=1000.0, lease_until=1030.0)
+
+
+def _holds(is_so: bool, rule: str) -> None:  # noqa: FBT001  the only thing that it is asked
+    if not is_so:
+        text = f"the journal breaks a rule: {rule}"
+        raise AssertionError(text)
+
+
+async def _refuses(
+    work: Awaitable[Any], reason: JournalFailure, message_id: str, rule: str
+) -> JournalError:
+    try:
+        await work
+    except JournalError as error:
+        facts = f"{rule}, with reason={reason!r} and message_id={message_id!r}"
+        _holds((error.reason, error.message_id) == (reason, message_id), facts)
+        return error
+    except Exception as error:
+        text = f"the journal breaks a rule: {rule}, by a JournalError"
+        raise AssertionError(text) from error
+    text = f"the journal breaks a rule: {rule}"
+    raise AssertionError(text)
+
+
+async def _both(*works: Awaitable[Any]) -> list[Any]:
+    return await asyncio.gather(*works, return_exceptions=True)
+
+
+def _count(outcomes: Iterable[Any], kind: type[Any]) -> int:
+    return sum(isinstance(one, kind) for one in outcomes)

@@ -1,0 +1,110 @@
+"""An engine that shows of each card one binding only, as if the agent spoke no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from holdfast._model import codec
+from holdfast._model.operations import WELL_KNOWN
+from holdfast._wire.http import HttpReply, HttpRequest, HttpStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from holdfast._net.engine import HttpEngine
+
+__all__ = ["OnlyBinding"]
+
+
+class OnlyBinding:
+    """Carries requests as another engine does, and narrows the cards that come back.
+
+    Args:
+        engine: The other engine.
+        binding: The binding that cards keep.
+    """
+
+    def __init__(self, engine: HttpEngine, binding: str) -> None:
+        self._engine = engine
+        self._binding = binding
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        """Carries a request."""
+        reply = await self._engine.request(request)
+        if not _is_for_card(request) or reply.status != 200:
+            return reply
+        body = _narrowed(reply.body, self._binding)
+        headers = {**reply.headers, "content-length": str(len(body))}
+        return msgspec.structs.replace(reply, headers=headers, body=body)
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        """Carries a request whose reply is read as it comes."""
+        if _is_for_card(request):
+            return _Whole(self, request)
+        return self._engine.stream(request)
+
+    async def close(self) -> None:
+        """Frees what the other engine holds."""
+        await self._engine.close()
+
+
+class _Whole:
+    """A reply that is there at once, for who wants a stream."""
+
+    def __init__(self, engine: OnlyBinding, request: HttpRequest) -> None:
+        self._engine = engine
+        self._request = request
+        self._reply = HttpReply(status=0)
+
+    async def __aenter__(self) -> HttpStream:
+        self._reply = await self._engine.request(self._request)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._reply.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        if self._reply.body:
+            yield self._reply.body
+
+    async def read(self) -> bytes:
+        return self._reply.body
+
+
+def _is_for_card(request: HttpRequest) -> bool:
+    return request.method == "GET" and request.url.partition("?")[0].endswith(WELL_KNOWN)
+
+
+def _narrowed(body: bytes, binding: str) -> bytes:
+    try:
+        card = codec.as_object(codec.parse(body))
+    except codec.MalformedError:
+        return body  # whoever asked is to see what came
+    if card is None:
+        return body
+    interfaces = card.get("supportedInterfaces")
+    if isinstance(interfaces, list):
+        card["supportedInterfaces"] = [
+            members
+            for interface in cast("list[object]", interfaces)
+            if (members := codec.as_object(interface)) is not None
+            and members.get("protocolBinding") == binding
+        ]
+    return msgspec.json.encode(card)

@@ -1,0 +1,265 @@
+"""Fake agents in process: an engine that carries requests to them without a socket.
+
+Made for virtual time. It keeps the contract of `HttpEngine`: the timeouts of each phase, what is
+known about execution, the largest reply, and that a cancelled request frees its slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+from holdfast._model.hosts import number_of
+from holdfast._net.engine import connection_error, reach_error, timeout_error
+from holdfast._testing.bodies import Reply, WholeBody
+from holdfast._testing.faults import Garbage, Refuse, Stall
+from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, excerpt, presentable
+from holdfast._wire.limits import exceeded
+from holdfast._wire.origins import origin
+from holdfast.errors import (
+    A2AConnectionError,
+    A2ATimeoutError,
+    Facts,
+    InvalidAgentResponseError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from holdfast._testing.agent import FakeAgent
+    from holdfast._testing.bodies import Body
+    from holdfast._testing.exchange import Exchange
+    from holdfast.errors import ConnectionFailure, TimeoutPhase
+
+__all__ = ["FakeNetwork"]
+
+
+class FakeNetwork:
+    """An `HttpEngine` that reaches fake agents by their origin, and nobody else.
+
+    Args:
+        agents: Who is reachable.
+        latency: Seconds that a connection takes; every request makes its own.
+        addresses: Numbers that the names of hosts lead to. A name that is not among them leads
+            outside, and a number to itself.
+
+    Attributes:
+        in_flight: Requests under way and streams open; zero when nothing leaks.
+        peak: Most that were in flight at a time.
+    """
+
+    def __init__(
+        self,
+        *agents: FakeAgent,
+        latency: float = 0.0,
+        addresses: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._addresses = dict(addresses)
+        self._agents = {origin(agent.url): agent for agent in agents}
+        self._latency = latency
+        self.in_flight = 0
+        self.peak = 0
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        """Carries a request to the agent at its origin.
+
+        Raises:
+            A2AConnectionError: Nobody is there, or as a fault says.
+            A2ATimeoutError: A limit of ``request.timeouts`` fired.
+            NetworkPolicyError: The request must not reach that far.
+            LimitExceededError: The body is larger than ``request.limits`` allow.
+            InvalidAgentResponseError: The reply is no HTTP.
+        """
+        async with self.stream(request) as reply:
+            body = await reply.read()
+            address: str | None = getattr(reply, "address", None)
+            return HttpReply(
+                status=reply.status, headers=reply.headers, body=body, address=address
+            )
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        """Carries a request; the body is read while the context is open.
+
+        Raises:
+            A2AConnectionError: Nobody is there, or as a fault says; also from the chunks.
+            A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
+            InvalidAgentResponseError: The reply is no HTTP.
+        """
+        return _Connection(self, request)
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+    async def connect(self, request: HttpRequest) -> FakeAgent:
+        """Makes a connection.
+
+        Raises:
+            A2AConnectionError: Nobody is there.
+            A2ATimeoutError: It takes too long.
+            NetworkPolicyError: The request must not reach that far.
+        """
+        address = self.address_of(request.url)
+        if request.reach is not None and address is not None and request.reach.refuses(address):
+            raise reach_error(request.url, address, request.reach)
+        agent = self._agents.get(origin(request.url))
+        limit = request.timeouts.connect
+        await asyncio.sleep(min(self._latency, limit))
+        if self._latency > limit:
+            raise _timeout("connect", request)
+        if agent is None:
+            raise _broken("dns", request)
+        return agent
+
+    def address_of(self, url: str) -> str | None:
+        """The number that the host of a URL leads to; None for one somewhere outside."""
+        host = urlsplit(url).hostname or ""
+        named = self._addresses.get(host)
+        if named is not None:
+            return named
+        number = number_of(host)
+        return None if number is None else str(number)
+
+
+class _Connection:
+    """One request, and its reply while it is read."""
+
+    def __init__(self, network: FakeNetwork, request: HttpRequest) -> None:
+        self._network = network
+        self._request = request
+        self._exchange: Exchange | None = None
+        self._reply = Reply(status=0, headers={}, body=WholeBody(b""))
+        self._open = False
+        self.address = network.address_of(request.url)
+
+    async def __aenter__(self) -> HttpStream:
+        network = self._network
+        network.in_flight += 1
+        network.peak = max(network.peak, network.in_flight)
+        self._open = True
+        try:
+            self._reply = await self._send()
+        except BaseException:
+            self._free()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._free()
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._reply.headers
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return _Chunks(self._reply.body, self._request)
+
+    async def read(self) -> bytes:
+        body, limits = bytearray(), self._request.limits
+        async for piece in self.chunks():
+            body += piece
+            if len(body) > limits.body:
+                if self.status >= 300:
+                    return b""
+                what = f"the reply is larger than {limits.body} bytes"
+                raise exceeded("body", limits, what, **_facts(self._request))
+        return bytes(body)
+
+    async def _send(self) -> Reply:
+        """Sends the request and waits for the headers of the reply."""
+        request = self._request
+        agent = await self._network.connect(request)
+        exchange = self._exchange = agent.exchange(request)
+        fault = exchange.fault
+        match fault:
+            case Refuse():
+                raise _broken("refused", request)
+            case Stall(phase="connect"):
+                await asyncio.sleep(request.timeouts.connect)
+                raise _timeout("connect", request)
+            case _:
+                pass
+        request.progress.sent = True
+        scope = asyncio.timeout(request.timeouts.first_byte)
+        try:
+            async with scope:
+                reply = await exchange.reply()
+                if isinstance(fault, Stall) and fault.phase == "first_byte":
+                    await asyncio.sleep(request.timeouts.first_byte)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise _timeout("first_byte", request) from None
+        if isinstance(fault, Garbage):
+            facts = _facts(request)
+            facts["excerpt"] = excerpt(fault.data)
+            text = f"the reply of {presentable(request.url)} is not HTTP"
+            raise InvalidAgentResponseError(text, **facts)
+        if reply is None:
+            raise _broken("disconnected", request)
+        return reply
+
+    def _free(self) -> None:
+        if self._open:
+            self._open = False
+            self._network.in_flight -= 1
+            if self._exchange is not None:
+                self._exchange.close()
+
+
+class _Chunks:
+    """The body as it comes."""
+
+    def __init__(self, body: Body, request: HttpRequest) -> None:
+        self._body = body
+        self._request = request
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        scope = asyncio.timeout(self._request.timeouts.idle)
+        try:
+            async with scope:
+                return await anext(self._body)
+        except StopAsyncIteration:
+            pass
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise _timeout("idle", self._request) from None
+        match self._body.ending:
+            case "whole":
+                raise StopAsyncIteration
+            case "stalled":
+                await asyncio.sleep(self._request.timeouts.idle)
+                raise _timeout("idle", self._request)
+            case "cut" | "reset":  # a client cannot tell them apart
+                raise _broken("truncated", self._request)
+
+
+def _broken(failure: ConnectionFailure, request: HttpRequest) -> A2AConnectionError:
+    # Nobody has that name, now or later.
+    sent = request.progress.sent
+    return connection_error(request, failure, sent=sent, transient=failure != "dns")
+
+
+def _timeout(phase: TimeoutPhase, request: HttpRequest) -> A2ATimeoutError:
+    return timeout_error(request, phase, sent=request.progress.sent)
+
+
+def _facts(request: HttpRequest) -> Facts:
+    executed = None if request.progress.sent else False
+    return Facts(executed=executed, agent=presentable(request.url))

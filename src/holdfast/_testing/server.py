@@ -1,0 +1,85 @@
+"""A fake agent behind a real loopback socket, with faults at the level of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+from holdfast._aio.env import SystemEnv
+from holdfast._testing.bodies import EventBody
+from holdfast._testing.faults import Fault, Refuse, Stall
+from holdfast._testing.listening import Listener
+from holdfast._testing.serverhttp import LARGEST_HEAD, BadRequestError, error_reply, read_request
+from holdfast._testing.serverreplies import send_events, send_instead, send_whole
+
+if TYPE_CHECKING:
+    from holdfast._testing.agent import FakeAgent
+
+__all__ = ["LoopbackServer"]
+
+
+class LoopbackServer(Listener):
+    """Serves a fake agent on this machine while the context is open.
+
+    The agent tells real time from then on. The server speaks just enough HTTP/1.1: requests with
+    Content-Length, one after the other on a connection. Leaving the context closes every
+    connection, and raises what the agent's behaviour raised meanwhile, if anything.
+
+    Args:
+        agent: The agent.
+        host: The address to listen on; loopback alone if left out.
+        port: The port; 0 takes a free one.
+
+    Attributes:
+        url: The agent's address, once the context is open.
+        connections: Connections that were made.
+
+    Raises:
+        TypeError: The port is not an integer.
+        ValueError: The port is not between 0 and 65535.
+    """
+
+    def __init__(self, agent: FakeAgent, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._agent = agent
+        super().__init__(self._serve_all, host=host, port=port, largest_head=LARGEST_HEAD)
+
+    async def __aenter__(self) -> Self:
+        self._agent.epoch = SystemEnv().wall() - asyncio.get_running_loop().time()
+        return await super().__aenter__()
+
+    async def _serve_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await self._serve_one(reader, writer):
+            pass
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Serves one request; says whether another one may follow."""
+        try:
+            request = await read_request(reader, self.url)
+        except BadRequestError as bad:
+            writer.write(error_reply(bad.status))
+            await writer.drain()
+            return False
+        if request is None:
+            return False
+        exchange = self._agent.exchange(request)
+        if isinstance(exchange.fault, Refuse) or _is_connect_stall(exchange.fault):
+            text = "a socket cannot refuse or stall one request: use refuse() or stall()"
+            raise TypeError(text)
+        try:
+            reply = await exchange.reply()
+            if reply is None:
+                await send_instead(exchange.fault, reader, writer)
+                return False
+            keep_alive = request.headers.get("connection", "").lower() != "close"
+            if isinstance(reply.body, EventBody):
+                return await send_events(reply, reply.body, reader, writer, keep_alive=keep_alive)
+            return await send_whole(reply, reader, writer, keep_alive=keep_alive)
+        except asyncio.CancelledError:
+            exchange.drop()  # the server closes
+            raise
+        finally:
+            exchange.close()
+
+
+def _is_connect_stall(fault: Fault | None) -> bool:
+    return isinstance(fault, Stall) and fault.phase == "connect"

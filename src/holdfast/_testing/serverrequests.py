@@ -1,0 +1,167 @@
+"""Finding out what a request asks for, in each version of the protocol and over each binding."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from holdfast._model import codec
+from holdfast._model.operations import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
+from holdfast._testing.serverwire import CARD, Refusal, Wire
+from holdfast._testing.v03wire import LACKING, V03BytesWire, V03FileEncoding, V03Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from holdfast._testing.streaming import Streaming
+    from holdfast._wire.http import HttpRequest
+
+__all__ = ["read_request"]
+
+
+def read_request(
+    request: HttpRequest,
+    streaming: Streaming,
+    versions: Collection[str] = ("1.0",),
+    *,
+    v03_file_encoding: V03FileEncoding = "base64",
+) -> Wire:
+    """Finds out what a request asks for.
+
+    Args:
+        request: The request.
+        streaming: By which methods a subscription is taken.
+        versions: The versions of the protocol that are spoken.
+        v03_file_encoding: How files are written over HTTP+JSON in 0.3.
+    """
+    path = urlsplit(request.url).path
+    if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
+        return Wire(CARD, None)
+    is_rpc = path == "/rpc" or path.startswith("/rpc/")
+    if "0.3" in versions:
+        spoken = _SPOKEN_V03
+        if v03_file_encoding == "bytes":
+            spoken = spoken._replace(wire=V03BytesWire)
+        wire = _read(request, path, streaming, spoken, is_rpc=is_rpc)
+        if wire.operation or "1.0" not in versions:
+            return wire
+    return _with_version(_read(request, path, streaming, _SPOKEN, is_rpc=is_rpc), request)
+
+
+class _Spoken(NamedTuple):
+    """A version of the protocol.
+
+    Attributes:
+        wire: How its requests are read and answered.
+        methods: Operations by JSON-RPC method.
+        routes: Operations and the patterns of their paths.
+    """
+
+    wire: type[Wire]
+    methods: Mapping[str, Operation[Any, Any]]
+    routes: Sequence[tuple[Operation[Any, Any], re.Pattern[str]]]
+
+
+def _read(
+    request: HttpRequest, path: str, streaming: Streaming, spoken: _Spoken, *, is_rpc: bool
+) -> Wire:
+    if is_rpc:
+        return _read_rpc(request, spoken)
+    return _read_rest(request, path.removeprefix("/rest"), streaming, spoken)
+
+
+def _with_version(wire: Wire, request: HttpRequest) -> Wire:
+    version = request.headers.get("a2a-version") or "0.3"
+    if version.partition(".")[0] == "1" or not wire.operation:
+        return wire
+    said = f"A2A version {version!r} is not supported by this handler. Expected version '1.0'."
+    return wire.refusing(Refusal(-32009, said))
+
+
+def _read_rpc(request: HttpRequest, spoken: _Spoken) -> Wire:
+    kind = spoken.wire
+    try:
+        document = codec.parse(request.body)
+    except codec.MalformedError as error:
+        return kind("", Refusal(-32700, str(error)), is_rpc=True)
+    members = codec.as_object(document) or {}
+    rpc_id, method = members.get("id"), members.get("method")
+    if members.get("jsonrpc") != "2.0" or not isinstance(method, str):
+        return kind("", Refusal(-32600, "Invalid Request"), rpc_id=rpc_id, is_rpc=True)
+    operation = spoken.methods.get(method)
+    if operation is None:
+        return kind("", Refusal(-32601, "Method not found"), rpc_id=rpc_id, is_rpc=True)
+    return kind(operation.name, members.get("params", {}), rpc_id=rpc_id, is_rpc=True)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(path)))
+
+
+_TENANT = r"(?:/(?P<tenant>[^/]+))?"
+_SPOKEN = _Spoken(
+    Wire,
+    {operation.name: operation for operation in OPERATIONS},
+    [
+        (operation, re.compile(_TENANT + _pattern(operation.path).pattern))
+        for operation in OPERATIONS
+    ],
+)
+_KNOWN_IN_V03 = [operation for operation in OPERATIONS if operation.name not in LACKING]
+_SPOKEN_V03 = _Spoken(
+    V03Wire,
+    {operation.method_v03: operation for operation in _KNOWN_IN_V03},
+    [(operation, _pattern(operation.path_v03)) for operation in _KNOWN_IN_V03],
+)
+_WIRE_NAMES = {
+    "task_id": "taskId",
+    "push_notification_config_id": "pushNotificationConfigId",
+}
+
+
+def _read_rest(request: HttpRequest, path: str, streaming: Streaming, spoken: _Spoken) -> Wire:
+    kind, routes = spoken.wire, spoken.routes
+    subscription = next(pattern for each, pattern in routes if each is SUBSCRIBE_TO_TASK)
+    match = subscription.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
+    if match is not None:
+        if request.method not in streaming.verbs:
+            return _no_route(streaming.other_verb, kind)
+        return _routed(SUBSCRIBE_TO_TASK, match, request, kind)
+    known = False
+    for operation, pattern in routes:
+        match = pattern.fullmatch(path)
+        known = known or match is not None
+        if operation.verb == request.method and match is not None:
+            return _routed(operation, match, request, kind)
+    return _no_route(405 if known else 404, kind)
+
+
+def _routed(
+    operation: Operation[Any, Any],
+    match: re.Match[str],
+    request: HttpRequest,
+    kind: type[Wire],
+) -> Wire:
+    try:
+        params = _rest_params(request)
+    except codec.MalformedError as error:
+        return kind(operation.name, Refusal(-32600, f"Failed to load JSON: {error}"))
+    for name, value in match.groupdict().items():
+        if value is not None:
+            params[_WIRE_NAMES.get(name, name)] = unquote(value)
+    return kind(operation.name, params)
+
+
+def _no_route(status: int, kind: type[Wire]) -> Wire:
+    phrase = HTTPStatus(status).phrase
+    return kind("", Refusal(-32601, phrase, http_status=status))
+
+
+def _rest_params(request: HttpRequest) -> dict[str, Any]:
+    document: Any = codec.parse(request.body) if request.body else {}
+    params = codec.as_object(document) or {}
+    # All text; the codec reads numbers and booleans from it.
+    params.update(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
+    return params

@@ -1,0 +1,378 @@
+"""JSON values and times in protocol buffers: `google.protobuf` Struct, Value and Timestamp.
+
+Rules: a number of a Struct is a double; a whole one that a double holds exactly is read as an
+integer, so that ``3`` does not leave as ``3.0``; what is not JSON (NaN, infinities, keys that are
+no texts) is refused by `UnfitError`, and so is what is nested more than 100 levels deep.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from struct import Struct
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from holdfast._model import codec
+from holdfast._model.codec import UnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from google.protobuf.struct_pb2 import Struct as StructMessage
+    from google.protobuf.struct_pb2 import Value
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+__all__ = [
+    "UnfitError",
+    "UnusualError",
+    "read_struct",
+    "read_timestamp",
+    "read_value",
+    "signed",
+    "varint",
+    "why_refused",
+    "write_struct",
+    "write_timestamp",
+    "write_value",
+]
+
+_MAX_DEPTH = 100
+_LARGEST_EXACT = 2.0**53
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BEGINNING = datetime(1970, 1, 1)  # noqa: DTZ001  written without a zone
+_SECOND = timedelta(seconds=1)
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 to 9999 in UTC, beyond which a time with an offset may reach."""
+_NANOS_OF_A_SECOND = 1_000_000_000
+_FINE_FRACTION = re.compile(r":\d\d[.,](\d{7,9})")
+"""Of a second, finer than the microseconds that Python reads."""
+
+_LAST_SHIFT = 63
+"""Of the last seven bits of a number."""
+
+_KEY, _VALUE, _ITEM = 0x0A, 0x12, 0x0A
+_NUMBER, _STRING, _BOOLEAN, _OBJECT, _LIST = 0x11, 0x1A, 0x20, 0x2A, 0x32
+_BOOLEAN_OR_NULL = frozenset({0x08, _BOOLEAN})
+_SECONDS, _NANOS = 0x08, 0x10
+"""Numbers of fields, and how their values are written (google/protobuf/struct.proto)."""
+
+_double = Struct("<d").unpack_from
+
+
+# ── Reading ──────────────────────────────────────────────────────────────────────────────────
+
+
+class UnusualError(Exception):
+    """Bytes that are no message, or one that is not written as it usually is."""
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of any length, and where the next thing begins.
+
+    Raises:
+        UnusualError: It is longer than a number may be.
+        IndexError: It is not all there.
+    """
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > _LAST_SHIFT:
+            raise UnusualError
+
+
+def signed(number: int, bits: int) -> int:
+    """A number with a sign, of which that many bits count."""
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any]:
+    """The JSON object that the bytes of a Struct are.
+
+    Args:
+        data: The whole message.
+        at: Where the Struct begins.
+        end: Where it ends.
+        depth: In how many values it stands.
+
+    Raises:
+        UnfitError: It holds what JSON cannot say, or is nested too deeply.
+        UnusualError: It is no plain one.
+    """
+    members: dict[str, Any] = {}
+    key = ""
+    try:
+        while at < end:
+            at, stop = _inner(data, at, end, _ITEM)
+            key, value_at, value_end = _entry(data, at, stop)
+            members[key] = read_value(data, value_at, value_end, depth)
+            at = stop
+    except UnfitError as error:
+        raise error.within(_step(key)) from None
+    return members
+
+
+def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
+    """The JSON value that the bytes of a Value are; one of no kind is a null, as in ProtoJSON.
+
+    Raises:
+        UnfitError: It holds what JSON cannot say, or is nested too deeply.
+        UnusualError: It is no plain one.
+    """
+    if depth > _MAX_DEPTH:
+        raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
+    if at == end:
+        return None
+    tag = data[at]
+    read = _READERS.get(tag)
+    if read is not None:
+        at, stop = _inner(data, at, end, tag)
+        if stop == end:
+            return read(data, at, stop, depth + 1)
+    elif tag == _NUMBER:
+        if at + 9 == end:
+            return _number(_double(data, at + 1)[0])
+    elif tag in _BOOLEAN_OR_NULL:
+        number, stop = varint(data, at + 1)
+        if stop == end:
+            return number != 0 if tag == _BOOLEAN else None
+    raise UnusualError
+
+
+def _text(data: bytes, at: int, end: int, _: int) -> str:
+    return data[at:end].decode()
+
+
+def _inner(data: bytes, at: int, end: int, expected: int) -> tuple[int, int]:
+    """Where something begins and ends that has this tag and a length."""
+    if data[at] != expected:
+        raise UnusualError
+    length, at = data[at + 1], at + 2
+    if length > 0x7F:
+        length, at = varint(data, at - 1)
+    if at + length > end:
+        raise UnusualError
+    return at, at + length
+
+
+def _entry(data: bytes, at: int, end: int) -> tuple[str, int, int]:
+    """The key of an entry, and where its value begins and ends."""
+    key, value_at = "", end
+    if at < end and data[at] == _KEY:
+        at, stop = _inner(data, at, end, _KEY)
+        key, at = data[at:stop].decode(), stop
+    if at < end:
+        value_at, stop = _inner(data, at, end, _VALUE)
+        if stop != end:
+            raise UnusualError
+    return key, value_at, end
+
+
+def _list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
+    items: list[Any] = []
+    try:
+        while at < end:
+            at, stop = _inner(data, at, end, _ITEM)
+            items.append(read_value(data, at, stop, depth))
+            at = stop
+    except UnfitError as error:
+        raise error.within(f"[{len(items)}]") from None
+    return items
+
+
+_READERS: Mapping[int, Callable[[bytes, int, int, int], Any]] = MappingProxyType(
+    {_STRING: _text, _OBJECT: read_struct, _LIST: _list}
+)
+
+
+def _number(number: float) -> float:
+    if number.is_integer():
+        if -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
+            # There is no integer that is minus zero.
+            return int(number) if number or math.copysign(1, number) > 0 else number
+    elif not math.isfinite(number):
+        raise UnfitError(f"{number} is no number of JSON")
+    return number
+
+
+def read_timestamp(data: bytes, at: int, end: int) -> str:
+    """The bytes of a time as the protocol's text (RFC 3339, UTC), as long as it needs to be.
+
+    Raises:
+        UnfitError: It lies outside the years 1 to 9999.
+        UnusualError: It is no plain one.
+    """
+    seconds = nanos = 0
+    while at < end:
+        tag = data[at]
+        number, at = varint(data, at + 1)
+        if tag == _SECONDS:
+            seconds = signed(number, 64)
+        elif tag == _NANOS:
+            nanos = signed(number, 32)
+        else:
+            raise UnusualError
+    if at != end:
+        raise UnusualError
+    if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _NANOS_OF_A_SECOND):
+        raise UnfitError("no time of RFC 3339")
+    text = (_BEGINNING + timedelta(seconds=seconds)).isoformat()
+    if not nanos:
+        return f"{text}Z"
+    fraction = f"{nanos:09}"
+    while fraction.endswith("000"):
+        fraction = fraction[:-3]
+    return f"{text}.{fraction}Z"
+
+
+# ── Writing ──────────────────────────────────────────────────────────────────────────────────
+
+
+def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0) -> None:
+    """Puts a JSON object into an empty Struct, which is there then even if there is no member.
+
+    Args:
+        members: The object.
+        struct: Where to put it.
+        depth: In how many values it stands.
+
+    Raises:
+        UnfitError: It holds what no Value can hold, or is nested too deeply.
+    """
+    if not members:
+        struct.SetInParent()
+    fields = struct.fields
+    key: Any = ""
+    try:
+        for key, member in members.items():
+            write_value(member, fields[key], depth)
+    except UnfitError as error:
+        raise error.within(_step(key)) from None
+    except UnicodeEncodeError as error:
+        raise UnfitError(why_refused(error)).within(_step(key)) from None
+    except TypeError:
+        raise UnfitError(f"its key is no text but {type(key).__name__}") from None
+
+
+def write_value(item: Any, value: Value, depth: int = 0) -> None:
+    """Puts a JSON value into an empty Value.
+
+    Raises:
+        UnfitError: It holds what no Value can hold, or is nested too deeply.
+        UnicodeEncodeError: It is itself a text that is no Unicode.
+    """
+    if depth > _MAX_DEPTH:
+        raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
+    write = _WRITERS.get(item.__class__)
+    if write is None:  # what the model takes for JSON besides, such as a date
+        item = _plain(item)
+        write = _WRITERS[item.__class__]
+    write(item, value, depth + 1)
+
+
+def why_refused(error: Exception) -> str:
+    """Why protobuf does not take a value."""
+    if isinstance(error, UnicodeEncodeError):
+        return "the text is no Unicode (a lone surrogate)"
+    return str(error)
+
+
+def _plain(item: Any) -> Any:
+    try:
+        return codec.to_builtins(item)
+    except (TypeError, ValueError) as error:
+        raise UnfitError(f"no JSON value: {error}") from None
+
+
+def _write_text(text: str, value: Value, _: int) -> None:
+    value.string_value = text
+
+
+def _write_number(number: float, value: Value, _: int) -> None:
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf
+    if not math.isfinite(double):
+        raise UnfitError("the number is out of range")
+    value.number_value = double
+
+
+def _write_boolean(boolean: bool, value: Value, _: int) -> None:  # noqa: FBT001  as all of them
+    value.bool_value = boolean
+
+
+def _write_null(_: None, value: Value, __: int) -> None:
+    value.null_value = 0  # type: ignore[assignment]
+
+
+def _write_object(members: dict[str, Any], value: Value, depth: int) -> None:
+    write_struct(members, value.struct_value, depth)
+
+
+def _write_list(items: list[Any], value: Value, depth: int) -> None:
+    values = value.list_value
+    if not items:
+        values.SetInParent()
+    added = values.values
+    try:
+        for item in items:
+            write_value(item, added.add(), depth)
+    except UnfitError as error:
+        raise error.within(f"[{len(added) - 1}]") from None
+    except UnicodeEncodeError as error:
+        raise UnfitError(why_refused(error)).within(f"[{len(added) - 1}]") from None
+
+
+_WRITERS: Mapping[type, Callable[[Any, Value, int], None]] = MappingProxyType(
+    {
+        str: _write_text,
+        int: _write_number,
+        float: _write_number,
+        bool: _write_boolean,
+        type(None): _write_null,
+        dict: _write_object,
+        list: _write_list,
+        tuple: _write_list,
+    }
+)
+
+
+def write_timestamp(text: str, timestamp: Timestamp) -> bool:
+    """Puts a time of the protocol into an empty Timestamp.
+
+    Args:
+        text: As received. One without a zone is in UTC.
+        timestamp: Where to put it.
+
+    Returns:
+        Whether it is a time; nothing was put if it is not.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    seconds = (time - _EPOCH) // _SECOND
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+        return False
+    fine = _FINE_FRACTION.search(text)
+    timestamp.seconds = seconds
+    timestamp.nanos = int(fine[1].ljust(9, "0")) if fine else time.microsecond * 1000
+    return True
+
+
+_LONGEST_KEY = 40
+
+
+def _step(key: Any) -> str:
+    shown = str(key)
+    shown = shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
+    return f'["{shown.encode("ascii", "backslashreplace").decode()}"]'

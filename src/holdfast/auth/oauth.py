@@ -1,0 +1,35 @@
+"""OAuth 2 and OpenID Connect: tokens for agents, fetched, kept and renewed (extra ``oauth``).
+
+    auth = ClientCredentials("https://id.example.com", "my-client", "my-secret", scopes=["a2a"])
+    async with holdfast.connect("https://agent.example.com", auth=auth) as agent:
+        ...
+
+Each provider is an `AuthProvider`. What it asks of the authorization server is written by
+`oauthlib` and goes through an `HttpEngine`.
+"""
+
+from holdfast._auth.oauth.files import FileTokenStore
+from holdfast._auth.oauth.grants import (
+    AuthorizationCode,
+    ClientCredentials,
+    DeviceCode,
+    DevicePrompt,
+)
+from holdfast._auth.oauth.provider import OAuthOptions, OAuthProvider
+from holdfast._auth.oauth.servers import AuthorizationServer, FromCard
+from holdfast._auth.oauth.tokens import MemoryTokenStore, Token, TokenStore
+
+__all__ = [
+    "AuthorizationCode",
+    "AuthorizationServer",
+    "ClientCredentials",
+    "DeviceCode",
+    "DevicePrompt",
+    "FileTokenStore",
+    "FromCard",
+    "MemoryTokenStore",
+    "OAuthOptions",
+    "OAuthProvider",
+    "Token",
+    "TokenStore",
+]

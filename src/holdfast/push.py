@@ -1,0 +1,16 @@
+"""Push notifications: agents that tell how a task goes, in place of being asked (A2A 4.3.3).
+
+receiver = PushReceiver("https://me.example/push")  # an ASGI application: serve it there
+
+config = receiver.config()
+task = await agent.send_message(
+"Tell me when it is done.", push_notification_config=config, return_immediately=True
+)
+receiver.expect(task, config)
+done = await receiver.wait(task.id, client=agent, timeout=3600)
+"""
+
+from holdfast._push.receiver import PushReceiver
+from holdfast._push.signatures import JwtPolicy
+
+__all__ = ["JwtPolicy", "PushReceiver"]

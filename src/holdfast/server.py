@@ -1,0 +1,48 @@
+"""For those who serve an agent: a function or an executor behind the whole protocol.
+
+    from holdfast.server import A2AServer
+
+    async def answer(message):
+        return f"You said {message.text}"
+
+    asyncio.run(A2AServer(answer).serve(port=9999))
+
+`A2AServer` needs the extra ``holdfast[server]``. What is served by something else gets proper
+errors from `ProtocolErrors`, which needs no extra:
+
+    app = ProtocolErrors(app, agent="coordinator")  # around any ASGI application
+"""
+
+from holdfast._server.agent_server import A2AServer
+from holdfast._server.agent_turns import AgentTurn, Requester
+from holdfast._server.errors import ProtocolErrors
+from holdfast._server.executors import Executor
+from holdfast._server.outcomes import (
+    AuthRequired,
+    Ending,
+    InputRequired,
+    Rejected,
+    fail,
+    reject,
+    requires_auth,
+    requires_input,
+)
+from holdfast._server.running import Running, Serving
+
+__all__ = [
+    "A2AServer",
+    "AgentTurn",
+    "AuthRequired",
+    "Ending",
+    "Executor",
+    "InputRequired",
+    "ProtocolErrors",
+    "Rejected",
+    "Requester",
+    "Running",
+    "Serving",
+    "fail",
+    "reject",
+    "requires_auth",
+    "requires_input",
+]

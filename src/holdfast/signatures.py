@@ -1,0 +1,9 @@
+"""Signatures of agent cards (A2A 8.4), verified and made; with the extra ``signatures``."""
+
+from __future__ import annotations
+
+from holdfast._pipeline.cards.verification import CardVerification
+from holdfast._signatures.signing import sign_card
+from holdfast._signatures.verifier import CardVerifier
+
+__all__ = ["CardVerification", "CardVerifier", "sign_card"]
