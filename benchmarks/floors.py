@@ -20,12 +20,11 @@ import payloads
 from timing import microseconds
 
 from holdfast import connect
-from holdfast._model.requests import SendMessageResponse
-from holdfast._model.types import Task
 from holdfast._pipeline import order as layering
 from holdfast._pipeline.binding_router import ByBinding
 from holdfast._pipeline.transport import Call, CallProgress, Reply, Transport, compose
 from holdfast._wire.http import HttpReply, HttpRequest
+from holdfast.types import SendMessageResponse, Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from caller import PATIENCE, Text, run
 
 from holdfast import Message, Part, ReconcilePolicy, Resilience, Role, Timeouts, connect
-from holdfast._model.types import Task, TaskArtifactUpdateEvent
+from holdfast.types import Task, TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from caller import Send
 
-    from holdfast._model.types import Event
     from holdfast._policy.reconcile import OnUnknown
+    from holdfast.types import Event
 
 
 @contextlib.asynccontextmanager

@@ -24,9 +24,9 @@ from worker import streaming_jobs, work
 
 from holdfast import connect
 from holdfast._model import codec
-from holdfast._model.types import Task
 from holdfast._net.aiohttp import AiohttpEngine
 from holdfast._wire.http import HttpRequest
+from holdfast.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

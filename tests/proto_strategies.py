@@ -8,8 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from holdfast._model.requests import SendMessageResponse
-from holdfast._model.types import Message, Role, TaskState
+from holdfast.types import Message, Role, SendMessageResponse, TaskState
 
 from .strategies import short_text
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from tests.effort import rounds
 
-from holdfast._model.card import (
+from holdfast.types import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,
@@ -15,17 +15,15 @@ from holdfast._model.card import (
     AgentProvider,
     AgentSkill,
     APIKeySecurityScheme,
-    HTTPAuthSecurityScheme,
-    SecurityRequirement,
-    SecurityScheme,
-    StringList,
-)
-from holdfast._model.types import (
     Artifact,
+    HTTPAuthSecurityScheme,
     Message,
     Part,
     Role,
+    SecurityRequirement,
+    SecurityScheme,
     StreamResponse,
+    StringList,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,

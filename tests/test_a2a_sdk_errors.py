@@ -12,7 +12,6 @@ from a2a.utils import errors as sdk
 
 from holdfast import errors
 from holdfast._integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
-from holdfast._model.types import Task
 from holdfast._wire.http import HttpReply
 from holdfast._wire.status import from_rest_status
 from holdfast.errors import (
@@ -27,6 +26,7 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
+from holdfast.types import Task
 
 TASK = Task(id="t-1")
 TREE = {

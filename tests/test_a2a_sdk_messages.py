@@ -15,26 +15,24 @@ from msgspec import UNSET, inspect
 
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto, to_value
 from holdfast._model import codec
-from holdfast._model.card import AgentInterface
 from holdfast._model.operations import OPERATIONS
-from holdfast._model.requests import (
+from holdfast.errors import InvalidAgentResponseError
+from holdfast.types import (
+    AgentInterface,
+    Artifact,
     Empty,
     GetTaskRequest,
     ListTasksRequest,
     ListTasksResponse,
-    SendMessageConfiguration,
-    SendMessageRequest,
-)
-from holdfast._model.types import (
-    Artifact,
     Message,
     Part,
+    SendMessageConfiguration,
+    SendMessageRequest,
     StreamResponse,
     Task,
     TaskState,
     TaskStatus,
 )
-from holdfast.errors import InvalidAgentResponseError
 
 from .proto_strategies import completed, protos, values
 from .strategies import given

@@ -11,7 +11,6 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from tests.test_a2a_sdk_transport import card_of, client_of, collected, said, tasks_made
 
-from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -23,6 +22,7 @@ from holdfast.testing import (
     rate_limited,
     unavailable,
 )
+from holdfast.types import Artifact, Part, TaskState
 
 ENDS = [TaskState.COMPLETED, TaskState.FAILED, TaskState.INPUT_REQUIRED]
 

@@ -11,10 +11,10 @@ from tests.served_agents import URL, calling, echo, post
 
 import holdfast
 from holdfast._model.operations import CANCEL_TASK, DELETE_PUSH_CONFIG
-from holdfast._model.requests import CancelTaskRequest, DeleteTaskPushNotificationConfigRequest
 from holdfast._wire.http import HttpRequest
 from holdfast.server import A2AServer, requires_input
 from holdfast.testing import AsgiNetwork
+from holdfast.types import CancelTaskRequest, DeleteTaskPushNotificationConfigRequest
 
 BOTH = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 TOKENS = {"Bearer of-ada": "ada", "Bearer of-bob": "bob", "Bearer of-nobody": ""}

@@ -16,8 +16,8 @@ from holdfast import (
     data_part,
 )
 from holdfast._client.answer import raise_for_outcome
-from holdfast._model.types import Role, Task
 from holdfast.testing import FakeAgent, FakeNetwork, asks, completes, replies
+from holdfast.types import Role, Task
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

@@ -25,8 +25,8 @@ from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_url
 from holdfast._model.addresses import is_http_address
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
+from holdfast.types import GetTaskRequest
 
 from .strategies import any_text, given, shown
 

@@ -39,10 +39,10 @@ from holdfast import (
 )
 from holdfast._auth.providers import to_provider
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast._wire.credentials import check_credentials, with_cookies, with_query
 from holdfast._wire.http import check_headers
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, Refuse, Respond, run
+from holdfast.types import GetTaskRequest
 
 from .strategies import given
 

@@ -35,11 +35,11 @@ from holdfast import (
     SchemeCredentials,
     connect,
 )
-from holdfast._model.card import StringList
 from holdfast._model.card_reading import read_card
 from holdfast._wire.canonical import NoCanonicalFormError, canonical, signed_forms
 from holdfast.signatures import sign_card
 from holdfast.testing import FakeAgent, FakeNetwork, run
+from holdfast.types import StringList
 
 SIGNED = SIGNER.sign(DOCUMENT)
 TRUSTED = CardVerifier(SIGNER.jwks)

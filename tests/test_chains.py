@@ -31,7 +31,7 @@ from holdfast import (
 from holdfast._model.error_hops import MAX_HOPS, links_in
 from holdfast._wire import status
 from holdfast._wire.http import HttpReply
-from holdfast.errors.tree import BY_CODE
+from holdfast.errors import BY_CODE
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Respond
 
 from .strategies import any_text, given, json_values

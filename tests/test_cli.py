@@ -8,8 +8,6 @@ import pytest
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast._cli.commands import app
-from holdfast._model.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
-from holdfast._model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
     Cut,
     Delay,
@@ -30,6 +28,19 @@ from holdfast.testing import (
     replies,
     streams,
     works_forever,
+)
+from holdfast.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    Artifact,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
 )
 
 

@@ -5,9 +5,8 @@ import shlex
 import pytest
 from tests.cli_harness import holdfast
 
-from holdfast._model.card import AgentExtension
-from holdfast._model.types import TaskState
 from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step, works_forever
+from holdfast.types import AgentExtension, TaskState
 
 REQUIRED = "https://e.test/required/v1"
 OFFERED = "https://e.test/offered/v1"

@@ -20,7 +20,9 @@ from tests.test_cli_process import BOUND, start
 
 from holdfast import connect
 from holdfast._model import codec
-from holdfast._model.card import (
+from holdfast.errors import A2AConnectionError
+from holdfast.testing import FakeAgent, FakeNetwork, Respond, needs_auth, run
+from holdfast.types import (
     AuthorizationCodeOAuthFlow,
     ClientCredentialsOAuthFlow,
     DeviceCodeOAuthFlow,
@@ -31,8 +33,6 @@ from holdfast._model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast.errors import A2AConnectionError
-from holdfast.testing import FakeAgent, FakeNetwork, Respond, needs_auth, run
 
 SECRET = "client-s3cret"
 CREDENTIALS = ("auth", "login", "--flow", "client-credentials", "--client-id", "me")

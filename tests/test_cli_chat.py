@@ -20,7 +20,6 @@ from holdfast._cli.output.chat_text import ChatText
 from holdfast._cli.output.text import View
 from holdfast._cli.output.wrapping import Wrapping
 from holdfast._cli.terminal import InterruptedLine, open_terminal
-from holdfast._model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast._stream.fold import TaskFold
 from holdfast.testing import (
     Cut,
@@ -43,6 +42,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 
 LEFT = f"Hint: holdfast chat --context-id context-2 --agent-card {AGENT}\n"
 FOLLOWS = (

@@ -22,9 +22,9 @@ from tests.test_verdicts import TABLE
 
 from holdfast._cli.output.doctor_text import Paper, render_diagnosis
 from holdfast._doctor.checks import verdicts
-from holdfast._model.card import AgentCard, AgentInterface
 from holdfast.doctor import Diagnosis, Finding
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, Stall, streams
+from holdfast.types import AgentCard, AgentInterface
 
 FORMS = pytest.mark.parametrize("form", ["text", "json"])
 

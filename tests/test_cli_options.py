@@ -11,7 +11,10 @@ from holdfast import data_part
 from holdfast._cli.reference import read_reference
 from holdfast._cli.values import masked_reference, read_duration, shown_duration
 from holdfast._cli.wire_log import LoggedEngine
-from holdfast._model.card import (
+from holdfast._wire.http import HttpRequest
+from holdfast.errors import A2AConnectionError
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
+from holdfast.types import (
     AgentCard,
     AgentInterface,
     APIKeySecurityScheme,
@@ -19,9 +22,6 @@ from holdfast._model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast._wire.http import HttpRequest
-from holdfast.errors import A2AConnectionError
-from holdfast.testing import Fail, FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
 
 SECRET = "s3cret-value-of-mine"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast._model.card import AgentCard, AgentInterface, APIKeySecurityScheme, SecurityScheme
 from holdfast.errors import A2AConnectionError
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
+from holdfast.types import AgentCard, AgentInterface, APIKeySecurityScheme, SecurityScheme
 
 CANARY = "canary+/4bd1f0a7="
 """Reads differently in a query, where it is percent-encoded."""

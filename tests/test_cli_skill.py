@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step
+from holdfast.types import Artifact, Part, TaskState
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "src" / "holdfast" / "_cli" / "skills" / "holdfast"

@@ -25,14 +25,6 @@ from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
 from holdfast._cli.demo.agent import DemoAgent
-from holdfast._model.card import (
-    AgentCard,
-    AgentInterface,
-    APIKeySecurityScheme,
-    HTTPAuthSecurityScheme,
-    SecurityScheme,
-)
-from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import (
     Cut,
     Fail,
@@ -51,6 +43,16 @@ from holdfast.testing import (
     replies,
     streams,
     works_forever,
+)
+from holdfast.types import (
+    AgentCard,
+    AgentInterface,
+    APIKeySecurityScheme,
+    Artifact,
+    HTTPAuthSecurityScheme,
+    Part,
+    SecurityScheme,
+    TaskState,
 )
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,6 @@ from tests.cli_harness import AGENT, holdfast
 from holdfast._cli.output.live import LiveText
 from holdfast._cli.output.sanitizer import Plain, clean
 from holdfast._cli.output.text import View
-from holdfast._model.types import Artifact, Part, Task, TaskState, TaskStatus
 from holdfast.testing import (
     Cut,
     Fail,
@@ -32,6 +31,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import Artifact, Part, Task, TaskState, TaskStatus
 
 BEGAN = "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_SUBMITTED\n"
 ENDED = "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_COMPLETED\n"

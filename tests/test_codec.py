@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from holdfast._model import codec
-from holdfast._model.card import AgentCard
 from holdfast._model.codec import MalformedError, decode, encode, from_builtins, parse, to_builtins
-from holdfast._model.requests import ListTasksResponse, SendMessageResponse
-from holdfast._model.types import (
+from holdfast.types import (
+    AgentCard,
     Artifact,
+    ListTasksResponse,
     Message,
     Part,
     Role,
+    SendMessageResponse,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,

@@ -29,8 +29,8 @@ from holdfast import (
 )
 from holdfast._client.content import to_message
 from holdfast._model import operations as op
-from holdfast._model.requests import GetTaskRequest, SendMessageRequest
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
+from holdfast.types import GetTaskRequest, SendMessageRequest
 
 from .strategies import shown
 

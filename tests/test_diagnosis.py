@@ -11,18 +11,6 @@ import pytest
 
 from holdfast import SchemeCredentials, diagnose
 from holdfast._aio.env import SystemEnv
-from holdfast._model.card import (
-    AgentCapabilities,
-    AgentCard,
-    AgentCardSignature,
-    AgentInterface,
-    AgentSkill,
-    HTTPAuthSecurityScheme,
-    SecurityRequirement,
-    SecurityScheme,
-    StringList,
-)
-from holdfast._model.types import Artifact, Part, TaskState
 from holdfast._testing.plans import Plan
 from holdfast._wire.http import HttpReply
 from holdfast.doctor import Examination
@@ -43,6 +31,20 @@ from holdfast.testing import (
     replies,
     streams,
     works_forever,
+)
+from holdfast.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentCardSignature,
+    AgentInterface,
+    AgentSkill,
+    Artifact,
+    HTTPAuthSecurityScheme,
+    Part,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+    TaskState,
 )
 
 EPOCH = 1_767_225_600.0  # that of the fake agent's clock, 2026-01-01

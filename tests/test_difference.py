@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from tests.strategies import given, json_objects, optional, tuples_of
 
 from holdfast import InvalidAgentResponseError
-from holdfast._model.types import (
+from holdfast._stream.difference import difference
+from holdfast._stream.fold import TaskFold
+from holdfast.types import (
     Artifact,
     Message,
     Part,
@@ -16,8 +18,6 @@ from holdfast._model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast._stream.difference import difference
-from holdfast._stream.fold import TaskFold
 
 WORKING = TaskStatus(state=TaskState.WORKING)
 COMPLETED = TaskStatus(state=TaskState.COMPLETED)

@@ -30,9 +30,9 @@ from holdfast import (
     connect,
 )
 from holdfast._model import operations as op
-from holdfast._model.requests import GetTaskRequest, ListTasksRequest
 from holdfast._wire.limits import Limits
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
+from holdfast.types import GetTaskRequest, ListTasksRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 WELL_KNOWN = "/.well-known/agent-card.json"

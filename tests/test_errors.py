@@ -10,7 +10,6 @@ from hypothesis import example
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast._model.types import Part, Task, TaskState, TaskStatus
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -24,6 +23,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     TaskTerminalError,
 )
+from holdfast.types import Part, Task, TaskState, TaskStatus
 
 from .strategies import any_text, given, json_values
 

@@ -14,9 +14,8 @@ from holdfast import (
     connect,
 )
 from holdfast._model import operations as op
-from holdfast._model.requests import GetTaskRequest, SendMessageRequest
-from holdfast._model.types import Message, Part
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, completes, replies, streams
+from holdfast.types import GetTaskRequest, Message, Part, SendMessageRequest
 
 OPTIONAL, REQUIRED, OTHER = "urn:optional", "urn:required", "urn:other"
 

@@ -33,10 +33,9 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
-from holdfast._model.requests import SendMessageResponse
-from holdfast._model.types import Task, TaskState, TaskStatus
 from holdfast._net.aiohttp import AiohttpEngine
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, works_forever
+from holdfast.types import SendMessageResponse, Task, TaskState, TaskStatus
 
 SECRET = "s3cret-value"
 PUSH = TaskPushNotificationConfig(url="http://me.test/push", token=SECRET)
@@ -408,7 +407,7 @@ async def test_a_binding_of_ones_own_can_be_connected_without_a_factory():
 
 def get_task():
     from holdfast._model.operations import GET_TASK
-    from holdfast._model.requests import GetTaskRequest
+    from holdfast.types import GetTaskRequest
 
     return GET_TASK, GetTaskRequest(id="own")
 

@@ -26,8 +26,6 @@ from holdfast import (
     connect,
 )
 from holdfast._model import operations as op
-from holdfast._model.requests import SendMessageRequest
-from holdfast._model.types import Message
 from holdfast._wire.http import HttpRequest
 from holdfast.testing import (
     Cut,
@@ -48,6 +46,7 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
+from holdfast.types import Message, SendMessageRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

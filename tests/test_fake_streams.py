@@ -9,7 +9,6 @@ from tests.event_streams import RPC_ID, frames_of, results_of, told
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Artifact, Part, TaskState, connect
 from holdfast._model import codec
-from holdfast._model.types import StreamResponse, Task
 from holdfast._testing.timeline import folded
 from holdfast._wire.http import HttpRequest, Timeouts
 from holdfast.testing import (
@@ -35,6 +34,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import StreamResponse, Task
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

@@ -7,7 +7,8 @@ from tests.strategies import given, json_objects, optional, tuples_of
 
 from holdfast import InvalidAgentResponseError, LimitExceededError, Limits
 from holdfast._model import codec
-from holdfast._model.types import (
+from holdfast._stream.fold import TaskFold, fold
+from holdfast.types import (
     Artifact,
     Message,
     Part,
@@ -19,7 +20,6 @@ from holdfast._model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast._stream.fold import TaskFold, fold
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 

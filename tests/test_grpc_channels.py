@@ -58,7 +58,6 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
-from holdfast._model.requests import GetTaskRequest, SubscribeToTaskRequest
 from holdfast._net.grpc import channels as channels_of_grpc
 from holdfast._net.grpc.channel_factory import ChannelMaking
 from holdfast._net.grpc.channels import Channels, Connected
@@ -73,6 +72,7 @@ from holdfast._testing.listening import Listener
 from holdfast._wire.http import HttpRequest
 from holdfast._wire.network_scope import Reach
 from holdfast.testing import FakeAgent, FakeNetwork
+from holdfast.types import GetTaskRequest, SubscribeToTaskRequest
 
 pytestmark = pytest.mark.real_time
 

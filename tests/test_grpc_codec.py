@@ -19,6 +19,7 @@ from holdfast._wire.grpc_metadata import reply_headers, request_metadata
 from holdfast._wire.grpc_status import GRPC_STATUSES, RpcStatus, error_of
 from holdfast._wire.status import REFUSALS
 from holdfast.errors import (
+    BY_CODE,
     A2AConnectionError,
     A2AError,
     A2ATimeoutError,
@@ -39,7 +40,6 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
-from holdfast.errors.tree import BY_CODE
 
 from .strategies import given, short_text
 

@@ -16,9 +16,9 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast._policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
+from holdfast.types import GetTaskRequest
 
 from .strategies import given
 

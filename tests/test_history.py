@@ -8,7 +8,6 @@ from tests.event_streams import results_of
 
 from holdfast import Artifact, Part, Task, TaskState, TaskStatus, connect
 from holdfast._model import codec
-from holdfast._model.types import StreamResponse
 from holdfast._wire.http import HttpRequest
 from holdfast.testing import (
     FakeAgent,
@@ -21,6 +20,7 @@ from holdfast.testing import (
     replies,
     streams,
 )
+from holdfast.types import StreamResponse
 
 
 async def told(agent, **options):

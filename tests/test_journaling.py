@@ -28,7 +28,7 @@ from holdfast import (
 )
 from holdfast._journal.outcome import outcome_of
 from holdfast._model.digest import digest_of
-from holdfast._model.types import Task
+from holdfast.types import Task
 
 
 def deadline(executed):

@@ -13,14 +13,6 @@ from holdfast._model.operations import (
     OPERATIONS,
     SEND_MESSAGE,
 )
-from holdfast._model.requests import (
-    DeleteTaskPushNotificationConfigRequest,
-    Empty,
-    GetTaskRequest,
-    ListTasksRequest,
-    SendMessageRequest,
-)
-from holdfast._model.types import Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast._wire import jsonrpc
 from holdfast._wire.http import HttpReply
 from holdfast.errors import (
@@ -31,6 +23,19 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     TaskNotFoundError,
     UnsupportedOperationError,
+)
+from holdfast.types import (
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    Task,
+    TaskState,
+    TaskStatus,
 )
 
 from .strategies import (

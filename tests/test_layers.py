@@ -51,7 +51,6 @@ from holdfast import (
     text_part,
 )
 from holdfast._model import operations as op
-from holdfast._model.requests import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
 from holdfast.testing import (
     Cut,
     Delay,
@@ -67,6 +66,7 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
+from holdfast.types import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

@@ -37,7 +37,6 @@ from holdfast import (
 from holdfast._aio.env import SystemEnv
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast._model.operations import SEND_MESSAGE
-from holdfast._model.requests import SendMessageRequest
 from holdfast.testing import (
     Cut,
     Delay,
@@ -55,6 +54,7 @@ from holdfast.testing import (
     fails,
     streams,
 )
+from holdfast.types import SendMessageRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

@@ -7,31 +7,31 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from holdfast._model.card import AgentCard, AgentInterface, check_card
+from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
 from holdfast._model.operations import OPERATIONS
-from holdfast._model.requests import (
+from holdfast.errors import InvalidAgentCardError
+from holdfast.types import (
+    AgentCard,
+    AgentInterface,
+    Artifact,
     GetTaskRequest,
     ListTasksRequest,
+    Message,
+    Part,
     Request,
+    Role,
     SendMessageConfiguration,
     SendMessageRequest,
     SendMessageResponse,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import (
-    Artifact,
-    Message,
-    Part,
-    Role,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast.errors import InvalidAgentCardError
 
 from .strategies import (
     any_text,

@@ -33,18 +33,6 @@ from holdfast import (
     connect,
 )
 from holdfast._auth.oauth.requests import token_in
-from holdfast._model.card import (
-    AuthorizationCodeOAuthFlow,
-    ClientCredentialsOAuthFlow,
-    DeviceCodeOAuthFlow,
-    OAuth2SecurityScheme,
-    OAuthFlows,
-    OpenIdConnectSecurityScheme,
-    SecurityRequirement,
-    SecurityScheme,
-    StringList,
-)
-from holdfast._model.requests import AuthenticationInfo, TaskPushNotificationConfig
 from holdfast._policy.resilience import Resilience
 from holdfast._policy.retry import RetryPolicy
 from holdfast._wire.credentials import Credentials
@@ -60,6 +48,19 @@ from holdfast.auth.oauth import (
     Token,
 )
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
+from holdfast.types import (
+    AuthenticationInfo,
+    AuthorizationCodeOAuthFlow,
+    ClientCredentialsOAuthFlow,
+    DeviceCodeOAuthFlow,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    OpenIdConnectSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+    TaskPushNotificationConfig,
+)
 
 SECRET = "s3cret/+ of the client"
 SERVER = AuthorizationServer(

@@ -43,12 +43,11 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._model.requests import SendMessageResponse
-from holdfast._model.types import Task, TaskState, TaskStatus
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._wire.http import HttpReply, HttpRequest
 from holdfast._wire.network_scope import Reach, scope_of
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, fails
+from holdfast.types import SendMessageResponse, Task, TaskState, TaskStatus
 
 SECRET = "s3cret-value-of-some-length"
 

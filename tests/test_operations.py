@@ -5,11 +5,16 @@ import re
 import pytest
 
 from holdfast import connect
-from holdfast._model.card import AgentCard
 from holdfast._model.operations import OPERATIONS
-from holdfast._model.requests import Empty, SendMessageRequest, SendMessageResponse
-from holdfast._model.types import StreamResponse, Task
 from holdfast.testing import FakeAgent, FakeNetwork
+from holdfast.types import (
+    AgentCard,
+    Empty,
+    SendMessageRequest,
+    SendMessageResponse,
+    StreamResponse,
+    Task,
+)
 
 PUSH = "/tasks/{task_id}/pushNotificationConfigs"
 

@@ -11,20 +11,6 @@ from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
 from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
 from holdfast._model.operations import OPERATIONS
-from holdfast._model.requests import (
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    Empty,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTasksRequest,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import Message, Part, Role, TaskState
 from holdfast._wire import v03
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.http import HttpReply
@@ -34,6 +20,23 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     LimitExceededError,
     UnsupportedOperationError,
+)
+from holdfast.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+    TaskState,
 )
 
 from .proto_strategies import protos, values

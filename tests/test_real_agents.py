@@ -55,8 +55,6 @@ from holdfast._aio.env import SystemEnv
 from holdfast._client.content import to_message
 from holdfast._model import codec
 from holdfast._model import operations as op
-from holdfast._model.requests import SendMessageRequest
-from holdfast._model.types import StreamResponse
 from holdfast._net.aiohttp import AiohttpEngine
 from holdfast._pipeline.http_binding import HttpBinding
 from holdfast._stream.fold import TaskFold
@@ -75,6 +73,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import SendMessageRequest, StreamResponse
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

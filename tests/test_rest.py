@@ -9,21 +9,6 @@ from hypothesis import strategies as st
 
 from holdfast._model import operations as op
 from holdfast._model.operations import GET_TASK, OPERATIONS
-from holdfast._model.requests import (
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    Empty,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTasksRequest,
-    ListTasksResponse,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import Message, Task, TaskState, TaskStatus
 from holdfast._wire import rest
 from holdfast._wire.http import HttpReply
 from holdfast.errors import (
@@ -35,6 +20,24 @@ from holdfast.errors import (
     InvalidParamsError,
     MethodNotFoundError,
     TaskNotFoundError,
+)
+from holdfast.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
 )
 
 from .refused_bodies import OF_AN_AGENT

@@ -32,7 +32,6 @@ from holdfast import (
     text_part,
 )
 from holdfast._model import operations as op
-from holdfast._model.requests import SendMessageRequest
 from holdfast.testing import (
     Delay,
     FakeAgent,
@@ -46,6 +45,7 @@ from holdfast.testing import (
     run,
     works_forever,
 )
+from holdfast.types import SendMessageRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

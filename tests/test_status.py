@@ -9,11 +9,11 @@ from tests.effort import case
 
 from holdfast import ArticleErrorCode, errors, make_error
 from holdfast._model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
-from holdfast._model.types import TaskState
 from holdfast._wire import status
 from holdfast._wire.bindings import CODECS
 from holdfast._wire.http import HttpReply
 from holdfast.errors import (
+    BY_CODE,
     A2AError,
     A2AHTTPError,
     AgentError,
@@ -26,7 +26,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.errors.tree import BY_CODE
+from holdfast.types import TaskState
 
 from .strategies import any_text, error_objects, given, http_headers, http_statuses
 

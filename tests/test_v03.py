@@ -10,22 +10,6 @@ from hypothesis import strategies as st
 
 from holdfast._model import operations as op
 from holdfast._model.card_reading import read_card
-from holdfast._model.requests import (
-    AuthenticationInfo,
-    CancelTaskRequest,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse,
-    ListTasksRequest,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SendMessageResponse,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import Message, Part, Role, TaskState
 from holdfast._testing.v03wire import V03BytesWire
 from holdfast._wire import v03
 from holdfast._wire.bindings import CODECS
@@ -44,6 +28,25 @@ from holdfast.errors import (
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
+)
+from holdfast.types import (
+    AuthenticationInfo,
+    CancelTaskRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+    TaskState,
 )
 
 from .strategies import (

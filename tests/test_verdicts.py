@@ -14,7 +14,6 @@ from holdfast._doctor.facts import (
     StreamFacts,
     SubscriptionFacts,
 )
-from holdfast._model.card import AgentCapabilities, AgentCard, AgentInterface
 from holdfast._wire.tls import TlsFacts
 from holdfast.errors import (
     A2AConnectionError,
@@ -30,6 +29,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
 
 NOW = 1_767_225_600.0
 DAY = 86_400.0

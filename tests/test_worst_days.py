@@ -30,7 +30,6 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast._pipeline.admission import Admission, AdmissionLine
 from holdfast.server import ProtocolErrors
 from holdfast.testing import (
@@ -46,6 +45,7 @@ from holdfast.testing import (
     run,
     works_forever,
 )
+from holdfast.types import GetTaskRequest
 
 from .strategies import given
 

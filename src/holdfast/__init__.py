@@ -55,35 +55,7 @@ if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
     from holdfast._journal.sqlite import SqliteJournal
     from holdfast._model.article_errors import ArticleErrorCode, make_error
-    from holdfast._model.card import (
-        AgentCapabilities,
-        AgentCard,
-        AgentExtension,
-        AgentInterface,
-        AgentProvider,
-        AgentSkill,
-    )
     from holdfast._model.operations import Operation
-    from holdfast._model.requests import (
-        AuthenticationInfo,
-        ListTaskPushNotificationConfigsResponse,
-        ListTasksResponse,
-        SendMessageConfiguration,
-        TaskPushNotificationConfig,
-    )
-    from holdfast._model.types import (
-        Artifact,
-        Event,
-        Message,
-        Part,
-        Role,
-        StreamResponse,
-        Task,
-        TaskArtifactUpdateEvent,
-        TaskState,
-        TaskStatus,
-        TaskStatusUpdateEvent,
-    )
     from holdfast._net.aiohttp import AiohttpEngine
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
@@ -189,6 +161,30 @@ if TYPE_CHECKING:
     )
     from holdfast.push import JwtPolicy, PushReceiver
     from holdfast.signatures import CardVerifier
+    from holdfast.types import (
+        AgentCapabilities,
+        AgentCard,
+        AgentExtension,
+        AgentInterface,
+        AgentProvider,
+        AgentSkill,
+        Artifact,
+        AuthenticationInfo,
+        Event,
+        ListTaskPushNotificationConfigsResponse,
+        ListTasksResponse,
+        Message,
+        Part,
+        Role,
+        SendMessageConfiguration,
+        StreamResponse,
+        Task,
+        TaskArtifactUpdateEvent,
+        TaskPushNotificationConfig,
+        TaskState,
+        TaskStatus,
+        TaskStatusUpdateEvent,
+    )
 
 __all__ = [
     "A2ACardResolver",
@@ -383,9 +379,7 @@ _MODULES = (
     "_version",
     "errors",
     "_model.article_errors",
-    "_model.types",
-    "_model.card",
-    "_model.requests",
+    "types",
     "_wire.http",
     "_wire.limits",
     "_model.operations",

@@ -17,11 +17,11 @@ from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
 from holdfast._model.addresses import fault, has_user, is_http_address
-from holdfast._model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast._model.sendable import check_json, check_sendable, check_text
 from holdfast._model.settings import check_count, check_kind, check_number, suggestion
 from holdfast._wire.http import check_headers
 from holdfast._wire.network_scope import AgentReach, Network, Reach, network
+from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 __all__ = [
     "check_able",

@@ -180,7 +180,7 @@ from holdfast import (
     wrap_downstream,
 )
 from holdfast._model import operations as op
-from holdfast._model.requests import GetTaskRequest, SendMessageRequest, SendMessageResponse
+from holdfast.types import GetTaskRequest, SendMessageRequest, SendMessageResponse
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -9,7 +9,6 @@ from typing import assert_type
 import holdfast
 from holdfast import Answer, Event, ListTasksResponse, Message, Task
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast._policy.breaker import BreakerState
 from holdfast.sync import (
     A2ACardResolver,
@@ -29,6 +28,7 @@ from holdfast.sync import (
     diagnose,
     run,
 )
+from holdfast.types import GetTaskRequest
 
 
 def calls() -> None:

@@ -7,14 +7,14 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._model.types import TaskState
 from holdfast.errors import A2AError, DeadlineExceededError, Facts, TaskAuthRequiredError
+from holdfast.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._model.types import Task
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import Task
 
 __all__ = ["Endable", "Ended", "add_last_seen", "in_vain", "overrun", "until"]
 

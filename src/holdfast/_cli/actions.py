@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from holdfast._cli.errors import CommandError, out_of_time
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._cli.values import shown_duration
-from holdfast._model.requests import ListTasksResponse, SendMessageResponse
-from holdfast._model.types import Message, Role, Task, TaskState
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
+from holdfast.types import ListTasksResponse, Message, Role, SendMessageResponse, Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast._cli.output.interface import Output
     from holdfast._cli.session import Session
     from holdfast._client.event_stream import EventStream
-    from holdfast._model.types import Part
+    from holdfast.types import Part
 
 __all__ = [
     "OUTCOMES",

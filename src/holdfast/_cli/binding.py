@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast._cli.configuration import Source
     from holdfast._cli.output.interface import Output
     from holdfast._cli.settings import Settings
-    from holdfast._model.card import AgentCard
+    from holdfast.types import AgentCard
 
 __all__ = ["bind", "origin_of"]
 

@@ -19,13 +19,13 @@ import click
 from holdfast._cli.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
 from holdfast._cli.error_table import describe
 from holdfast._cli.terminal import InterruptedLine
-from holdfast._model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
 from holdfast.errors import (
     A2AError,
     OutcomeUnknownError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast._cli.terminal import Terminal
     from holdfast._client.conversation import Conversation
     from holdfast._client.event_stream import EventStream
-    from holdfast._model.types import Event, Task, TaskStatus
+    from holdfast.types import Event, Task, TaskStatus
 
 __all__ = ["Chat"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast._model.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
 from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials as Carried
@@ -19,14 +18,15 @@ from holdfast._wire.credentials import is_cookie_name, is_cookie_value
 from holdfast._wire.http import check_headers
 from holdfast._wire.security import in_words, wanted
 from holdfast.errors import InvalidAgentCardError
+from holdfast.types import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast._model.card import AgentCard
     from holdfast._pipeline.transport import AnyCall
     from holdfast._wire.security import Alternative
     from holdfast.errors import AuthenticationError
+    from holdfast.types import AgentCard
 
 __all__ = ["Credentials", "Need", "Way", "asks_for_token", "ways_in"]
 

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from holdfast._cli.credentials import Way
     from holdfast._cli.errors import Situation
     from holdfast._cli.settings import Settings
-    from holdfast._model.card import OAuthFlows
-    from holdfast._model.types import Task
     from holdfast.errors import A2AError
+    from holdfast.types import OAuthFlows, Task
 
 __all__ = [
     "answer",

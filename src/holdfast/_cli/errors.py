@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._cli.settings import Settings
-    from holdfast._model.card import AgentCard
-    from holdfast._model.types import Task
     from holdfast._pipeline.transport import AuthProvider
+    from holdfast.types import AgentCard, Task
 
 __all__ = [
     "AUTH",

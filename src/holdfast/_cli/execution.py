@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast._cli.output.text_output import TextOutput
     from holdfast._cli.session import Session
     from holdfast._cli.settings import Settings
-    from holdfast._model.types import Task
+    from holdfast.types import Task
 
 
 __all__ = [

@@ -20,7 +20,7 @@ from holdfast._cli.output.sanitizer import SPECIAL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._model.types import Artifact, Part, Task
+    from holdfast.types import Artifact, Part, Task
 
 __all__ = ["File", "files_of", "safe_name"]
 

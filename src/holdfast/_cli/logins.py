@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._auth.oauth.provider import Asking
-    from holdfast._model.card import AgentCard
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.transport import AnyCall
     from holdfast.auth.oauth import OAuthOptions, Token, TokenStore
+    from holdfast.types import AgentCard
 
 __all__ = ["KeptCredentials", "Login", "Logins", "OneToken"]
 

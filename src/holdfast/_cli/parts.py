@@ -21,7 +21,7 @@ from holdfast._model import codec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from holdfast._model.types import Part
+    from holdfast.types import Part
 
 __all__ = ["PARTS", "PartsCommand", "read_parts", "read_text"]
 

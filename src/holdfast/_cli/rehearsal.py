@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast._client.client import Client
-    from holdfast._model.card import AgentInterface
     from holdfast._pipeline.transport import Call
+    from holdfast.types import AgentInterface
 
 __all__ = ["Rehearsed", "rehearse"]
 

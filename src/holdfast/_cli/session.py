@@ -45,7 +45,6 @@ from holdfast._cli.wire_log import LoggedEngine, LoggedGrpc
 from holdfast._client.connect import connect
 from holdfast._model.extras import how_to_install
 from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
-from holdfast._model.types import TaskState
 from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.grpc_extra import use_of_grpc
@@ -72,6 +71,7 @@ from holdfast._wire.bindings import (
 )
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupportedError
+from holdfast.types import TaskState
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -82,13 +82,12 @@ if TYPE_CHECKING:
     from holdfast._cli.settings import Settings
     from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
-    from holdfast._model.card import AgentCard, AgentInterface
-    from holdfast._model.types import Event, Task
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.listeners import Observation
     from holdfast._pipeline.transport import AuthProvider, Layer
     from holdfast._wire.bindings import ProtocolVersion
+    from holdfast.types import AgentCard, AgentInterface, Event, Task
 
 __all__ = ["Session"]
 
@@ -578,7 +577,7 @@ def _card_of_endpoint(settings: Settings) -> AgentCard:
 
     What an agent can do is not known then: it is asked.
     """
-    from holdfast._model.card import AgentCapabilities, AgentCard, AgentInterface
+    from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
 
     url = settings.agent_card
     return AgentCard(

@@ -16,13 +16,12 @@ from click.shell_completion import CompletionItem
 
 from holdfast._arguments import check_url, extension_uris
 from holdfast._model import codec
-from holdfast._model.requests import AuthenticationInfo
-from holdfast._model.types import TaskState
 from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 from holdfast._wire.credentials import bearer_fault
 from holdfast._wire.http import check_headers
 from holdfast._wire.redaction import secrets_in
 from holdfast._wire.security import OF_THE_PROTOCOL
+from holdfast.types import AuthenticationInfo, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -13,12 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast._cli.values import hidden, masked_reference
-from holdfast._model.types import WireValue
 from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamOver
 from holdfast._wire.redaction import secrets_in
 from holdfast._wire.security import OF_THE_PROTOCOL
 from holdfast.errors import A2AError
+from holdfast.types import WireValue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

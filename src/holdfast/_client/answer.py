@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._model.types import Message, Task, TaskState
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -16,6 +15,7 @@ from holdfast.errors import (
     TaskRejectedError,
     TaskTerminalError,
 )
+from holdfast.types import Message, Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from holdfast._client.core import PerCall
     from holdfast._client.run_records import RunRecords, SentBefore
-    from holdfast._model.types import Message
     from holdfast._pipeline.observed_call import ObservedCall
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import Message
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
 

@@ -40,21 +40,8 @@ from holdfast._client.stats import ClientStats, client_stats
 from holdfast._client.streams import StreamCalls
 from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
-from holdfast._model.requests import (
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse,
-    ListTasksRequest,
-    ListTasksResponse,
-    SendMessageRequest,
-    TaskPushNotificationConfig,
-)
 from holdfast._model.sendable import check_sendable
 from holdfast._model.settings import check_count, check_kind
-from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.errors import (
     A2AError,
     CancelUnconfirmedError,
@@ -63,6 +50,22 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     TaskNotCancelableError,
     TaskNotFoundError,
+)
+from holdfast.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
+    TaskState,
 )
 
 if TYPE_CHECKING:
@@ -76,13 +79,13 @@ if TYPE_CHECKING:
     from holdfast._client.conversation import InterruptionHook
     from holdfast._client.options import CallOptions, SendOptions
     from holdfast._journal.writer import Journaling
-    from holdfast._model.card import AgentCard
     from holdfast._model.operations import Operation
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.listeners import Consumer, Interceptor
     from holdfast._pipeline.observed_call import ObservedCall
     from holdfast._pipeline.transport import Errand, Reply
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import AgentCard
 
 __all__ = ["Client", "asking", "streaming", "subscribing"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model.operations import LIST_TASKS
-from holdfast._model.requests import ListTasksRequest
 from holdfast.errors import A2AError, InvalidParamsError, TaskNotFoundError
+from holdfast.types import ListTasksRequest
 
 if TYPE_CHECKING:
     from holdfast._client.core import Calls, PerCall
-    from holdfast._model.requests import SendMessageRequest
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import SendMessageRequest
 
 __all__ = ["in_own_context", "is_context_refused", "without_context"]
 

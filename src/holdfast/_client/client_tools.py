@@ -19,7 +19,6 @@ from holdfast._arguments import check_kind, items
 from holdfast._client.reply_loop import Turn
 from holdfast._client.tools import Tool
 from holdfast._model.settings import check_count
-from holdfast._model.types import Message, Role, Task
 from holdfast._wire.client_tools import (
     CLIENT_TOOLS,
     ToolResult,
@@ -38,6 +37,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     LimitExceededError,
 )
+from holdfast.types import Message, Role, Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -30,7 +30,6 @@ from holdfast._client.targets import AnAgent, card_in_hand, places_of, producers
 from holdfast._journal.agent_name import agent_name
 from holdfast._journal.writer import Journaling
 from holdfast._model.addresses import is_http_address
-from holdfast._model.requests import SendMessageConfiguration
 from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.admission import Admission
 from holdfast._pipeline.cards.replicas import ReplicaCards
@@ -54,6 +53,7 @@ from holdfast._signatures.verifier import (
 )
 from holdfast._wire.http import check_headers
 from holdfast._wire.limits import Limits
+from holdfast.types import SendMessageConfiguration
 
 if TYPE_CHECKING:
     import os
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from holdfast._client.content import Content
     from holdfast._client.options import ConnectOptions
     from holdfast._journal.protocol import Journal
-    from holdfast._model.card import AgentCard
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.interfaces import Route
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import Layer, Transport
     from holdfast._wire.bindings import ProtocolVersion
     from holdfast._wire.network_scope import AgentReach, Reach
+    from holdfast.types import AgentCard
 
 __all__ = ["ask", "connect"]
 

@@ -18,8 +18,8 @@ from holdfast._model.codec import MalformedError
 from holdfast._model.dicts import message_of_1_0
 from holdfast._model.sendable import check_sendable, check_text
 from holdfast._model.settings import check_count, kind_of
-from holdfast._model.types import Message, Part, Role
 from holdfast._wire.sdk_values import from_sdk
+from holdfast.types import Message, Part, Role
 
 if TYPE_CHECKING:
     from os import PathLike

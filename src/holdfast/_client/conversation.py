@@ -29,7 +29,6 @@ from holdfast._client.content import Content, to_message
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reply_loop import Turn
 from holdfast._client.streams import StreamCalls
-from holdfast._model.types import Task, TaskState
 from holdfast._policy.deadline import Deadline
 from holdfast.errors import (
     A2AConnectionError,
@@ -39,6 +38,7 @@ from holdfast.errors import (
     TaskInputRequiredError,
     TaskInterruptedError,
 )
+from holdfast.types import Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from holdfast._client.client_tools import ClientTools
     from holdfast._client.core import Calls
     from holdfast._client.options import SendOptions
-    from holdfast._model.types import Message, TaskStatus
     from holdfast._stream.resumable import LiveStream
+    from holdfast.types import Message, TaskStatus
 
 __all__ = ["Conversation", "Interruption", "InterruptionHook"]
 

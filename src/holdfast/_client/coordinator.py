@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from holdfast._aio.closing import Closable
     from holdfast._client.client import Client
     from holdfast._client.options import CallOptions
-    from holdfast._model.types import Message, Task
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import Message, Task
 
 __all__ = ["Coordinator"]
 

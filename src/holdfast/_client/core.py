@@ -32,22 +32,13 @@ from holdfast._arguments import (
 )
 from holdfast._client.content import Content, to_message
 from holdfast._client.options import CallOptions, SendOptions
-from holdfast._model.card import check_card
+from holdfast._model.card_checks import check_card
 from holdfast._model.operations import (
     GET_AGENT_CARD,
     GET_EXTENDED_AGENT_CARD,
     GET_TASK,
     SEND_NAMES,
 )
-from holdfast._model.requests import (
-    GetExtendedAgentCardRequest,
-    GetTaskRequest,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SendMessageResponse,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import Task
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.trust import received_in
 from holdfast._pipeline.listeners import Consumer, Hooks
@@ -74,6 +65,15 @@ from holdfast.errors import (
     InvalidAgentCardError,
     TaskAuthRequiredError,
 )
+from holdfast.types import (
+    GetExtendedAgentCardRequest,
+    GetTaskRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SendMessageResponse,
+    Task,
+    TaskPushNotificationConfig,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -81,9 +81,7 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._journal.writer import Journaling
-    from holdfast._model.card import AgentCard
     from holdfast._model.operations import Operation
-    from holdfast._model.types import Event, Message
     from holdfast._pipeline.admission import Admission
     from holdfast._pipeline.cards.replicas import ReplicaCards
     from holdfast._pipeline.cards.resolver import AgentCardResolver
@@ -98,6 +96,7 @@ if TYPE_CHECKING:
     from holdfast._stream.resumable import LiveStream
     from holdfast._wire.limits import Limits
     from holdfast._wire.redaction import Secrets
+    from holdfast.types import AgentCard, Event, Message
 
 __all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from holdfast._client.streams import StreamCalls
     from holdfast._journal.writer import HeldCall
-    from holdfast._model.types import Event, Message, Task
     from holdfast._pipeline.listeners import Consumer
     from holdfast._stream.outbox import Told
     from holdfast._stream.text import TextChange
+    from holdfast.types import Event, Message, Task
 
 __all__ = ["EventStream", "Live"]
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast._client.named_agent import AgentResult, NamedAgent
-    from holdfast._model.types import Message
     from holdfast.errors import A2AError
+    from holdfast.types import Message
 
     Cancelled = Callable[[AgentResult], None]
     Ask = Callable[

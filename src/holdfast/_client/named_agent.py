@@ -15,7 +15,6 @@ from holdfast._client.answer import Answer
 from holdfast._client.client import Client, asking
 from holdfast._client.connect import connect
 from holdfast._client.targets import AnAgent
-from holdfast._model.card import AgentCard
 from holdfast._model.error_values import one_line
 from holdfast._wire.http import presentable
 from holdfast.errors import (
@@ -25,15 +24,16 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     TaskInputRequiredError,
 )
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._aio.env import Env
     from holdfast._client.options import ConnectOptions, SendOptions
-    from holdfast._model.types import Message, Task
     from holdfast._pipeline.admission import Admission, AdmissionLine
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import Message, Task
 
 __all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up", "listed"]
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._auth.providers import AuthProvider, CredentialService
     from holdfast._journal.protocol import Journal
-    from holdfast._model.requests import SendMessageConfiguration
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.endpoints import Endpoints
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast._wire.http import Timeouts
     from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import AgentReach
+    from holdfast.types import SendMessageConfiguration
 
 __all__ = [
     "CALL_TIMEOUT",

@@ -17,10 +17,9 @@ from holdfast._client.resend import outcome_unknown
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
 from holdfast._model.operations import SEND_MESSAGE
-from holdfast._model.requests import SendMessageRequest
-from holdfast._model.types import Message, Role, TaskState
 from holdfast._policy.origin import Origin
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
+from holdfast.types import Message, Role, SendMessageRequest, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping

@@ -24,8 +24,6 @@ from holdfast._client.reconcile_search import (
     Unseen,
 )
 from holdfast._model.operations import GET_TASK, LIST_TASKS
-from holdfast._model.requests import GetTaskRequest, ListTasksRequest
-from holdfast._model.types import Message
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.reconnect import growing_wait
 from holdfast._stream.task_locations import GetTask, ListPage, is_own_word
@@ -38,12 +36,13 @@ from holdfast.errors import (
     DuplicateTasksError,
     Facts,
 )
+from holdfast.types import GetTaskRequest, ListTasksRequest, Message
 
 if TYPE_CHECKING:
     from holdfast._client.core import Calls, PerCall
     from holdfast._journal.leases import HeldCall
-    from holdfast._model.types import Task
     from holdfast.errors import OutcomeUnknownError
+    from holdfast.types import Task
 
 __all__ = ["Lost", "find_task"]
 

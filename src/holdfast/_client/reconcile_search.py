@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from holdfast._model.types import Task
 from holdfast._policy.origin import has_message
 from holdfast._stream.task_locations import (
     MAX_SIZE,
@@ -49,10 +48,10 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.types import Task
 
 if TYPE_CHECKING:
-    from holdfast._model.requests import ListTasksResponse
-    from holdfast._model.types import Message
+    from holdfast.types import ListTasksResponse, Message
 
 __all__ = [
     "Absent",

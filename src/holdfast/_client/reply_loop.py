@@ -17,9 +17,9 @@ from holdfast.errors import A2AError, DeadlineExceededError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._model.types import Event, Message, Task, TaskStatus
     from holdfast._stream.outbox import Told
     from holdfast._stream.resumable import LiveStream
+    from holdfast.types import Event, Message, Task, TaskStatus
 
 __all__ = ["Turn"]
 

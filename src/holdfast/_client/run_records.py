@@ -9,7 +9,6 @@ from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._client.pending import origin_of, resumed
 from holdfast._journal.protocol import stored
 from holdfast._model.digest import digest_of
-from holdfast._model.types import Message, Task
 from holdfast.errors import (
     A2AError,
     CallEndedError,
@@ -19,6 +18,7 @@ from holdfast.errors import (
     RunItemChangedError,
     TaskNotFoundError,
 )
+from holdfast.types import Message, Task
 
 if TYPE_CHECKING:
     from holdfast._client.core import Calls, PerCall

@@ -19,8 +19,6 @@ from holdfast._client.reconcile_search import Found
 from holdfast._client.resend import is_to_be_looked_for, is_to_be_resent, outcome_unknown
 from holdfast._model.digest import digest_of
 from holdfast._model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast._model.requests import SendMessageConfiguration, SendMessageResponse
-from holdfast._model.types import Task
 from holdfast._pipeline.transport import Reply
 from holdfast._policy.attempts import joined_attempts, last_not_executed
 from holdfast._policy.origin import Origin
@@ -32,6 +30,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     OutcomeUnknownError,
 )
+from holdfast.types import SendMessageConfiguration, SendMessageResponse, Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,12 +38,11 @@ if TYPE_CHECKING:
     from holdfast._client.core import Calls, PerCall
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall, Journaling
-    from holdfast._model.requests import SendMessageRequest
-    from holdfast._model.types import Message, StreamResponse
     from holdfast._pipeline.transport import CallProgress, Stream
     from holdfast._policy.deadline import Deadline
     from holdfast._stream.replies import PendingReply
     from holdfast.errors import Attempt
+    from holdfast.types import Message, SendMessageRequest, StreamResponse
 
 __all__ = ["Sending"]
 

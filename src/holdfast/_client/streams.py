@@ -10,12 +10,12 @@ from weakref import WeakSet
 
 from holdfast._client.sending import Sending
 from holdfast._model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
-from holdfast._model.requests import SubscribeToTaskRequest
 from holdfast._pipeline.transport import Reply
 from holdfast._policy.deadline import NEVER
 from holdfast._stream.machine import Resume
 from holdfast._stream.resumable import LiveStream
 from holdfast.errors import A2AError, UnsupportedOperationError
+from holdfast.types import SubscribeToTaskRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from holdfast._client.content import Content
     from holdfast._client.core import Calls, PerCall
     from holdfast._journal.writer import HeldCall
-    from holdfast._model.requests import SendMessageConfiguration, SendMessageRequest
-    from holdfast._model.types import Event, StreamResponse, Task
     from holdfast._pipeline.listeners import Consumer
     from holdfast._pipeline.transport import Stream
     from holdfast._policy.deadline import Deadline
@@ -32,6 +30,13 @@ if TYPE_CHECKING:
     from holdfast._stream.outbox import Told
     from holdfast._stream.replies import PendingReply
     from holdfast.errors import Attempt
+    from holdfast.types import (
+        Event,
+        SendMessageConfiguration,
+        SendMessageRequest,
+        StreamResponse,
+        Task,
+    )
 
 __all__ = ["StreamCalls"]
 

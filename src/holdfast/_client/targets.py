@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from holdfast._arguments import check_kind, check_url, hooks, items, not_empty
-from holdfast._model.card import AgentCard, check_card
+from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
 from holdfast._model.extras import missing_extra
 from holdfast._model.grpc_addresses import grpc_address, is_of_grpc_alone
@@ -25,6 +25,7 @@ from holdfast._wire.bindings import (
 from holdfast._wire.origins import origin_and_aliases
 from holdfast._wire.sdk_values import from_sdk
 from holdfast.errors import A2AError
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     from holdfast._pipeline.grpc_extra import GrpcUse

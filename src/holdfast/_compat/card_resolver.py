@@ -19,7 +19,6 @@ from holdfast._arguments import (
 )
 from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
 from holdfast._client.resolve import engine_of
-from holdfast._model.card import AgentInterface
 from holdfast._model.operations import CARD_BINDING
 from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.cards.fetch import CardLocation
@@ -43,16 +42,17 @@ from holdfast._wire.http import check_headers
 from holdfast._wire.limits import Limits
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError
+from holdfast.types import AgentInterface
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import aiohttp
 
-    from holdfast._model.card import AgentCard
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._wire.network_scope import AgentReach
+    from holdfast.types import AgentCard
 
 __all__ = ["A2ACardResolver"]
 

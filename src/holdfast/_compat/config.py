@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast._arguments import check_configuration, check_hook, check_kind, items, not_empty
-from holdfast._model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast._net.engine import HttpEngine
 from holdfast._net.resolve_engine import engine_of
+from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 if TYPE_CHECKING:
     import aiohttp

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from holdfast._arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast._client.connect import connect
 from holdfast._compat.config import ClientConfig
-from holdfast._model.card import AgentCapabilities, AgentCard, AgentInterface
 from holdfast._model.grpc_addresses import grpc_address
 from holdfast._pipeline.transport import Transport
 from holdfast._wire.bindings import HTTP_BINDINGS
 from holdfast._wire.http import presentable
+from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast._model.types import Message, TaskStatusUpdateEvent
 from holdfast._stream.fold import TaskFold, check_same_task
 from holdfast.errors import InvalidAgentResponseError
+from holdfast.types import Message, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
-    from holdfast._model.types import Event, Task
     from holdfast._stream.fold import TaskUpdate
     from holdfast._wire.limits import Limits
+    from holdfast.types import Event, Task
 
 __all__ = ["ClientTaskManager"]
 

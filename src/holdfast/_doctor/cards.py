@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from holdfast._doctor.facts import CardFacts
 from holdfast._model import codec
-from holdfast._model.card import AgentInterface
 from holdfast._model.operations import CARD_BINDING, WELL_KNOWN
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.files import read_card_file
@@ -22,6 +21,7 @@ from holdfast._wire.limits import of_cards
 from holdfast._wire.network_scope import Reach, Scope, furthest_in, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError
+from holdfast.types import AgentInterface
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,25 +14,27 @@ from typing import TYPE_CHECKING, Any
 from holdfast._doctor.facts import Answered, SendingFacts, StreamFacts
 from holdfast._doctor.recording_engine import StreamWitness
 from holdfast._model import operations as op
-from holdfast._model.requests import (
-    GetTaskRequest,
-    ListTasksRequest,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-)
-from holdfast._model.types import Message, StreamResponse, Task
 from holdfast._stream.fold import TaskFold
 from holdfast._wire.bindings import OLDER_VERSION
 from holdfast.errors import A2AError
+from holdfast.types import (
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._doctor.probes import Questions
     from holdfast._doctor.recording_engine import Seen
-    from holdfast._model.types import Event
     from holdfast._pipeline.transport import Stream
+    from holdfast.types import Event
 
 __all__ = ["Delivery"]
 

@@ -65,11 +65,10 @@ if TYPE_CHECKING:
 
     from holdfast._auth.providers import AuthProvider, CredentialService
     from holdfast._client.content import Content
-    from holdfast._model.card import AgentCard, AgentInterface
-    from holdfast._model.types import Task
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._wire.tls import TlsFacts
+    from holdfast.types import AgentCard, AgentInterface, Task
 
     LookAtTls = Callable[..., Awaitable[TlsFacts | None]]
 

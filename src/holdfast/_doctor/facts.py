@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast._model.addresses import doubt
-from holdfast._model.card import AgentCard, AgentInterface
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._wire.bindings import HTTP_BINDINGS, spoken_version
 from holdfast._wire.http import media_type, presentable
@@ -19,6 +18,7 @@ from holdfast._wire.network_scope import Scope, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast._wire.tls import TlsFacts
 from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.types import AgentCard, AgentInterface
 
 __all__ = [
     "Answered",

@@ -16,7 +16,6 @@ import msgspec
 from holdfast._aio.env import Env
 from holdfast._doctor.facts import Answered, InterfaceFacts, ListingFacts
 from holdfast._model import operations as op
-from holdfast._model.requests import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 from holdfast._net.engine import HttpEngine
 from holdfast._pipeline.credentials import CredentialsLayer, with_credentials
 from holdfast._pipeline.http_binding import HttpBinding
@@ -30,16 +29,17 @@ from holdfast._wire.http import HttpRequest
 from holdfast._wire.limits import Limits
 from holdfast._wire.redaction import Secrets
 from holdfast.errors import A2AError, A2ATimeoutError
+from holdfast.types import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from holdfast._model.card import AgentCard
     from holdfast._model.operations import Operation
     from holdfast._pipeline.endpoints import Endpoint
     from holdfast._pipeline.transport import AnyCall, Reply, Stream, Transport
     from holdfast._wire.http import HttpReply
     from holdfast._wire.network_scope import Reach
+    from holdfast.types import AgentCard
 
 __all__ = ["ANSWER", "Asked", "Caller", "Heard", "Questions"]
 

@@ -23,7 +23,6 @@ import msgspec
 from holdfast._aio.per_loop import PerLoop
 from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
-from holdfast._model.card import AgentInterface
 from holdfast._model.operations import CARD_BINDING
 from holdfast._net.engine import connection_error
 from holdfast._pipeline.admission import Admission
@@ -40,6 +39,7 @@ from holdfast._wire.origins import origin
 from holdfast._wire.raw_replies import error_in
 from holdfast._wire.sse import EVENT_STREAM, EventStreamParser
 from holdfast.errors import A2AError
+from holdfast.types import AgentInterface
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping

@@ -27,8 +27,8 @@ from holdfast._model.operations import (
     WELL_KNOWN,
     Operation,
 )
-from holdfast._model.requests import Empty
 from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
+from holdfast.types import Empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

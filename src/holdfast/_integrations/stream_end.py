@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._model.types import Message, TaskArtifactUpdateEvent, TaskState
 from holdfast._wire.bindings import CODECS
 from holdfast._wire.http import HttpReply
 from holdfast._wire.limits import check_json_size
 from holdfast.errors import A2AError
+from holdfast.types import Message, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
     from holdfast._integrations.recognition import Recognized
-    from holdfast._model.types import StreamResponse
     from holdfast._wire.limits import Limits
     from holdfast._wire.sse import ServerSentEvent
+    from holdfast.types import StreamResponse
 
 __all__ = ["Ending"]
 

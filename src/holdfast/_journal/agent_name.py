@@ -15,9 +15,9 @@ from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast._model.card import AgentCard
 from holdfast._model.operations import WELL_KNOWN
 from holdfast._wire.origins import canonical_origin
+from holdfast.types import AgentCard
 
 __all__ = ["agent_name", "is_address"]
 

@@ -20,15 +20,15 @@ from holdfast._aio.waiting import Endable, Ended
 from holdfast._journal.guard import in_time, said
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate, lease_end
-from holdfast._model.types import Task
 from holdfast.errors import A2AConnectionError, A2AError, JournalError
+from holdfast.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast._aio.env import Env
-    from holdfast._model.types import Message, TaskState
     from holdfast._policy.deadline import Deadline
+    from holdfast.types import Message, TaskState
 
 __all__ = ["HeldCall", "Leases"]
 

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
     from holdfast._aio.env import Env
-    from holdfast._model.requests import SendMessageRequest
-    from holdfast._model.types import Task
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.origin import Origin
+    from holdfast.types import SendMessageRequest, Task
 
 __all__ = ["HeldCall", "Journaling"]
 

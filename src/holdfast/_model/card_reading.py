@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast._model import codec
-from holdfast._model.card import AgentCard, check_card
+from holdfast._model.card_checks import check_card
 from holdfast._model.v03 import card as v03
 from holdfast.errors import InvalidAgentCardError
+from holdfast.types import AgentCard
 
 __all__ = ["content_kind", "read_card"]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import suggestion
-from holdfast._model.types import Message, Part, WireValue
+from holdfast.types import Message, Part, WireValue
 
 __all__ = ["message_of_1_0"]
 

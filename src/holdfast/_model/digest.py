@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from holdfast._model.types import Message
+    from holdfast.types import Message
 
 __all__ = ["digest_of"]
 

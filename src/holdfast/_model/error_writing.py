@@ -19,7 +19,7 @@ from holdfast._model.error_scrubbing import scrubbed, scrubbed_details
 from holdfast._model.error_values import int64, text_of
 
 if TYPE_CHECKING:
-    from holdfast.errors.tree import A2AError
+    from holdfast.errors import A2AError
 
 __all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "own_words", "rest_error", "rpc_error"]
 

@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from holdfast._model.card import AgentCard
-from holdfast._model.requests import (
+from holdfast.types import (
+    AgentCard,
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
@@ -28,10 +28,11 @@ from holdfast._model.requests import (
     ListTasksResponse,
     SendMessageRequest,
     SendMessageResponse,
+    StreamResponse,
     SubscribeToTaskRequest,
+    Task,
     TaskPushNotificationConfig,
 )
-from holdfast._model.types import StreamResponse, Task
 
 __all__ = [
     "CANCEL_TASK",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 import msgspec
 
 from holdfast._model.latest import Latest
-from holdfast._model.requests import (
+from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
@@ -26,16 +26,14 @@ from holdfast._model.requests import (
     ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
+    Message,
     SendMessageRequest,
     SendMessageResponse,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import (
-    Message,
     StreamResponse,
+    SubscribeToTaskRequest,
     Task,
     TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
     TaskStatusUpdateEvent,
 )
 

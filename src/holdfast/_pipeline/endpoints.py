@@ -24,8 +24,8 @@ from holdfast._wire.http import presentable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._model.card import AgentInterface
     from holdfast._model.operations import Operation
+    from holdfast.types import AgentInterface
 
     AnyOperation = Operation[Any, Any]
 

@@ -18,8 +18,8 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from holdfast._model.card import AgentCard
     from holdfast._pipeline.transport import AnyCall
+    from holdfast.types import AgentCard
 
 __all__ = ["Extensions", "asked_for", "check_spoken"]
 

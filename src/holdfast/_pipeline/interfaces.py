@@ -21,7 +21,7 @@ from holdfast.errors import AgentCardResolutionError, VersionNotSupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._model.card import AgentCard, AgentInterface
+    from holdfast.types import AgentCard, AgentInterface
 
 __all__ = ["Interfaces", "Route", "choose_interfaces", "declared_versions", "leaves_room_for"]
 

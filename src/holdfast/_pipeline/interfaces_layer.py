@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._model.addresses import doubt
-from holdfast._model.card import AgentInterface
 from holdfast._model.grpc_addresses import without_grpc
 from holdfast._pipeline.extensions import Extensions, check_spoken
 from holdfast._pipeline.failover import first_that_takes
@@ -49,14 +48,15 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
+from holdfast.types import AgentInterface
 
 if TYPE_CHECKING:
-    from holdfast._model.card import AgentCard
     from holdfast._model.operations import Capability
     from holdfast._pipeline.cards.resolver import AgentCardResolver
     from holdfast._pipeline.cautions import Cautions
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
     from holdfast._pipeline.transport import AnyCall, AuthProvider, Onward, Reply, Transport
+    from holdfast.types import AgentCard
 
 __all__ = ["InterfaceLayer"]
 

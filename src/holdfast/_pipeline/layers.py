@@ -52,8 +52,8 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
 
-    from holdfast._model.requests import SendMessageRequest
     from holdfast._pipeline.listeners import Hooks, Interceptor, Observers
+    from holdfast.types import SendMessageRequest
 
 __all__ = [
     "DeadlineLayer",

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
-from holdfast._model.card import AgentCard
 from holdfast._model.operations import SUBSCRIBE_TO_TASK
-from holdfast._model.types import Event, Task
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._policy.breaker import BreakerState
 from holdfast.errors import A2AError
+from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
     from holdfast._pipeline.transport import AnyCall, AnyReply, Errand

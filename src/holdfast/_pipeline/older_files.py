@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
@@ -28,6 +27,7 @@ from holdfast._pipeline.transport import (
 )
 from holdfast._wire.files import as_base64, from_base64, has_content, may_be_base64
 from holdfast.errors import A2AError
+from holdfast.types import GetTaskRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest
 from holdfast._pipeline.transport import CallProgress
 from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
+from holdfast.types import GetTaskRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-    from holdfast._model.types import Task
     from holdfast._pipeline.transport import AnyCall, Transport
+    from holdfast.types import Task
 
 __all__ = ["subscribed"]
 

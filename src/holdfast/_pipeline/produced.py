@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast._aio.closing import close, raise_first
 from holdfast._aio.per_loop import PerLoop
-from holdfast._model.card import AgentCard, AgentInterface
 from holdfast._model.hosts import number_of
 from holdfast._net.engine import reach_error
 from holdfast._pipeline.tenants import addressed
@@ -26,6 +25,7 @@ from holdfast._pipeline.transport import (
     Transport,
     UnaryOnly,
 )
+from holdfast.types import AgentCard, AgentInterface
 
 if TYPE_CHECKING:
     from holdfast._wire.network_scope import Reach

@@ -29,7 +29,6 @@ import msgspec
 
 from holdfast._aio.waiting import until
 from holdfast._model.operations import GET_TASK
-from holdfast._model.requests import GetTaskRequest, SendMessageRequest
 from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, task_of, unmarked
 from holdfast._pipeline.failover import first_that_takes
 from holdfast._pipeline.open_streams import replaced
@@ -54,6 +53,7 @@ from holdfast.errors import (
     InvalidParamsError,
     TaskNotFoundError,
 )
+from holdfast.types import GetTaskRequest, SendMessageRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from holdfast._model.card import AgentCard
 from holdfast._model.operations import Operation
 from holdfast._model.redacted_repr import Discreet
 from holdfast._pipeline.endpoints import Endpoint
@@ -24,6 +23,7 @@ from holdfast._wire.http import Progress, Timeouts
 from holdfast._wire.network_scope import Reach
 from holdfast._wire.redaction import Secrets
 from holdfast.errors import A2AError, Attempt, UnsupportedOperationError
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     from holdfast._wire.credentials import Credentials

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast._model.requests import GetTaskRequest
 from holdfast._pipeline.transport import CallProgress
 from holdfast.errors import (
     A2AError,
@@ -22,6 +21,7 @@ from holdfast.errors import (
     PermissionDeniedError,
     VersionNotSupportedError,
 )
+from holdfast.types import GetTaskRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The attempts of a message that was sent in several calls, as an error tells of them."""
+"""Which attempts an error reports where a message took several calls, and which of two errors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.errors import CircuitOpenError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.errors import Attempt
+    from holdfast.errors import A2AError, Attempt
 
-__all__ = ["joined_attempts", "last_not_executed"]
+__all__ = ["joined_attempts", "last_not_executed", "more_informative"]
 
 
 def last_not_executed(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
@@ -42,3 +44,14 @@ def joined_attempts(
     if wait < 0:  # they overlap
         return (*earlier, *moved)
     return (*earlier[:-1], replace(last, wait=wait), *moved)
+
+
+def more_informative(error: A2AError, earlier: A2AError | None) -> A2AError:
+    """The error to report of two in a row.
+
+    Args:
+        error: The later one.
+        earlier: The earlier one; None for none. A refusal by an open circuit, which tried
+            nothing, hides no error of an attempt.
+    """
+    return error if earlier is None or not isinstance(error, CircuitOpenError) else earlier

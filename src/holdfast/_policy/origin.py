@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._model.types import Message, Role
 from holdfast.errors import TaskNotFoundError
+from holdfast.types import Message, Role
 
 if TYPE_CHECKING:
-    from holdfast._model.types import Task
+    from holdfast.types import Task
 
 __all__ = ["Origin", "has_message"]
 

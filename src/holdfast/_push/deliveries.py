@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING
 
 from holdfast._model import codec
 from holdfast._model.latest import Latest
-from holdfast._model.types import (
+from holdfast._stream.fold import TaskFold
+from holdfast._stream.order import is_newer
+from holdfast.types import (
     Message,
     Task,
     TaskArtifactUpdateEvent,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast._stream.fold import TaskFold
-from holdfast._stream.order import is_newer
 
 if TYPE_CHECKING:
-    from holdfast._model.types import Event
     from holdfast._wire.limits import Limits
+    from holdfast.types import Event
 
 __all__ = ["Deliveries"]
 

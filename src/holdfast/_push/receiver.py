@@ -18,9 +18,7 @@ from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_able, check_hook, check_seconds, check_url, not_empty
 from holdfast._client.resolve import engine_of, journal_file
 from holdfast._model.hosts import is_loopback
-from holdfast._model.requests import AuthenticationInfo, TaskPushNotificationConfig
 from holdfast._model.settings import check_count, check_kind
-from holdfast._model.types import Message, Task
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
 from holdfast._push.asgi import (
     ASGIReceive,
@@ -42,6 +40,7 @@ from holdfast._signatures.jws import check_library
 from holdfast._wire.http import presentable
 from holdfast._wire.limits import Limits
 from holdfast.errors import A2AConnectionError
+from holdfast.types import AuthenticationInfo, Message, Task, TaskPushNotificationConfig
 
 if TYPE_CHECKING:
     import aiohttp

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model.codec import MalformedError
-from holdfast._model.types import Message, Task
 from holdfast._push.asgi import ASGIReceive, ASGIScope, ShortReply, headers_of, read_body
 from holdfast._push.refusals import Refusal, Refused
 from holdfast._push.watches import Watch, Watches, credentials_of
@@ -24,14 +23,15 @@ from holdfast._wire.http import media_type
 from holdfast._wire.limits import check_json_size
 from holdfast._wire.notifications import read_notification
 from holdfast.errors import LimitExceededError
+from holdfast.types import Message, Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._model.types import Event
     from holdfast._push.replay_cache import UsedTokens
     from holdfast._push.signatures import SignatureCheck, Voucher
     from holdfast._wire.limits import Limits
+    from holdfast.types import Event
 
 __all__ = ["Intake"]
 

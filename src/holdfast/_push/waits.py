@@ -12,6 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._aio.waiting import in_vain
+from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline
 from holdfast._stream.order import is_newer
 from holdfast.errors import (
@@ -20,14 +21,13 @@ from holdfast.errors import (
     DeadlineExceededError,
     TaskAuthRequiredError,
 )
-from holdfast.errors.telling import more_telling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast._client.client import Client
-    from holdfast._model.types import Task
     from holdfast._push.watches import Watch, Watches
+    from holdfast.types import Task
 
 __all__ = ["TaskWait"]
 
@@ -120,7 +120,7 @@ class TaskWait:
         except A2AError as error:
             if not (error.transient or isinstance(error, DeadlineExceededError)):
                 raise
-            self._failure = more_telling(error, self._failure)
+            self._failure = more_informative(error, self._failure)
             now = asyncio.get_running_loop().time()
             self._not_before = now + (error.retry_after or 0.0)
         else:

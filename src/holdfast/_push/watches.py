@@ -18,9 +18,8 @@ from holdfast.errors import LimitExceededError, QueueFullError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._model.requests import TaskPushNotificationConfig
-    from holdfast._model.types import Event, Task
     from holdfast._wire.limits import Limits
+    from holdfast.types import Event, Task, TaskPushNotificationConfig
 
 __all__ = ["Watch", "Watches", "credentials_of"]
 

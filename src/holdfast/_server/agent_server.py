@@ -19,13 +19,13 @@ from holdfast._arguments import (
     items,
     not_empty,
 )
-from holdfast._model.card import AgentCapabilities, AgentCard, AgentExtension
 from holdfast._model.settings import check_count
 from holdfast._server.cards import interfaces, metadata_card
 from holdfast._server.executors import Executor, FunctionExecutor
 from holdfast._server.extra import need
 from holdfast._server.settings import ServerSettings
 from holdfast._wire.bindings import BINDINGS, HTTP_BINDINGS
+from holdfast.types import AgentCapabilities, AgentCard, AgentExtension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -15,7 +15,8 @@ import msgspec
 
 from holdfast._client.content import Content, to_message
 from holdfast._model.error_writing import own_words
-from holdfast._model.types import (
+from holdfast._server.outcomes import AuthRequired, Ending, InputRequired, Rejected, agent_message
+from holdfast.types import (
     Artifact,
     Event,
     Message,
@@ -26,7 +27,6 @@ from holdfast._model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast._server.outcomes import AuthRequired, Ending, InputRequired, Rejected, agent_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

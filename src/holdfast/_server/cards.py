@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.card import AgentCard, AgentInterface, AgentSkill
 from holdfast._model.codec import MalformedError
-from holdfast._model.types import WireValue
+from holdfast.types import AgentCard, AgentInterface, AgentSkill, WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,16 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast._model.types import (
-    Artifact,
-    Message,
-    Part,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
-)
 from holdfast._server.outcomes import Ending
 from holdfast._server.threads import in_thread
 from holdfast.errors import A2AError
+from holdfast.types import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from holdfast._server.agent_turns import AgentTurn

@@ -13,13 +13,13 @@ import msgspec
 
 from holdfast._arguments import check_kind, check_seconds, not_empty
 from holdfast._client.content import to_message
-from holdfast._model.types import Role, TaskState
 from holdfast.errors import InternalError
+from holdfast.types import Role, TaskState
 
 if TYPE_CHECKING:
     from holdfast._client.content import Content
-    from holdfast._model.types import Message
     from holdfast.errors import A2AError
+    from holdfast.types import Message
 
 __all__ = [
     "AuthRequired",

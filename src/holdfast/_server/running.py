@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast._arguments import check_age, check_kind, check_port, check_url
-from holdfast._model.card import AgentCard
 from holdfast._server.extra import need
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

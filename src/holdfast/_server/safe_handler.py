@@ -17,9 +17,9 @@ from a2a.utils import errors as sdk
 
 from holdfast._integrations.a2a_sdk.messages import to_value
 from holdfast._model.error_writing import own_words
-from holdfast._model.types import Message
 from holdfast._server.answers import error_of_failure
 from holdfast._server.json_requests import holds_more
+from holdfast.types import Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from holdfast._model.card import AgentCard
     from holdfast._net.engine import HttpEngine
     from holdfast._server.host_check import HostRules
     from holdfast._server.sdk_executors import ForeignRuns
     from holdfast._server.settings import ServerSettings
     from holdfast._server.turn_registry import Runs
+    from holdfast.types import AgentCard
 
 __all__ = ["Service"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast._arguments import check_able, check_kind, check_one_of, check_seconds, not_empty
-from holdfast._model.card import AgentCard, AgentExtension
 from holdfast._model.settings import check_count
 from holdfast._wire.network_scope import Network
+from holdfast.types import AgentCard, AgentExtension
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

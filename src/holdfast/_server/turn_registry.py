@@ -16,19 +16,13 @@ from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
 
 from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
-from holdfast._model.types import (
-    Event,
-    Message,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
-)
 from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.answers import error_of_failure
 from holdfast._server.outcomes import Ending
 from holdfast._server.safe_handler import sdk_error
 from holdfast._server.shutdown_timer import Grace
 from holdfast.errors import A2AError, InternalError
+from holdfast.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext

@@ -10,10 +10,10 @@ import msgspec
 
 from holdfast._arguments import not_empty
 from holdfast._model import codec
-from holdfast._model.card import AgentCard, AgentCardSignature
 from holdfast._signatures.jws import ASYMMETRIC, check_library, encoded
 from holdfast._signatures.key_store import private_key
 from holdfast._wire.canonical import signed_forms
+from holdfast.types import AgentCard, AgentCardSignature
 
 __all__ = ["sign_card"]
 

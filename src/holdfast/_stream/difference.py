@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast._model.types import Artifact, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from holdfast._stream.fold import check_same_task
+from holdfast.types import Artifact, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.types import (
+from holdfast._wire.limits import Limits, check_value, exceeded
+from holdfast.errors import InvalidAgentResponseError
+from holdfast.types import (
     Artifact,
     Event,
     Message,
@@ -34,8 +36,6 @@ from holdfast._model.types import (
     TaskArtifactUpdateEvent,
     TaskStatusUpdateEvent,
 )
-from holdfast._wire.limits import Limits, check_value, exceeded
-from holdfast.errors import InvalidAgentResponseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

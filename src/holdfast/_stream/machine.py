@@ -28,7 +28,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from holdfast._model.types import Message, Task, TaskState
+from holdfast._policy.attempts import more_informative
 from holdfast._stream.outbox import Told
 from holdfast._stream.steps import Step, Wait
 from holdfast._stream.subscription_merge import Subscription
@@ -43,15 +43,15 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.errors.telling import more_telling
+from holdfast.types import Message, Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast._model.types import Event, TaskStatus
     from holdfast._policy.origin import Origin
     from holdfast._stream.replies import PendingReply
     from holdfast._wire.limits import Limits
+    from holdfast.types import Event, TaskStatus
 
 __all__ = ["Resume", "Step", "Wait"]
 
@@ -443,7 +443,7 @@ class Resume:
         """Tries a step again after a wait, if that was not in vain too often."""
         if self._counted < self.told.count:
             self._fruitless, self._failure = 0, None
-        self._failure = None if error is None else more_telling(error, self._failure)
+        self._failure = None if error is None else more_informative(error, self._failure)
         self._fruitless, self._counted = self._fruitless + 1, self.told.count
         is_in_vain = self._fruitless > self._max_reconnects
         is_final = step is Step.LOOK or not self._max_reconnects

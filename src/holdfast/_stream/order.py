@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast._model.types import TaskStatus
+    from holdfast.types import TaskStatus
 
 __all__ = ["is_newer"]
 

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from holdfast._model.types import (
+from holdfast._stream.difference import difference
+from holdfast._stream.fold import TaskFold, fold
+from holdfast._stream.order import is_newer
+from holdfast._stream.overlap import Writing
+from holdfast._stream.past import Past
+from holdfast.types import (
     Message,
     Task,
     TaskArtifactUpdateEvent,
@@ -22,17 +27,12 @@ from holdfast._model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast._stream.difference import difference
-from holdfast._stream.fold import TaskFold, fold
-from holdfast._stream.order import is_newer
-from holdfast._stream.overlap import Writing
-from holdfast._stream.past import Past
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from holdfast._model.types import Artifact, Event
     from holdfast._wire.limits import Limits
+    from holdfast.types import Artifact, Event
 
 __all__ = ["Told"]
 

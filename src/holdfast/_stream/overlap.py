@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from holdfast._stream.order import is_newer
+from holdfast.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._model.types import Event, Part, Task, TaskStatus
     from holdfast._stream.outbox import Told
+    from holdfast.types import Event, Part, Task, TaskStatus
 
 __all__ = ["CatchUp", "Writing"]
 

@@ -6,14 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast._aio.waiting import add_last_seen, in_vain
+from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline, poll_delays
 from holdfast.errors import A2AError, DeadlineExceededError
-from holdfast.errors.telling import more_telling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._model.types import Task
+    from holdfast.types import Task
 
 __all__ = ["poll"]
 
@@ -68,7 +68,7 @@ async def poll(
                 add_last_seen(error, task_id, None if task is None else task.state)
                 raise
             asked = error.retry_after or 0.0
-            failure = more_telling(error, failure)
+            failure = more_informative(error, failure)
         else:
             changed, task, failure, asked = found != task, found, None, 0.0
             if changed:

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model.latest import Latest
-from holdfast._model.types import Role, Task, TaskStatus, TaskStatusUpdateEvent
 from holdfast._stream.order import is_newer
+from holdfast.types import Role, Task, TaskStatus, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
-    from holdfast._model.types import Event, Message
+    from holdfast.types import Event, Message
 
 __all__ = ["PendingReply", "Replies", "still_waits"]
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._aio.watchdog import TimeLimit, Watchdog
-    from holdfast._model.types import Event, StreamResponse, Task
     from holdfast._pipeline.transport import Stream
+    from holdfast.types import Event, StreamResponse, Task
 
 __all__ = ["LiveStream", "TaskSource"]
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from holdfast._model.types import Task, TaskState, TaskStatusUpdateEvent
 from holdfast._stream.order import is_newer
 from holdfast._stream.overlap import CatchUp
 from holdfast._stream.steps import Step, Wait
@@ -35,11 +34,12 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.types import Task, TaskState, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
-    from holdfast._model.types import Event, TaskStatus
     from holdfast._stream.outbox import Told
     from holdfast.errors import A2AError
+    from holdfast.types import Event, TaskStatus
 
 __all__ = ["Subscription"]
 

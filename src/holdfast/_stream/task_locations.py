@@ -26,7 +26,7 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._model.types import Message
+    from holdfast.types import Message
 
 __all__ = [
     "MAX_SIZE",

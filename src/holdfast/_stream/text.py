@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast._model.types import Artifact, Event, TaskStatus
+    from holdfast.types import Artifact, Event, TaskStatus
 
 __all__ = ["TextChange", "TextDelta", "TextFold", "TextReset"]
 

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.card import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from holdfast._model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast._testing.exchange import Exchange
 from holdfast._testing.injected import InjectedFaults
@@ -25,16 +24,16 @@ from holdfast._testing.serverwire import CARD, Refusal, Wire
 from holdfast._testing.streaming import Streaming
 from holdfast._testing.timeline import Store
 from holdfast._testing.v03wire import V03FileEncoding, v03_card
+from holdfast.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast._model.card import AgentExtension
-    from holdfast._model.types import Message, Task
     from holdfast._testing.bodies import EventBody
     from holdfast._testing.faults import Fault
     from holdfast._testing.plans import Behaviour, Plan
     from holdfast._wire.http import HttpRequest
+    from holdfast.types import AgentExtension, Message, Task
 
 __all__ = ["FakeAgent", "Received"]
 

@@ -16,9 +16,9 @@ from holdfast._testing.serverwire import Refusal
 from holdfast._testing.streaming import Ping, comment, frame
 
 if TYPE_CHECKING:
-    from holdfast._model.types import StreamResponse
     from holdfast._testing.serverwire import Wire
     from holdfast._testing.streaming import Events
+    from holdfast.types import StreamResponse
 
 __all__ = ["Body", "Ending", "EventBody", "Reply", "Share", "WholeBody", "refusal_of", "share_of"]
 

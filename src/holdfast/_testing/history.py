@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast._testing.timeline import folded
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._model.card import AgentCard
-    from holdfast._model.types import Event
     from holdfast._testing.agent import FakeAgent
     from holdfast._testing.timeline import Update
+    from holdfast.types import AgentCard, Event
 
 __all__ = ["History"]
 

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast._model import operations as op
-from holdfast._model.requests import (
+from holdfast._testing.plans import Behaviour, Plan, Step, Turn, completes
+from holdfast._testing.serverwire import Refusal
+from holdfast._testing.streaming import Events, Streaming
+from holdfast._testing.timeline import EPOCH, Life, Store
+from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
@@ -19,17 +23,16 @@ from holdfast._model.requests import (
     ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
+    Message,
     SendMessageConfiguration,
     SendMessageRequest,
     SendMessageResponse,
+    StreamResponse,
     SubscribeToTaskRequest,
+    Task,
     TaskPushNotificationConfig,
+    TaskState,
 )
-from holdfast._model.types import Message, StreamResponse, Task, TaskState
-from holdfast._testing.plans import Behaviour, Plan, Step, Turn, completes
-from holdfast._testing.serverwire import Refusal
-from holdfast._testing.streaming import Events, Streaming
-from holdfast._testing.timeline import EPOCH, Life, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._model.types import Artifact, Message, Part, Role, Task, TaskState
+from holdfast.types import Artifact, Message, Part, Role, Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast._model import codec
 from holdfast._model.operations import OPERATIONS
-from holdfast._model.requests import Empty
 from holdfast._wire.http import HttpReply
+from holdfast.types import Empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from holdfast._model.operations import Verb
-from holdfast._model.types import (
+from holdfast._testing.serverwire import Refusal
+from holdfast.types import (
     Message,
     StreamResponse,
     Task,
@@ -17,7 +18,6 @@ from holdfast._model.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from holdfast._testing.serverwire import Refusal
 
 if TYPE_CHECKING:
     from holdfast._testing.timeline import Event, Life, Update

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from holdfast._model.types import (
+from holdfast.types import (
     Artifact,
     Message,
     Part,
@@ -31,8 +31,8 @@ from holdfast._model.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast._model.requests import TaskPushNotificationConfig
     from holdfast._testing.plans import Plan, Step
+    from holdfast.types import TaskPushNotificationConfig
 
 __all__ = ["EPOCH", "Event", "Life", "Store", "Update", "folded", "http_date", "timestamp"]
 

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import msgspec
 
 from holdfast._model import operations as op
-from holdfast._model.card import AgentCard
-from holdfast._model.requests import (
+from holdfast._testing.serverwire import Refusal, Wire, json_reply, plain_reply
+from holdfast.types import (
+    AgentCard,
     Empty,
     ListTaskPushNotificationConfigsResponse,
     SendMessageResponse,
+    StreamResponse,
+    Task,
     TaskPushNotificationConfig,
+    TaskState,
+    WireValue,
 )
-from holdfast._model.types import StreamResponse, Task, TaskState, WireValue
-from holdfast._testing.serverwire import Refusal, Wire, json_reply, plain_reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._model.types import Part, TaskState
 from holdfast.errors import InvalidAgentResponseError
+from holdfast.types import Part, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from holdfast._model.types import Artifact, Task
+    from holdfast.types import Artifact, Task
 
 __all__ = [
     "CLIENT_TOOLS",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.types import Artifact, Message, Part
+from holdfast.types import Artifact, Message, Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,6 @@ import msgspec
 
 from holdfast._model import codec
 from holdfast._model import operations as op
-from holdfast._model.requests import Empty
 from holdfast._model.v03 import card, reading, types, writing
 from holdfast._wire import v03
 from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
@@ -26,6 +25,7 @@ from holdfast._wire.protobuf.sizes import check_values
 from holdfast._wire.protobuf.values import UnfitError, UnusualError
 from holdfast._wire.protobuf.writing import writer
 from holdfast.errors import InvalidAgentResponseError, UnsupportedOperationError
+from holdfast.types import Empty
 
 if TYPE_CHECKING:
     from holdfast.errors import Facts, LimitExceededError

@@ -35,6 +35,8 @@ from holdfast._wire.http import harmless_headers
 from holdfast._wire.protobuf.details import read_details
 from holdfast._wire.status import CODE_BY_GRPC_STATUS, own_code, retry_after_in
 from holdfast.errors import (
+    BY_CODE,
+    CODE_BY_REASON,
     A2AConnectionError,
     A2AError,
     A2ATimeoutError,
@@ -45,8 +47,7 @@ from holdfast.errors import (
     PermissionDeniedError,
     RateLimitedError,
 )
-from holdfast.errors.tree import BY_CODE, CODE_BY_REASON
-from holdfast.errors.tree import error_of as error_told
+from holdfast.errors import error_of as error_told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast._model import codec
-from holdfast._model.requests import Empty
 from holdfast._wire import status
 from holdfast._wire.http import Encoded, HttpReply, excerpt, harmless_headers
 from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.types import Empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

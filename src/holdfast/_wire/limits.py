@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import msgspec
 from msgspec import UNSET
 
-from holdfast._model.requests import ListTasksResponse, SendMessageResponse
 from holdfast._model.settings import check_count
-from holdfast._model.types import Artifact, Message, StreamResponse, Task
 from holdfast.errors import A2AError, Facts, LimitExceededError
+from holdfast.types import (
+    Artifact,
+    ListTasksResponse,
+    Message,
+    SendMessageResponse,
+    StreamResponse,
+    Task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._model import codec
-from holdfast._model.types import StreamResponse
 from holdfast._wire import v03
 from holdfast._wire.limits import check_json_size, check_value
+from holdfast.types import StreamResponse
 
 if TYPE_CHECKING:
     from holdfast._wire.limits import Limits

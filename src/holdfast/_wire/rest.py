@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from holdfast._model import codec
-from holdfast._model.requests import Request
 from holdfast._wire import status
 from holdfast._wire.http import Encoded, HttpReply, excerpt, harmless_headers
 from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.types import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message as ProtoMessage
 
-    from holdfast._model.types import WireValue
+    from holdfast.types import WireValue
 
 __all__ = ["from_sdk"]
 

@@ -27,7 +27,7 @@ from holdfast.errors import AuthenticationError, PermissionDeniedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._model.card import AgentCard, APIKeySecurityScheme, SecurityScheme
+    from holdfast.types import AgentCard, APIKeySecurityScheme, SecurityScheme
 
 __all__ = [
     "ADVICE",

@@ -36,6 +36,7 @@ from holdfast._model.operations import SENDS
 from holdfast._wire.fields import http_date
 from holdfast._wire.http import HttpReply, harmless_headers
 from holdfast.errors import (
+    CODE_BY_REASON,
     A2AError,
     A2AHTTPError,
     AuthenticationError,
@@ -44,8 +45,8 @@ from holdfast.errors import (
     MethodNotFoundError,
     PermissionDeniedError,
     RateLimitedError,
+    error_of,
 )
-from holdfast.errors.tree import CODE_BY_REASON, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,6 @@ import msgspec
 
 from holdfast._model import codec
 from holdfast._model import operations as op
-from holdfast._model.requests import Empty
 from holdfast._model.v03 import card, reading, types, writing
 from holdfast._wire import jsonrpc, rest, status
 from holdfast._wire.files import from_base64
@@ -26,11 +25,12 @@ from holdfast.errors import (
     InvalidParamsError,
     UnsupportedOperationError,
 )
+from holdfast.types import Empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast._model.types import StreamResponse
+    from holdfast.types import StreamResponse
 
 __all__ = [
     "decode_rest",

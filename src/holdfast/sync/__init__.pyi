@@ -47,15 +47,7 @@ from holdfast._compat.config import ClientConfig
 from holdfast._compat.factory import Producer
 from holdfast._doctor.findings import Diagnosis
 from holdfast._journal.protocol import Journal
-from holdfast._model.card import AgentCard
 from holdfast._model.operations import Operation
-from holdfast._model.requests import (
-    ListTaskPushNotificationConfigsResponse,
-    ListTasksResponse,
-    SendMessageConfiguration,
-    TaskPushNotificationConfig,
-)
-from holdfast._model.types import Event, Message, Task, TaskState
 from holdfast._net.engine import HttpEngine
 from holdfast._net.tls_config import TlsConfig
 from holdfast._pipeline.cards.verification import CardVerification
@@ -73,6 +65,17 @@ from holdfast._wire.bindings import ProtocolVersion
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import AgentReach
 from holdfast.errors import A2AError, JournalError
+from holdfast.types import (
+    AgentCard,
+    Event,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    Message,
+    SendMessageConfiguration,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
 
 E = TypeVar("E")
 

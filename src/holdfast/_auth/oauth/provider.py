@@ -60,11 +60,11 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._auth.oauth.tokens import TokenStore
-    from holdfast._model.card import AgentCard
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.transport import AnyCall
     from holdfast.errors import PermissionDeniedError
+    from holdfast.types import AgentCard
 
 __all__ = ["Asking", "OAuthOptions", "OAuthProvider"]
 

@@ -28,9 +28,9 @@ from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from holdfast._model.card import AgentCard, SecurityScheme
     from holdfast._net.engine import HttpEngine
     from holdfast._wire.network_scope import Scope
+    from holdfast.types import AgentCard, SecurityScheme
 
 __all__ = [
     "PKCE_METHOD",

@@ -15,7 +15,7 @@ from holdfast._model.latest import Latest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._model.card import AgentCard
+    from holdfast.types import AgentCard
 
 __all__ = ["StepUp", "declared_scopes"]
 

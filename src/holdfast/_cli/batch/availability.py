@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from holdfast._cli.settings import Settings
     from holdfast._client.answer import Answer
     from holdfast._journal.sqlite import SqliteJournal
-    from holdfast._model.card import AgentCard
-    from holdfast._model.types import Event, Task
     from holdfast._pipeline.listeners import Observation
+    from holdfast.types import AgentCard, Event, Task
 
 __all__ = ["LONGEST_OUTAGE", "Outage", "WatchedSession", "is_away"]
 

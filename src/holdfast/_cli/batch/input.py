@@ -27,7 +27,7 @@ from holdfast._model import codec
 from holdfast._model.digest import digest_of
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import suggestion
-from holdfast._model.types import Message
+from holdfast.types import Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator

@@ -11,7 +11,7 @@ from holdfast._cli.batch.session import answer_of, was_not_sent
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._cli.values import shown_duration
 from holdfast._client.answer import Answer
-from holdfast._model.types import Task
+from holdfast.types import Task
 
 if TYPE_CHECKING:
     from holdfast._cli.batch.availability import Outage

@@ -32,7 +32,6 @@ from holdfast._cli.error_messages import away
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.values import shown_duration
 from holdfast._client.batch import RunItem
-from holdfast._model.types import Task
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -42,6 +41,7 @@ from holdfast.errors import (
     ReconnectError,
     RunItemChangedError,
 )
+from holdfast.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -20,7 +20,6 @@ from holdfast._cli.values import masked_reference, shown_duration
 from holdfast._client.answer import Answer
 from holdfast._client.resolve import journal_file
 from holdfast._journal.sqlite import SqliteJournal
-from holdfast._model.types import Message
 from holdfast.errors import (
     A2AError,
     CallEndedError,
@@ -31,6 +30,7 @@ from holdfast.errors import (
     TaskInterruptedError,
     TaskTerminalError,
 )
+from holdfast.types import Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from holdfast._cli.environment import World
     from holdfast._cli.output.interface import Output
     from holdfast._cli.settings import Settings
-    from holdfast._model.card import AgentCard
-    from holdfast._model.types import Event, Task
     from holdfast._pipeline.listeners import Observation
     from holdfast.errors import JournalFailure
+    from holdfast.types import AgentCard, Event, Task
 
 __all__ = [
     "JournaledSession",

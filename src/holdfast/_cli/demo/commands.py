@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast._model.card import AgentSkill
-from holdfast._model.types import Artifact, Part, TaskState
 from holdfast.testing import (
     Plan,
     Step,
@@ -25,13 +23,13 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import AgentSkill, Artifact, Part, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast._model.card import AgentCard
-    from holdfast._model.types import Message
     from holdfast.testing import Turn
+    from holdfast.types import AgentCard, Message
 
 __all__ = ["WORDS", "behaviour", "card_of", "help_text"]
 

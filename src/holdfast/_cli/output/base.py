@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.errors import Failure
     from holdfast._cli.settings import Settings
-    from holdfast._model.types import Message
+    from holdfast.types import Message
 
 __all__ = ["OutputError", "Speaks", "encoding_of", "write"]
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from holdfast._cli.output.sanitizer import Plain, clean
 from holdfast._cli.output.text import artifact_head, contents, field, render_status
 from holdfast._cli.output.wrapping import Wrapping
-from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent
 from holdfast._stream.text import TextDelta, TextFold, TextReset
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast._cli.output.text import View
-    from holdfast._model.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
     from holdfast._stream.text import TextChange
+    from holdfast.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
 
 __all__ = ["ChatText"]
 

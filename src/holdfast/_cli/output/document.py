@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast import types
 from holdfast._cli.output.sanitizer import SPECIAL
-from holdfast._model import card, requests, types
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Mapping
 
     from holdfast._cli.saving import Saved
-    from holdfast._model.types import Task
+    from holdfast.types import Task
 
 __all__ = ["SAVED_AS", "document", "with_paths", "write_json"]
 
@@ -32,14 +32,14 @@ SAVED_AS = "holdfast/savedAs"
 _REQUIRED: Mapping[type, frozenset[str]] = {
     types.Message: frozenset({"parts"}),
     types.Artifact: frozenset({"parts"}),
-    requests.ListTasksResponse: frozenset({"tasks"}),
-    card.AgentCard: frozenset(
+    types.ListTasksResponse: frozenset({"tasks"}),
+    types.AgentCard: frozenset(
         {"supported_interfaces", "default_input_modes", "default_output_modes", "skills"}
     ),
-    card.AgentSkill: frozenset({"tags"}),
-    card.AuthorizationCodeOAuthFlow: frozenset({"scopes"}),
-    card.ClientCredentialsOAuthFlow: frozenset({"scopes"}),
-    card.DeviceCodeOAuthFlow: frozenset({"scopes"}),
+    types.AgentSkill: frozenset({"tags"}),
+    types.AuthorizationCodeOAuthFlow: frozenset({"scopes"}),
+    types.ClientCredentialsOAuthFlow: frozenset({"scopes"}),
+    types.DeviceCodeOAuthFlow: frozenset({"scopes"}),
 }
 _NONE: frozenset[str] = frozenset()
 _UNLESS_TRUE = frozenset({"append", "last_chunk"})

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from holdfast._cli.errors import Failure
     from holdfast._cli.saving import Saved
     from holdfast._cli.settings import Effective, Settings
-    from holdfast._model.card import AgentCard, AgentInterface
-    from holdfast._model.types import Event, Message, Task, WireValue
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
+    from holdfast.types import AgentCard, AgentInterface, Event, Message, Task, WireValue
 
 __all__ = ["Output", "command_line", "output_for"]
 

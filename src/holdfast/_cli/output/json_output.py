@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast._cli.output import text
 from holdfast._cli.output.base import Speaks, encoding_of, write
 from holdfast._cli.output.document import document, with_paths, write_json
-from holdfast._model.requests import (
+from holdfast.types import (
     Empty,
     ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
-)
-from holdfast._model.types import (
     Message,
     StreamResponse,
     Task,
@@ -30,10 +28,9 @@ if TYPE_CHECKING:
     from holdfast._cli.errors import Failure
     from holdfast._cli.saving import Saved
     from holdfast._cli.settings import Effective, Settings
-    from holdfast._model.card import AgentCard, AgentInterface
-    from holdfast._model.types import Event, WireValue
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
+    from holdfast.types import AgentCard, AgentInterface, Event, WireValue
 
 __all__ = ["JsonOutput"]
 

@@ -23,14 +23,14 @@ from holdfast._cli.output.text import (
     render_status,
     state,
 )
-from holdfast._model.types import Message, Task, TaskArtifactUpdateEvent
 from holdfast._stream.text import TextDelta, TextFold, TextReset
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast._model.types import Artifact, Event, Part, TaskStatus
     from holdfast._stream.fold import TaskUpdate
+    from holdfast.types import Artifact, Event, Part, TaskStatus
 
 __all__ = ["LiveText"]
 

@@ -15,13 +15,18 @@ import msgspec
 
 from holdfast._cli.output.sanitizer import clean, clean_line
 from holdfast._cli.values import hidden, masked_reference
-from holdfast._model.requests import (
+from holdfast.types import (
+    Artifact,
     ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
+    Message,
+    Part,
     SendMessageResponse,
+    Task,
     TaskPushNotificationConfig,
+    TaskStatus,
+    WireValue,
 )
-from holdfast._model.types import Artifact, Message, Part, Task, TaskStatus, WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +35,8 @@ if TYPE_CHECKING:
     from holdfast._cli.configuration import Configuration
     from holdfast._cli.saving import Saved
     from holdfast._cli.settings import Effective
-    from holdfast._model.card import AgentCard, AgentInterface, SecurityScheme
     from holdfast._pipeline.cards.verification import CardVerification
+    from holdfast.types import AgentCard, AgentInterface, SecurityScheme
 
 __all__ = [
     "View",

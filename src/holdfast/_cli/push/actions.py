@@ -12,7 +12,7 @@ from holdfast._cli.values import secrets_in_reference
 if TYPE_CHECKING:
     from holdfast._cli.output.interface import Output
     from holdfast._cli.session import Session
-    from holdfast._model.requests import TaskPushNotificationConfig
+    from holdfast.types import TaskPushNotificationConfig
 
 __all__ = ["create_push_config", "delete_push_config", "get_push_config", "list_push_configs"]
 

@@ -11,7 +11,7 @@ from holdfast._cli.options import AUTHORIZING, EVERYWHERE, LINES, PUSHING, STREA
 from holdfast._cli.push import actions
 from holdfast._cli.task_options import PAGES, RECEIVING
 from holdfast._cli.values import Reads, read_id, read_push_url
-from holdfast._model.requests import TaskPushNotificationConfig
+from holdfast.types import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
     from holdfast._cli.output.interface import Output

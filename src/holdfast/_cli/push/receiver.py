@@ -18,19 +18,19 @@ from holdfast._cli.actions import comment
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.push.serving import Served
 from holdfast._model.hosts import is_loopback
-from holdfast._model.types import Task, TaskStatusUpdateEvent
 from holdfast._server.host_check import HostCheck, host_rules
 from holdfast._wire.limits import Limits
 from holdfast._wire.notifications import read_notification
 from holdfast.errors import A2AError
 from holdfast.push import PushReceiver
+from holdfast.types import Task, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from holdfast._cli.output.interface import Output
     from holdfast._cli.session import Session
-    from holdfast._model.types import Event, TaskState
+    from holdfast.types import Event, TaskState
 
     Message = MutableMapping[str, Any]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast._doctor.facts import Answered, InterfaceFacts, Observed
-    from holdfast._model.card import AgentCard
+    from holdfast.types import AgentCard
 
 __all__ = ["judge_authentication"]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardResolutionError
 from a2a.utils import errors as sdk
 
+from holdfast import errors
 from holdfast._model.codec import MalformedError
-from holdfast.errors import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,29 +124,29 @@ _MAKERS: Mapping[type, Callable[[A2AError], sdk.A2AError]] = MappingProxyType(
     {
         kind: _answered(kind.__name__)
         for kind in (
-            tree.TaskNotFoundError,
-            tree.TaskNotCancelableError,
-            tree.PushNotificationNotSupportedError,
-            tree.UnsupportedOperationError,
-            tree.ContentTypeNotSupportedError,
-            tree.ExtendedAgentCardNotConfiguredError,
-            tree.ExtensionSupportRequiredError,
-            tree.VersionNotSupportedError,
-            tree.InvalidRequestError,
-            tree.MethodNotFoundError,
-            tree.InvalidParamsError,
-            tree.InternalError,
+            errors.TaskNotFoundError,
+            errors.TaskNotCancelableError,
+            errors.PushNotificationNotSupportedError,
+            errors.UnsupportedOperationError,
+            errors.ContentTypeNotSupportedError,
+            errors.ExtendedAgentCardNotConfiguredError,
+            errors.ExtensionSupportRequiredError,
+            errors.VersionNotSupportedError,
+            errors.InvalidRequestError,
+            errors.MethodNotFoundError,
+            errors.InvalidParamsError,
+            errors.InternalError,
         )
     }
     | {
-        tree.ParseError: _answered("JSONParseError"),
-        tree.InvalidAgentResponseError: _bad_response,
-        tree.AgentCardResolutionError: _no_card,
-        tree.InvalidAgentCardError: _no_card,
-        tree.A2ATimeoutError: CallTimeoutError.of,
-        tree.DeadlineExceededError: CallTimeoutError.of,
-        tree.OutcomeUnknownError: _by_what_broke,
-        tree.ReconnectError: _by_what_broke,
+        errors.ParseError: _answered("JSONParseError"),
+        errors.InvalidAgentResponseError: _bad_response,
+        errors.AgentCardResolutionError: _no_card,
+        errors.InvalidAgentCardError: _no_card,
+        errors.A2ATimeoutError: CallTimeoutError.of,
+        errors.DeadlineExceededError: CallTimeoutError.of,
+        errors.OutcomeUnknownError: _by_what_broke,
+        errors.ReconnectError: _by_what_broke,
     }
 )
 
@@ -170,7 +170,7 @@ class SdkErrors:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, tree.A2AError):
+        if isinstance(error, errors.A2AError):
             raise self._make(error) from error
         if isinstance(error, MalformedError):  # of a parameter that cannot be sent
             raise sdk.InvalidParamsError(str(error)) from error

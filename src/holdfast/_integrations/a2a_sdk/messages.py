@@ -16,14 +16,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._model.card import AgentCard
 from holdfast._model.codec import MalformedError
 from holdfast._model.operations import OPERATIONS
-from holdfast._model.types import WireValue
 from holdfast._wire.protobuf.reading import reader
 from holdfast._wire.protobuf.values import UnfitError
 from holdfast._wire.protobuf.writing import writer
 from holdfast.errors import InvalidAgentResponseError
+from holdfast.types import AgentCard, WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from a2a.types import a2a_pb2
     from google.protobuf.message import Message as ProtoMessage
 
-    from holdfast._model.requests import Request
+    from holdfast.types import Request
 
 __all__ = ["to_card", "to_params", "to_proto", "to_value"]
 

@@ -36,21 +36,22 @@ from holdfast._integrations.a2a_sdk.httpx_settings import LentClient
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto
 from holdfast._integrations.a2a_sdk.validation import check_card, check_config, check_names
 from holdfast._model import operations as op
-from holdfast._model.card import AgentCapabilities, AgentInterface
 from holdfast._model.codec import MalformedError
-from holdfast._model.types import (
-    Message,
-    StreamResponse,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
-)
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._stream.difference import difference
 from holdfast._stream.overlap import Writing
 from holdfast._wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSION
 from holdfast._wire.http import Timeouts, check_headers, presentable
 from holdfast.errors import A2AError
+from holdfast.types import (
+    AgentCapabilities,
+    AgentInterface,
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,14 +64,14 @@ if TYPE_CHECKING:
     from holdfast._client.event_stream import EventStream
     from holdfast._client.options import CallOptions
     from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
-    from holdfast._model.card import AgentCard
     from holdfast._model.operations import Operation
-    from holdfast._model.requests import (
+    from holdfast.types import (
+        AgentCard,
         CancelTaskRequest,
         DeleteTaskPushNotificationConfigRequest,
+        Event,
         Request,
     )
-    from holdfast._model.types import Event
 
 __all__ = ["HoldfastTransport", "TransportOptions"]
 

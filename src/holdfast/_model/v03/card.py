@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast._model import card as model
+from holdfast import types as model
 from holdfast._model import codec
-from holdfast._model.types import WireValue
+from holdfast._model.card_checks import check_interface, lacks
 from holdfast.errors import InvalidAgentCardError
+from holdfast.types import WireValue
 
 __all__ = ["Card", "beside", "read", "to_card"]
 
@@ -111,12 +112,12 @@ def to_card(card: Card) -> model.AgentCard:
         InvalidAgentCardError: With the field that is missing or wrong, by its name in 0.3.
     """
     if not card.name:
-        raise model.lacks("name")
+        raise lacks("name")
     interfaces: list[model.AgentInterface] = []
     for field, interface in _interfaces(card):
         if not interface.protocol_binding:
-            raise model.lacks(f"{field.removesuffix('url')}transport")
-        model.check_interface(interface, field)
+            raise lacks(f"{field.removesuffix('url')}transport")
+        check_interface(interface, field)
         if interface not in interfaces:
             interfaces.append(interface)
     told = card.capabilities
@@ -189,7 +190,7 @@ def _interfaces(card: Card) -> Iterator[tuple[str, model.AgentInterface]]:
 
 def _is_usable(interface: model.AgentInterface, field: str) -> bool:
     try:
-        model.check_interface(interface, field)
+        check_interface(interface, field)
     except InvalidAgentCardError:
         return False
     return bool(interface.protocol_binding)

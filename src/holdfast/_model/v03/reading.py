@@ -8,17 +8,19 @@ from typing import Any, TypeVar
 
 from msgspec import UnsetType
 
-from holdfast._model import types as model
+from holdfast import types as model
 from holdfast._model.codec import as_object
-from holdfast._model.requests import (
+from holdfast._model.v03 import types as v03
+from holdfast.types import (
     AuthenticationInfo,
     ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
+    Role,
     SendMessageResponse,
+    StreamResponse,
     TaskPushNotificationConfig,
+    TaskState,
 )
-from holdfast._model.types import Role, StreamResponse, TaskState
-from holdfast._model.v03 import types as v03
 
 __all__ = [
     "WRAPPED",

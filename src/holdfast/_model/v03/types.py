@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast._model.types import WireValue
+from holdfast.types import WireValue
 
 __all__ = [
     "Artifact",

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import UnsetType
 
-from holdfast._model import requests
+from holdfast import types as model
 from holdfast._model.codec import as_object
-from holdfast._model.types import Message, Part, Role, TaskState
 from holdfast._model.v03 import types as v03
 from holdfast._model.v03.reading import WRAPPED
 from holdfast.errors import UnsupportedOperationError
+from holdfast.types import Message, Part, Role, TaskState
 
 __all__ = [
     "Form",
@@ -56,29 +56,29 @@ _ROLES: Mapping[str, str] = {
 # ── The same in both forms ───────────────────────────────────────────────────────────────────
 
 
-def get_task(request: requests.GetTaskRequest) -> v03.TaskQuery:
+def get_task(request: model.GetTaskRequest) -> v03.TaskQuery:
     """For tasks/get."""
     return v03.TaskQuery(id=request.id, history_length=_history(request.history_length))
 
 
 def task_id(
-    request: requests.SubscribeToTaskRequest | requests.ListTaskPushNotificationConfigsRequest,
+    request: model.SubscribeToTaskRequest | model.ListTaskPushNotificationConfigsRequest,
 ) -> v03.TaskId:
     """For tasks/resubscribe and tasks/pushNotificationConfig/list, which has no pages."""
-    if isinstance(request, requests.SubscribeToTaskRequest):
+    if isinstance(request, model.SubscribeToTaskRequest):
         return v03.TaskId(id=request.id)
     return v03.TaskId(id=request.task_id)
 
 
 def push_config_id(
-    request: requests.GetTaskPushNotificationConfigRequest
-    | requests.DeleteTaskPushNotificationConfigRequest,
+    request: model.GetTaskPushNotificationConfigRequest
+    | model.DeleteTaskPushNotificationConfigRequest,
 ) -> v03.PushConfigId:
     """For tasks/pushNotificationConfig/get and delete."""
     return v03.PushConfigId(id=request.task_id, push_notification_config_id=request.id)
 
 
-def nothing(_request: requests.GetExtendedAgentCardRequest) -> v03.Nothing:
+def nothing(_request: model.GetExtendedAgentCardRequest) -> v03.Nothing:
     """For agent/getAuthenticatedExtendedCard."""
     return v03.Nothing()
 
@@ -89,13 +89,13 @@ def nothing(_request: requests.GetExtendedAgentCardRequest) -> v03.Nothing:
 class Form(ABC):
     """One of the two forms of its JSON: what is written in a form of its own."""
 
-    def send_message(self, request: requests.SendMessageRequest) -> v03.SendMessage:
+    def send_message(self, request: model.SendMessageRequest) -> v03.SendMessage:
         """For message/send and message/stream; whether to block is always said.
 
         Raises:
             UnsupportedOperationError: The message says what 0.3 cannot say.
         """
-        asked = request.configuration or requests.SendMessageConfiguration()
+        asked = request.configuration or model.SendMessageConfiguration()
         push = asked.task_push_notification_config
         configuration = v03.Configuration(
             blocking=not asked.return_immediately,
@@ -110,7 +110,7 @@ class Form(ABC):
             metadata=request.metadata,
         )
 
-    def list_tasks(self, request: requests.ListTasksRequest) -> v03.ListTasks:
+    def list_tasks(self, request: model.ListTasksRequest) -> v03.ListTasks:
         """For tasks/list.
 
         Raises:
@@ -127,7 +127,7 @@ class Form(ABC):
             include_artifacts=request.include_artifacts,
         )
 
-    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.Request:
+    def cancel_task(self, request: model.CancelTaskRequest) -> v03.Request:
         """For tasks/cancel.
 
         Raises:
@@ -136,7 +136,7 @@ class Form(ABC):
         return v03.CancelTask(id=request.id, metadata=request.metadata)
 
     @abstractmethod
-    def create_push_config(self, request: requests.TaskPushNotificationConfig) -> v03.Request:
+    def create_push_config(self, request: model.TaskPushNotificationConfig) -> v03.Request:
         """For tasks/pushNotificationConfig/set."""
 
     def _message(self, told: Message) -> v03.Message:
@@ -188,9 +188,7 @@ class Form(ABC):
 class RpcForm(Form):
     """For JSON-RPC."""
 
-    def create_push_config(
-        self, request: requests.TaskPushNotificationConfig
-    ) -> v03.SetPushConfig:
+    def create_push_config(self, request: model.TaskPushNotificationConfig) -> v03.SetPushConfig:
         """For tasks/pushNotificationConfig/set."""
         return v03.SetPushConfig(
             task_id=request.task_id or "", push_notification_config=_push_config(request)
@@ -225,14 +223,14 @@ class ProtoJsonForm(Form):
 
     binding = "HTTP+JSON"
 
-    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.Request:
+    def cancel_task(self, request: model.CancelTaskRequest) -> v03.Request:
         """For tasks/cancel; see `Form.cancel_task`."""
         if request.metadata:
             raise _lacks(f"the metadata of CancelTask over {self.binding}")
         return super().cancel_task(request)
 
     def create_push_config(
-        self, request: requests.TaskPushNotificationConfig
+        self, request: model.TaskPushNotificationConfig
     ) -> v03.CreatePushConfig:
         """For tasks/pushNotificationConfig/set."""
         task = request.task_id or ""
@@ -282,23 +280,23 @@ class GrpcForm(ProtoJsonForm):
 
     binding = "gRPC"
 
-    def get_task(self, request: requests.GetTaskRequest) -> v03.NamedTask:
+    def get_task(self, request: model.GetTaskRequest) -> v03.NamedTask:
         """For GetTask."""
         return v03.NamedTask(
             name=_name(request.id), history_length=_history(request.history_length)
         )
 
-    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.NamedTask:
+    def cancel_task(self, request: model.CancelTaskRequest) -> v03.NamedTask:
         """For CancelTask; see `ProtoJsonForm.cancel_task`."""
         super().cancel_task(request)
         return v03.NamedTask(name=_name(request.id))
 
-    def subscribe(self, request: requests.SubscribeToTaskRequest) -> v03.NamedTask:
+    def subscribe(self, request: model.SubscribeToTaskRequest) -> v03.NamedTask:
         """For TaskSubscription."""
         return v03.NamedTask(name=_name(request.id))
 
     def create_push_config(
-        self, request: requests.TaskPushNotificationConfig
+        self, request: model.TaskPushNotificationConfig
     ) -> v03.CreatePushConfig:
         """For CreateTaskPushNotificationConfig."""
         _name(request.task_id or "", request.id or "")
@@ -306,14 +304,14 @@ class GrpcForm(ProtoJsonForm):
 
     def push_config(
         self,
-        request: requests.GetTaskPushNotificationConfigRequest
-        | requests.DeleteTaskPushNotificationConfigRequest,
+        request: model.GetTaskPushNotificationConfigRequest
+        | model.DeleteTaskPushNotificationConfigRequest,
     ) -> v03.NamedPushConfig:
         """For GetTaskPushNotificationConfig and DeleteTaskPushNotificationConfig."""
         return v03.NamedPushConfig(name=_name(request.task_id, request.id))
 
     def push_configs(
-        self, request: requests.ListTaskPushNotificationConfigsRequest
+        self, request: model.ListTaskPushNotificationConfigsRequest
     ) -> v03.PushConfigsOf:
         """For ListTaskPushNotificationConfig, whose pages nobody has seen."""
         return v03.PushConfigsOf(parent=_name(request.task_id))
@@ -326,7 +324,7 @@ def _name(task: str, config: str | None = None) -> str:
     return f"tasks/{task}" + ("" if config is None else f"/pushNotificationConfigs/{config}")
 
 
-def _push_config(told: requests.TaskPushNotificationConfig) -> v03.PushConfig:
+def _push_config(told: model.TaskPushNotificationConfig) -> v03.PushConfig:
     how = told.authentication
     return v03.PushConfig(
         id=told.id,

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.card import AgentCard
 from holdfast._model.card_reading import content_kind, read_card
 from holdfast._model.operations import WELL_KNOWN
 from holdfast._model.redacted_repr import Discreet
@@ -36,6 +35,7 @@ from holdfast.errors import (
     AgentCardResolutionError,
     InvalidAgentCardError,
 )
+from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
     from holdfast._aio.env import Env

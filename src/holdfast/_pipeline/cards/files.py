@@ -12,8 +12,8 @@ from holdfast.errors import AgentCardResolutionError, InvalidAgentCardError, Lim
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast._model.card import AgentCard
     from holdfast._wire.limits import Limits
+    from holdfast.types import AgentCard
 
 __all__ = ["read_card_file"]
 

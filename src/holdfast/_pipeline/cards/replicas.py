@@ -14,11 +14,11 @@ from holdfast.errors import A2AError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast._model.card import AgentCard
     from holdfast._pipeline.cards.resolver import AgentCardResolver
     from holdfast._pipeline.cards.trust import BelievedCard, ReceivedCard
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.transport import AnyCall
+    from holdfast.types import AgentCard
 
 __all__ = ["ReplicaCards"]
 

@@ -17,7 +17,6 @@ import msgspec
 
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.semaphore import WaitingLine
-from holdfast._model.card import AgentCard, AgentInterface
 from holdfast._model.operations import CARD_BINDING, GET_AGENT_CARD
 from holdfast._pipeline.cards.fetch import CardLocation, FoundCard
 from holdfast._pipeline.cards.files import read_card_file
@@ -26,6 +25,7 @@ from holdfast._pipeline.transport import AnyCall, Call, CallProgress, Reply, Tra
 from holdfast._policy.retry import TOO_LATE
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError, CardSignatureError
+from holdfast.types import AgentCard, AgentInterface
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,9 +22,9 @@ from holdfast.errors import CardSignatureError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast._model.card import AgentCard
     from holdfast._pipeline.listeners import Observers
     from holdfast._pipeline.transport import AnyCall, Reply
+    from holdfast.types import AgentCard
 
 __all__ = [
     "BelievedCard",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast._model import codec
-from holdfast._model.card import AgentCard
 from holdfast._wire.protobuf.messages import message_type
 from holdfast._wire.protobuf.reading import reader
 from holdfast._wire.protobuf.schema_v1 import V1
 from holdfast._wire.protobuf.values import UnfitError
+from holdfast.types import AgentCard
 
 __all__ = ["whole_card"]
 

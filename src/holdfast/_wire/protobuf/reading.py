@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import inspect
 
-from holdfast._model.types import WireValue
 from holdfast._wire.protobuf.descriptors import (
     enum_of,
     groups_of,
@@ -32,6 +31,7 @@ from holdfast._wire.protobuf.values import (
     signed,
     varint,
 )
+from holdfast.types import WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

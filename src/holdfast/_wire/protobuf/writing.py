@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-    from holdfast._model.types import WireValue
+    from holdfast.types import WireValue
 
 __all__ = ["writer"]
 

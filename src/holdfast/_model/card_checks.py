@@ -1,0 +1,79 @@
+"""What a client needs of an agent card."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from holdfast._model.addresses import has_user, is_http_address
+from holdfast.errors import InvalidAgentCardError
+
+if TYPE_CHECKING:
+    from holdfast.types import AgentCard, AgentInterface
+
+__all__ = ["check_card", "check_interface", "lacks"]
+
+
+def check_card(card: AgentCard) -> None:
+    """Checks what a client needs of a card.
+
+    Raises:
+        InvalidAgentCardError: With the field that is missing or wrong.
+    """
+    if not card.name:
+        raise lacks("name")
+    if not card.supported_interfaces:
+        raise lacks("supportedInterfaces")
+    for index, interface in enumerate(card.supported_interfaces):
+        check_interface(interface, f"supportedInterfaces[{index}].url")
+        if not interface.protocol_binding:
+            raise lacks(f"supportedInterfaces[{index}].protocolBinding")
+
+
+def check_interface(interface: AgentInterface, field: str) -> None:
+    """Checks the address of an interface.
+
+    Args:
+        interface: The interface.
+        field: Where the address stands in the card.
+
+    Raises:
+        InvalidAgentCardError: It is missing or wrong.
+    """
+    if not interface.url:
+        raise lacks(field)
+    if not _is_address(interface):
+        scheme = _SCHEME.match(interface.url)
+        if scheme is not None and scheme[1].lower() not in {"http", "https"}:
+            message = (
+                f"the agent card is not valid: {field} begins with {scheme[0]}, and the binding "
+                f"{interface.protocol_binding} needs http:// or https://"
+            )
+            raise InvalidAgentCardError(message, field=field, executed=False)
+        message = (
+            f"the agent card is not valid: {field} is not an absolute address, or one that "
+            "others read in another way (a user name, a space, a backslash)"
+        )
+        raise InvalidAgentCardError(message, field=field, executed=False)
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,19})://")
+
+
+def _is_address(interface: AgentInterface) -> bool:
+    """Whether it can be called; bindings that are not HTTP have address forms of their own."""
+    if interface.protocol_binding.upper() in {"JSONRPC", "HTTP+JSON"}:
+        return is_http_address(interface.url)
+    if interface.protocol_binding.upper() == "GRPC" and has_user(interface.url):
+        return False
+    try:
+        _ = urlsplit(interface.url).port
+    except ValueError:
+        return False
+    return True
+
+
+def lacks(field: str) -> InvalidAgentCardError:
+    """The error of a card without a field that a client needs."""
+    return InvalidAgentCardError(f"the agent card lacks {field}", field=field, executed=False)
