@@ -40,9 +40,9 @@ from holdfast.testing import (
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from holdfast import AgentResult, ConnectOptions
     from holdfast._testing.faults import Fault
     from holdfast._wire.http import HttpRequest, HttpStream
+    from holdfast.client import AgentResult, ConnectOptions
     from holdfast.testing import Plan, Turn
 
 AGENTS = 10

@@ -36,7 +36,7 @@ from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast import AgentResult
+    from holdfast.client import AgentResult
 
 AT_ONCE = (1000, 100)
 """Memory is looked at with the first of them, when nothing was there before."""

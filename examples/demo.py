@@ -35,14 +35,14 @@ class Timeline:
         self._zero = asyncio.get_running_loop().time()
         self._is_in_text = False
 
-    def __call__(self, observation: holdfast.Observation) -> None:
+    def __call__(self, observation: holdfast.observe.Observation) -> None:
         match observation:
-            case holdfast.AttemptFailed(number=number, error=error):
+            case holdfast.observe.AttemptFailed(number=number, error=error):
                 hint = f", retry after {error.retry_after:g} s" if error.retry_after else ""
                 self.line(f"{observation.operation}, attempt {number}: {error.message}{hint}")
-            case holdfast.RetryScheduled(wait=wait):
+            case holdfast.observe.RetryScheduled(wait=wait):
                 self.line(f"{'':{len(observation.operation)}}  waits {wait:.2f} s")
-            case holdfast.RequestFinished(attempts=attempts, error=None) if attempts > 1:
+            case holdfast.observe.RequestFinished(attempts=attempts, error=None) if attempts > 1:
                 self.line(f"{observation.operation}, attempt {attempts}: answered")
             case _:
                 pass
@@ -70,11 +70,11 @@ class Timeline:
 class StreamTimeline(Timeline):
     """An observer that prints where a stream was cut, and where it went on."""
 
-    def __call__(self, observation: holdfast.Observation) -> None:
+    def __call__(self, observation: holdfast.observe.Observation) -> None:
         match observation:
-            case holdfast.RequestFinished(error=holdfast.A2AError(message=why)):
+            case holdfast.observe.RequestFinished(error=holdfast.A2AError(message=why)):
                 self.line(f"cut: {why}")
-            case holdfast.Reconnected(number=number):
+            case holdfast.observe.Reconnected(number=number):
                 self.line(f"goes on, reconnect {number}")
             case _:
                 pass

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from holdfast import StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from holdfast import Task
+from holdfast.types import StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 __all__ = ["JSON", "Reply", "body_of", "post", "request"]
 

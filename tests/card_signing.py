@@ -7,9 +7,9 @@ import json
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from holdfast import CardVerification, HttpReply
 from holdfast._pipeline.cards.trust import BelievedCard, ReceivedCard
-from holdfast.signatures import sign_card
+from holdfast.extend import HttpReply
+from holdfast.signatures import CardVerification, sign_card
 from holdfast.testing import FakeNetwork
 
 KEYS_URL = "https://keys.test/jwks.json"

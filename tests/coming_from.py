@@ -64,7 +64,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "coming-from.md"
 TEXT = PAGE.read_text()
 HERE = "http://localhost:9999"
 
-WORKING = holdfast.TaskStatus(state=holdfast.TaskState.WORKING)
+WORKING = holdfast.types.TaskStatus(state=holdfast.TaskState.WORKING)
 OFF = holdfast.Resilience.off()
 
 
@@ -237,7 +237,7 @@ class World:
         def created(factory, agent, *arguments, **options):
             return create(factory, agent, *arguments, **{"engine": network, **options})
 
-        self._patch.setattr(holdfast.ClientFactory, "create", created)
+        self._patch.setattr(holdfast.compat.ClientFactory, "create", created)
         self._patch.setattr(holdfast, "AiohttpEngine", lambda: network)
         factory = functools.partial(CLIENT_FACTORY, engine=network)
         self._patch.setattr(a2a_sdk, "client_factory", factory)
@@ -277,9 +277,13 @@ class World:
         self.printed.append(words)
 
 
-REAL = {name: getattr(holdfast, name) for name in ("connect", "Coordinator", "A2ACardResolver")}
+REAL = {
+    "connect": holdfast.connect,
+    "Coordinator": holdfast.Coordinator,
+    "A2ACardResolver": holdfast.compat.A2ACardResolver,
+}
 BLOCKING = {name: getattr(holdfast.sync, name) for name in ("connect", "ask", "Coordinator")}
-CREATE = holdfast.ClientFactory.create
+CREATE = holdfast.compat.ClientFactory.create
 CLIENT_FACTORY = a2a_sdk.client_factory
 CARRYING = holdfast_httpx.Transport
 ASYNC_CLIENT = httpx.AsyncClient
@@ -336,18 +340,18 @@ class Pages(FakeNetwork):
         self.requests.append(request)
         await asyncio.sleep(self.takes)
         body = self.pages.get(request.url)
-        return holdfast.HttpReply(status=404 if body is None else 200, body=body or b"")
+        return holdfast.extend.HttpReply(status=404 if body is None else 200, body=body or b"")
 
 
 def card_of(name):
     """A card with one interface."""
-    interface = holdfast.AgentInterface(
+    interface = holdfast.types.AgentInterface(
         url=f"{HERE}/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
     )
     return holdfast.AgentCard(name=name, supported_interfaces=(interface,))
 
 
-class Counting(holdfast.Interceptor):
+class Counting(holdfast.extend.Interceptor):
     """Counts what it is asked about."""
 
     def __init__(self):

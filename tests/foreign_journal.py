@@ -2,8 +2,9 @@
 
 from msgspec.structs import asdict, replace
 
-from holdfast import JournalError, RecordUpdate
 from holdfast._journal.protocol import utc
+from holdfast.errors import JournalError
+from holdfast.extend import RecordUpdate
 
 
 class Foreign:

@@ -10,8 +10,9 @@ import grpc
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
 
-from holdfast import AgentCapabilities, AgentCard, AgentInterface
+from holdfast import AgentCard
 from holdfast._testing.listening import Listener
+from holdfast.types import AgentCapabilities, AgentInterface
 
 __all__ = [
     "ARTIFACT",

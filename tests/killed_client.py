@@ -121,7 +121,7 @@ class Client:
                 items, run_id="night", concurrency=self._job.at_once, poll_interval=0.05
             ) as results:
                 async for result in results:
-                    with suppress(holdfast.JournalError):
+                    with suppress(holdfast.errors.JournalError):
                         await self._ended(result.key, _given(result))
                         names.discard(result.key)
             await asyncio.sleep(0.02)
@@ -133,7 +133,7 @@ class Client:
             await asyncio.sleep(0.02)
 
     async def _resumed(self, call):
-        with suppress(holdfast.JournalError):  # held: later
+        with suppress(holdfast.errors.JournalError):  # held: later
             await self._ended(call.message_id, call.resume())
 
     async def _by_ask(self, client, message_id):
@@ -152,7 +152,7 @@ class Client:
         except holdfast.OutcomeUnknownError:
             self._say(unknown=message_id)
         except holdfast.A2AError as error:
-            if isinstance(error, holdfast.JournalError):
+            if isinstance(error, holdfast.errors.JournalError):
                 if self._job.do != "call":
                     raise
                 self._say(**{"taken over": message_id})

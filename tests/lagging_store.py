@@ -22,24 +22,25 @@ from holdfast import (
     Artifact,
     Limits,
     Message,
-    MethodNotFoundError,
     Part,
     ReconnectPolicy,
     Role,
-    StreamResponse,
     Task,
-    TaskArtifactUpdateEvent,
     TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-    UnsupportedOperationError,
 )
 from holdfast._aio.watchdog import Watchdog
 from holdfast._policy.deadline import Deadline
 from holdfast._stream.machine import Resume
 from holdfast._stream.resumable import LiveStream
 from holdfast._stream.text import TextDelta, TextFold
+from holdfast.errors import MethodNotFoundError, UnsupportedOperationError
 from holdfast.testing import run
+from holdfast.types import (
+    StreamResponse,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 
 TOKENS = ("a ", "b ", "c ")
 LAGS = (0.0, 0.0, 0.02, 0.05, 1.0, 5.0, 20.0)

@@ -135,7 +135,7 @@ class _Stub:
         for name in _in_order(kind):
             spelled = blocking._SPELLED.get(name, name)
             owner = next(one for one in kind.__mro__ if name in vars(one))
-            module = self.module(owner.__module__)
+            module = self.module(_source(vars(owner)[name]))
             [node] = [one for one in module.defined[owner.__name__].body if _name(one) == name]
             is_property = isinstance(vars(owner)[name], property)
             shown = self.function(node, module, spelled, is_property=is_property)
@@ -151,7 +151,7 @@ class _Stub:
                 parts.append(self.twin(kind))
             elif name in {"ask", "connect", "diagnose"}:
                 function = thing.__wrapped__
-                module = self.module(function.__module__)
+                module = self.module(_source(function))
                 parts.append(self.function(module.defined[name], module, name))
         self.imports.pop("Agent", None)  # which has the other client
         self.imports.pop("Self", None)
@@ -167,6 +167,12 @@ class _Stub:
         lines.append(f"__all__ = {holdfast.sync.__all__!r}")
         run = textwrap.indent(_quoted(inspect.getdoc(holdfast.sync.run)), "    ").strip()
         return "\n\n".join([*lines, *parts, OWN.replace("{run}", run)])
+
+
+def _source(member):
+    """The module that defines it; its `__module__` is the public one."""
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    return inspect.unwrap(function).__globals__["__name__"]
 
 
 def _value(default, module):

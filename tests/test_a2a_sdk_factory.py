@@ -22,15 +22,8 @@ from tests.test_a2a_sdk_transport import (
 from tests.test_layers import Dice
 
 import holdfast
-from holdfast import (
-    BudgetPolicy,
-    Endpoints,
-    PassThrough,
-    Resilience,
-    RetryPolicy,
-    RetryScheduled,
-    connect,
-)
+from holdfast import BudgetPolicy, Resilience, RetryPolicy, connect
+from holdfast.extend import Endpoints, PassThrough
 from holdfast.integrations.a2a_sdk import (
     CallFailedError,
     CallTimeoutError,
@@ -40,6 +33,7 @@ from holdfast.integrations.a2a_sdk import (
     SharedBudget,
     client_factory,
 )
+from holdfast.observe import RetryScheduled
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Reset, Stall, streams, unavailable
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -335,7 +329,7 @@ async def test_a_journal_is_not_opened_before_there_is_something_to_write(tmp_pa
 @pytest.mark.parametrize(
     ("config", "kind"),
     [
-        (holdfast.ClientConfig(), "holdfast.ClientConfig"),
+        (holdfast.compat.ClientConfig(), "holdfast.compat.ClientConfig"),
         ("http://a.test", "str"),
         ({}, "dict"),
         (pb.AgentCard(), "AgentCard"),

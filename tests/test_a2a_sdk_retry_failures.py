@@ -17,7 +17,8 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from tests.effort import case
 
-from holdfast import A2AConnectionError, AgentError
+from holdfast import A2AConnectionError
+from holdfast.errors import AgentError
 from holdfast.integrations.a2a_sdk import RetryTransport, default_retry_predicate, retry_facts
 
 from .refused_bodies import OF_AN_AGENT, OF_SOMEBODY_BEFORE_IT

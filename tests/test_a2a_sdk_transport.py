@@ -27,17 +27,14 @@ from tests.test_layers import Dice
 
 import holdfast
 from holdfast import (
-    CallFinished,
     CircuitOpenError,
     ConcurrencyPolicy,
-    Endpoints,
-    PassThrough,
     Resilience,
     RetryPolicy,
-    RetryScheduled,
     Timeouts,
     connect,
 )
+from holdfast.extend import Endpoints, PassThrough
 from holdfast.integrations.a2a_sdk import (
     CallFailedError,
     CallTimeoutError,
@@ -47,6 +44,7 @@ from holdfast.integrations.a2a_sdk import (
     client_factory,
 )
 from holdfast.integrations.httpx import Transport
+from holdfast.observe import CallFinished, RetryScheduled
 from holdfast.testing import (
     Cut,
     Delay,
@@ -802,7 +800,7 @@ async def test_the_address_that_the_sdk_chose_counts_as_the_callers_and_reach_bo
     with pytest.raises(A2AClientError) as caught:
         await transport_of(agent, engine=inside(), reach="public").send_message(said("more"))
 
-    assert isinstance(caught.value.__cause__, holdfast.NetworkPolicyError)
+    assert isinstance(caught.value.__cause__, holdfast.errors.NetworkPolicyError)
     assert len(agent.executions) == 1
 
 
@@ -813,7 +811,7 @@ def test_an_address_that_cannot_be_right_is_the_sdks_own_error(url):
 
     with pytest.raises(AgentCardResolutionError, match=r"supportedInterfaces\[0\]\.url") as caught:
         client_factory().create(card)
-    assert isinstance(caught.value.__cause__, holdfast.InvalidAgentCardError)
+    assert isinstance(caught.value.__cause__, holdfast.errors.InvalidAgentCardError)
     assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 

@@ -16,15 +16,7 @@ from a2a.types import a2a_pb2
 from tests.served_agents import URL, calling, echo, post
 
 import holdfast
-from holdfast import (
-    A2AError,
-    Artifact,
-    Message,
-    Part,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from holdfast import A2AError, Artifact, Message, Part, TaskState
 from holdfast._wire.http import HttpRequest
 from holdfast.server import (
     A2AServer,
@@ -35,6 +27,7 @@ from holdfast.server import (
     requires_input,
 )
 from holdfast.testing import AsgiNetwork
+from holdfast.types import TaskStatus, TaskStatusUpdateEvent
 
 SAYING = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": '
@@ -277,7 +270,7 @@ async def test_rejects(binding):
         raise reject("Not my job.")
 
     async with calling(answer, binding) as client:
-        with pytest.raises(holdfast.TaskRejectedError, match=r"Not my job\.") as caught:
+        with pytest.raises(holdfast.errors.TaskRejectedError, match=r"Not my job\.") as caught:
             await client.ask("?")
 
     assert caught.value.task.status.message.text == "Not my job."
@@ -313,7 +306,7 @@ async def test_an_exception_fails_the_task_and_tells_nothing(binding, kind, capl
 
 
 @BOTH
-@pytest.mark.parametrize("kind", [fail, holdfast.InvalidParamsError])
+@pytest.mark.parametrize("kind", [fail, holdfast.errors.InvalidParamsError])
 async def test_the_words_of_a_failure_are_sent_without_secrets_and_paths(binding, kind):
     async def function(message):
         raise kind("The shop is closed, see token=hunter2hunter2 in /etc/agent.conf")
@@ -352,7 +345,7 @@ async def test_a_failure_that_is_meant_is_told_with_its_facts(answer):
 
 async def test_a_failure_of_another_agent_tells_where_the_chain_broke():
     async def answer(message):
-        raise holdfast.InternalError(
+        raise holdfast.errors.InternalError(
             "out of memory", agent="weather", hops=("sensors",), request_id="7"
         )
 
@@ -394,7 +387,7 @@ async def test_an_executor_tells_status_and_artifacts_and_ends_the_task(binding)
         states = [
             event.status.state
             async for event in events
-            if isinstance(event, holdfast.TaskStatusUpdateEvent)
+            if isinstance(event, holdfast.types.TaskStatusUpdateEvent)
         ]
         task = (await events.result()).task
 
@@ -491,7 +484,7 @@ async def test_a_cancel_ends_a_function_where_it_waits():
             await anext(events)
             task_id = events.task.id
         await client.cancel_task(task_id)
-        with pytest.raises(holdfast.TaskCanceledError):
+        with pytest.raises(holdfast.errors.TaskCanceledError):
             await events.result()
 
     assert ended.is_set()
@@ -520,7 +513,7 @@ async def test_whenever_it_is_cancelled_a_task_ends_once_and_nothing_is_left(see
     async def one(client):
         task = await client.send_message("?", return_immediately=True)
         await asyncio.sleep(dice.random() * 3)
-        with contextlib.suppress(holdfast.TaskNotCancelableError):
+        with contextlib.suppress(holdfast.errors.TaskNotCancelableError):
             await client.cancel_task(task.id)
         return (await client.get_task(task.id)).state
 
@@ -561,7 +554,7 @@ async def test_human_in_the_loop_first_and_the_prompt_is_not_in_the_answer():
         asked = await client.ask("it")
         done = await client.ask("yes", task_id=asked.task_id)
         again = await client.ask("it")
-        with pytest.raises(holdfast.TaskRejectedError, match=r"Not allowed\."):
+        with pytest.raises(holdfast.errors.TaskRejectedError, match=r"Not allowed\."):
             await client.ask("no", task_id=again.task_id)
 
     assert asked.question == "May I do 'it'?"
@@ -752,7 +745,7 @@ async def test_the_extended_card_is_served(binding):
 
 
 async def test_an_extension_that_is_required_has_to_be_declared():
-    extension = holdfast.AgentExtension(uri="urn:needed", required=True)
+    extension = holdfast.types.AgentExtension(uri="urn:needed", required=True)
     server = A2AServer(echo, extensions=[extension])
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "?"}]}
     asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
@@ -831,7 +824,7 @@ async def test_protocol_0_3_is_spoken_where_it_is_asked_for(binding):
     older = holdfast.AgentCard(
         name="older",
         supported_interfaces=(interface,),
-        capabilities=holdfast.AgentCapabilities(streaming=True),
+        capabilities=holdfast.types.AgentCapabilities(streaming=True),
     )
     async with holdfast.connect(older, engine=network) as client:
         assert (await client.ask("hello")).text == "You said hello"

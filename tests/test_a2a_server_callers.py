@@ -39,7 +39,7 @@ async def whose(message, turn):
 
 async def not_found_by(client, task_id):
     """The operations by which a client finds nothing of a task."""
-    config = holdfast.TaskPushNotificationConfig(task_id=task_id, url="http://8.8.8.8/")
+    config = holdfast.types.TaskPushNotificationConfig(task_id=task_id, url="http://8.8.8.8/")
     operations = {
         "get": lambda: client.get_task(task_id),
         "cancel": lambda: client.call(CANCEL_TASK, CancelTaskRequest(id=task_id)),
@@ -81,7 +81,9 @@ async def test_what_belongs_to_another_caller_is_not_found(binding, authenticate
     ):
         asked = (await ada.ask("ask")).task
         await ada.create_task_push_notification_config(
-            holdfast.TaskPushNotificationConfig(task_id=asked.id, id="c", url="http://8.8.8.8/")
+            holdfast.types.TaskPushNotificationConfig(
+                task_id=asked.id, id="c", url="http://8.8.8.8/"
+            )
         )
         assert (await bob.ask("hello", context_id=asked.context_id)).text == "bob said hello"
         assert await not_found_by(bob, asked.id) == ALL
@@ -162,7 +164,7 @@ async def test_a_function_that_fails_to_judge_lets_nobody_through(authenticate, 
 
 async def test_what_is_meant_for_the_caller_is_told():
     def expired(headers):
-        raise holdfast.PermissionDeniedError("the account is closed")
+        raise holdfast.errors.PermissionDeniedError("the account is closed")
 
     status, answer = await post(A2AServer(echo, authenticate=expired), BODY)
 

@@ -11,9 +11,11 @@ from tests.real_agents import LIMIT
 from tests.served_agents import calling, echo
 
 import holdfast
-from holdfast import InvalidParamsError, PushReceiver, TaskPushNotificationConfig
 from holdfast._wire.http import HttpReply
+from holdfast.errors import InvalidParamsError
+from holdfast.push import PushReceiver
 from holdfast.server import A2AServer
+from holdfast.types import TaskPushNotificationConfig
 
 METADATA = [
     "169.254.169.254",
@@ -92,7 +94,7 @@ async def ask(server_options, url, **members):
 
 async def test_pushes_go_through_the_engine_with_what_the_client_gave():
     engine = Carrying()
-    basic = holdfast.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    basic = holdfast.types.AuthenticationInfo(scheme="Bearer", credentials="secret")
     options = {"push_engine": engine, "push_networks": ["127.0.0.0/8"]}
 
     await ask(options, "http://127.0.0.1/hook", token="mine", authentication=basic)
@@ -156,7 +158,7 @@ async def test_a_token_that_is_no_header_is_not_sent(token):
     ],
 )
 async def test_an_address_inside_is_refused_when_it_is_named(url, caplog):
-    with pytest.raises(holdfast.InvalidParamsError):
+    with pytest.raises(holdfast.errors.InvalidParamsError):
         await ask({"push_engine": Carrying()}, url)
 
     assert "are refused: " in caplog.text
@@ -172,9 +174,9 @@ async def test_a_validator_opens_private_networks_and_no_metadata(host):
     await ask(options, "http://10.0.0.1/")
     assert engine.requests
 
-    with pytest.raises(holdfast.InvalidParamsError):
+    with pytest.raises(holdfast.errors.InvalidParamsError):
         await ask(options, f"http://{host}/")
-    with pytest.raises(holdfast.InvalidParamsError):
+    with pytest.raises(holdfast.errors.InvalidParamsError):
         await ask({**options, "push_networks": ()}, "http://10.0.0.1/")
 
 
@@ -182,7 +184,7 @@ async def test_a_validator_narrows():
     async def nothing(_):
         return False
 
-    with pytest.raises(holdfast.InvalidParamsError):
+    with pytest.raises(holdfast.errors.InvalidParamsError):
         await ask({"push_engine": Carrying(), "push_url_validator": nothing}, "http://8.8.8.8/")
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import AgentCard, AgentInterface
+from holdfast import AgentCard
 from holdfast._journal.agent_name import agent_name, is_address
+from holdfast.types import AgentInterface
 
 SAME = {
     "http://agent.test": [

@@ -62,7 +62,7 @@ async def test_a_turn_ends_in_many_ways():
             return await agent.ask(when, task_id=asked.task_id, context_id=asked.context_id)
 
         assert (await book("Friday")).text == "A table for two. Booked for Friday."
-        with pytest.raises(holdfast.TaskRejectedError, match="closed on Mondays"):
+        with pytest.raises(holdfast.errors.TaskRejectedError, match="closed on Mondays"):
             await book("Monday")
         with pytest.raises(holdfast.TaskFailedError, match="All tables are taken") as caught:
             await book("now")
@@ -143,8 +143,8 @@ async def test_pushes_reach_a_network_of_ones_own():
     async with holdfast.connect("http://a.test", engine=network) as agent:
         task = (await agent.ask("1")).task
         for url in ("http://10.20.1.1/", "http://10.21.1.1/"):
-            config = holdfast.TaskPushNotificationConfig(task_id=task.id, url=url)
-            with contextlib.suppress(holdfast.InvalidParamsError):
+            config = holdfast.types.TaskPushNotificationConfig(task_id=task.id, url=url)
+            with contextlib.suppress(holdfast.errors.InvalidParamsError):
                 await agent.create_task_push_notification_config(config)
         kept = await agent.list_task_push_notification_configs(task.id)
     await names["server"].close()
@@ -169,8 +169,8 @@ async def test_hosts_and_origins_are_allowed():
 
 async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
     b = FakeAgent(url="https://b.example.com")
-    broken = holdfast.AgentError("the model is overloaded", code=-32050)
-    told = holdfast.wrap_downstream(broken, agent="C", current="B").to_jsonrpc()
+    broken = holdfast.errors.AgentError("the model is overloaded", code=-32050)
+    told = holdfast.errors.wrap_downstream(broken, agent="C", current="B").to_jsonrpc()
     b.inject(Fail(code=told["code"], message=told["message"], data=told["data"]))
     connect = functools.partial(holdfast.connect, engine=FakeNetwork(b))
     monkeypatch.setattr(holdfast, "connect", connect)

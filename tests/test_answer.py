@@ -7,17 +7,15 @@ from holdfast import (
     Artifact,
     Message,
     Part,
-    TaskCanceledError,
     TaskFailedError,
-    TaskRejectedError,
     TaskState,
-    TaskStatus,
     connect,
     data_part,
 )
 from holdfast._client.answer import raise_for_outcome
+from holdfast.errors import TaskCanceledError, TaskRejectedError
 from holdfast.testing import FakeAgent, FakeNetwork, asks, completes, replies
-from holdfast.types import Role, Task
+from holdfast.types import Role, Task, TaskStatus
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

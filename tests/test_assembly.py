@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import (
     AgentCard,
-    AgentExtension,
-    AgentInterface,
     AiohttpEngine,
     Answer,
     Client,
-    Endpoints,
-    Interceptor,
     Resilience,
     TaskFailedError,
     ask,
@@ -25,8 +21,9 @@ from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_url
 from holdfast._model.addresses import is_http_address
 from holdfast._model.operations import GET_TASK
+from holdfast.extend import Endpoints, Interceptor
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
-from holdfast.types import GetTaskRequest
+from holdfast.types import AgentExtension, AgentInterface, GetTaskRequest
 
 from .strategies import any_text, given, shown
 
@@ -195,7 +192,7 @@ async def test_a_timeout_of_a_call_is_checked_before_anything_is_sent(call, time
 
 # ── Options of a call ────────────────────────────────────────────────────────────────────────
 
-PUSH = holdfast.TaskPushNotificationConfig(task_id="t", url="http://me.test")
+PUSH = holdfast.types.TaskPushNotificationConfig(task_id="t", url="http://me.test")
 OPERATIONS = {
     "get_extended_agent_card": lambda client, **o: client.get_extended_agent_card(**o),
     "ask": lambda client, **o: client.ask("hello", **o),
@@ -573,13 +570,13 @@ async def test_an_empty_registry_is_shared_all_the_same():
         ),
         (
             lambda client: client.create_task_push_notification_config(
-                holdfast.TaskPushNotificationConfig(url="https://me.test")
+                holdfast.types.TaskPushNotificationConfig(url="https://me.test")
             ),
             "config.task_id",
         ),
         (
             lambda client: client.create_task_push_notification_config(
-                holdfast.TaskPushNotificationConfig(task_id="t")
+                holdfast.types.TaskPushNotificationConfig(task_id="t")
             ),
             "config.url",
         ),
@@ -622,10 +619,13 @@ async def test_arguments_that_cannot_be_right_are_refused_before_anything_is_sen
         (lambda _, v: holdfast.text_part(v), "text must be str"),
         (lambda _, v: holdfast.url_part(v), "url must be a string"),
         (lambda _, v: holdfast.data_part({}, media_type=v), "media_type must be str"),
-        (lambda _, v: holdfast.make_error(-1, v), "message must be str"),
-        (lambda _, v: holdfast.ClientConfig(engine=v), "engine must have the methods"),
-        (lambda _, v: holdfast.CardVerifier(algorithms=[v]), "one of algorithms must be str"),
-        (lambda _, v: holdfast.JwtPolicy(issuer=v), "issuer must be a string"),
+        (lambda _, v: holdfast.compat.make_error(-1, v), "message must be str"),
+        (lambda _, v: holdfast.compat.ClientConfig(engine=v), "engine must have the methods"),
+        (
+            lambda _, v: holdfast.signatures.CardVerifier(algorithms=[v]),
+            "one of algorithms must be str",
+        ),
+        (lambda _, v: holdfast.push.JwtPolicy(issuer=v), "issuer must be a string"),
     ],
 )
 @pytest.mark.parametrize("value", [555, b"x"], ids=["number", "bytes"])
@@ -685,7 +685,7 @@ async def test_extensions_that_are_no_sequence_are_refused_although_they_are_emp
 def test_a_card_in_hand_that_is_no_card_is_refused_by_its_field(as_dict):
     nameless = card_of("JSONRPC", name="")
 
-    with pytest.raises(holdfast.InvalidAgentCardError, match="lacks name") as caught:
+    with pytest.raises(holdfast.errors.InvalidAgentCardError, match="lacks name") as caught:
         connect(nameless.to_dict() if as_dict else nameless, engine=Untouched())
 
     assert (caught.value.field, caught.value.executed) == ("name", False)
@@ -752,7 +752,7 @@ async def test_what_narrows_a_list_is_checked(options, kind, what):
         ({"consumers": [7]}, "each of consumers must be callable; int is not"),
         ({"interceptors": [7]}, "each of interceptors must have before and after; int has not"),
         (
-            {"interceptors": [holdfast.Interceptor]},
+            {"interceptors": [holdfast.extend.Interceptor]},
             "each of interceptors must be an instance, not the class Interceptor",
         ),
         ({"engine": 7}, "engine must have the methods request, stream, close; int has not"),

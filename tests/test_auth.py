@@ -12,37 +12,27 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast import (
-    A2ACardResolver,
     A2AConnectionError,
     A2AError,
     A2AHTTPError,
     AgentCard,
     AiohttpEngine,
     AuthenticationError,
-    AuthInterceptor,
-    AuthProvider,
-    Call,
-    ClientCallContext,
-    CredentialOriginError,
-    Credentials,
-    Deadline,
     DeadlineExceededError,
-    HttpReply,
-    InMemoryContextCredentialStore,
-    Interceptor,
-    PassThrough,
-    PermissionDeniedError,
     SchemeCredentials,
-    StaticAuth,
-    TaskPushNotificationConfig,
     connect,
 )
 from holdfast._auth.providers import to_provider
 from holdfast._model.operations import GET_TASK
 from holdfast._wire.credentials import check_credentials, with_cookies, with_query
 from holdfast._wire.http import check_headers
+from holdfast.auth import AuthProvider, ClientCallContext, Credentials, StaticAuth
+from holdfast.compat import A2ACardResolver, AuthInterceptor, InMemoryContextCredentialStore
+from holdfast.errors import CredentialOriginError, PermissionDeniedError
+from holdfast.extend import Call, HttpReply, Interceptor, PassThrough
+from holdfast.policies import Deadline
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, Refuse, Respond, run
-from holdfast.types import GetTaskRequest
+from holdfast.types import GetTaskRequest, TaskPushNotificationConfig
 
 from .strategies import given
 

@@ -6,17 +6,11 @@ import random
 import pytest
 from tests.effort import THOROUGH, crossed, some
 
-from holdfast import (
-    ReconnectError,
-    Resilience,
-    Task,
-    TaskStatusUpdateEvent,
-    TextDelta,
-    Timeouts,
-    connect,
-)
+from holdfast import Resilience, Task, Timeouts, connect
 from holdfast._aio.env import SystemEnv
 from holdfast._stream.text import TextFold
+from holdfast.client import TextDelta
+from holdfast.errors import ReconnectError
 from holdfast.testing import (
     Cut,
     Duplicate,
@@ -32,6 +26,7 @@ from holdfast.testing import (
     streams,
     unavailable,
 )
+from holdfast.types import TaskStatusUpdateEvent
 
 
 @pytest.fixture(autouse=True, params=["1.0", "0.3"])

@@ -8,19 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import (
-    CallEndedError,
     DeadlineExceededError,
     Message,
     OutcomeUnknownError,
     Part,
     RunItem,
-    RunItemChangedError,
     TaskFailedError,
     connect,
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._journal.protocol import CallRecord, RecordUpdate
 from holdfast._journal.sqlite import SqliteJournal
+from holdfast.errors import CallEndedError, RunItemChangedError
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,

@@ -4,17 +4,9 @@ import asyncio
 
 import pytest
 
-from holdfast import (
-    A2AConnectionError,
-    A2AError,
-    LimitExceededError,
-    Limits,
-    PassThrough,
-    Reply,
-    StreamOver,
-    Task,
-    connect,
-)
+from holdfast import A2AConnectionError, A2AError, Limits, Task, connect
+from holdfast.errors import LimitExceededError
+from holdfast.extend import PassThrough, Reply, StreamOver
 from holdfast.testing import Cut, Duplicate, Fail, FakeAgent, FakeNetwork, asks, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])

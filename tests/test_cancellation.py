@@ -16,17 +16,16 @@ from tests.effort import rounds
 from holdfast import (
     A2AConnectionError,
     A2AError,
-    AttemptFailed,
     BreakerPolicy,
     BudgetPolicy,
-    Credentials,
-    Endpoints,
-    Interceptor,
     Resilience,
     RetryPolicy,
     connect,
 )
 from holdfast._policy.limiter import asks_to_wait
+from holdfast.auth import Credentials
+from holdfast.extend import Endpoints, Interceptor
+from holdfast.observe import AttemptFailed
 from holdfast.testing import FakeAgent, FakeNetwork, completes, run
 
 CANCELLATIONS = rounds(10_000, 100_000)

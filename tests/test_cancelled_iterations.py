@@ -7,7 +7,8 @@ import asyncio
 
 import pytest
 
-from holdfast import Interceptor, ReconnectPolicy, Resilience, Task, connect
+from holdfast import ReconnectPolicy, Resilience, Task, connect
+from holdfast.extend import Interceptor
 from holdfast.testing import (
     Cut,
     Fail,

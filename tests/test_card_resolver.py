@@ -7,18 +7,17 @@ import pytest
 from tests.card_signing import CARD, KEYS_URL, SIGNER, Net, document
 
 from holdfast import (
-    A2ACardResolver,
     AgentCardResolutionError,
     AuthenticationError,
-    CardSignatureError,
-    CardVerifier,
     DeadlineExceededError,
-    HttpReply,
-    InvalidAgentCardError,
     Resilience,
     SchemeCredentials,
-    StaticAuth,
 )
+from holdfast.auth import StaticAuth
+from holdfast.compat import A2ACardResolver
+from holdfast.errors import CardSignatureError, InvalidAgentCardError
+from holdfast.extend import HttpReply
+from holdfast.signatures import CardVerifier
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,

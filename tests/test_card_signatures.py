@@ -25,19 +25,12 @@ from tests.card_signing import CARD, DOCUMENT, KEYS_URL, SIGNER, Net, Signer, do
 from tests.effort import rounds
 from tests.real_agents import LIMIT
 
-from holdfast import (
-    A2AConnectionError,
-    CardChecked,
-    CardSignatureError,
-    CardVerifier,
-    DeadlineExceededError,
-    InvalidAgentCardError,
-    SchemeCredentials,
-    connect,
-)
+from holdfast import A2AConnectionError, DeadlineExceededError, SchemeCredentials, connect
 from holdfast._model.card_reading import read_card
 from holdfast._wire.canonical import NoCanonicalFormError, canonical, signed_forms
-from holdfast.signatures import sign_card
+from holdfast.errors import CardSignatureError, InvalidAgentCardError
+from holdfast.observe import CardChecked
+from holdfast.signatures import CardVerifier, sign_card
 from holdfast.testing import FakeAgent, FakeNetwork, run
 from holdfast.types import StringList
 

@@ -5,7 +5,8 @@ import ssl
 import pytest
 from tests.cli_harness import holdfast
 
-from holdfast import AiohttpEngine, CredentialOriginError, TlsConfig, connect
+from holdfast import AiohttpEngine, TlsConfig, connect
+from holdfast.errors import CredentialOriginError
 from holdfast.testing import FakeAgent, FakeNetwork
 
 SECURITY = "holdfast.security"

@@ -9,12 +9,6 @@ from hypothesis import strategies as st
 from holdfast import (
     A2AConnectionError,
     A2AError,
-    AgentError,
-    AgentResult,
-    ArticleErrorCode,
-    Attempt,
-    InternalError,
-    InvalidAgentResponseError,
     NotEnoughResultsError,
     RateLimitedError,
     Resilience,
@@ -22,17 +16,24 @@ from holdfast import (
     TaskFailedError,
     TaskNotFoundError,
     TaskState,
-    TaskStatus,
     connect,
     errors,
-    make_error,
-    wrap_downstream,
 )
 from holdfast._model.error_hops import MAX_HOPS, links_in
 from holdfast._wire import status
 from holdfast._wire.http import HttpReply
-from holdfast.errors import BY_CODE
+from holdfast.client import AgentResult
+from holdfast.compat import ArticleErrorCode, make_error
+from holdfast.errors import (
+    BY_CODE,
+    AgentError,
+    Attempt,
+    InternalError,
+    InvalidAgentResponseError,
+    wrap_downstream,
+)
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Respond
+from holdfast.types import TaskStatus
 
 from .strategies import any_text, given, json_values
 from .test_errors import OWN_FACTS, make

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from holdfast import JournalError
+from holdfast.errors import JournalError
 from holdfast.testing import check_journal
 
 from .foreign_journal import Foreign

@@ -13,12 +13,13 @@ import urllib.request
 import pytest
 from tests.cli_harness import holdfast
 
-from holdfast import TaskFailedError, TaskRejectedError, TaskState, connect
+from holdfast import TaskFailedError, TaskState, connect
 from holdfast._cli.demo.agent import DemoAgent
 from holdfast._cli.demo.commands import WORDS
 from holdfast._cli.demo.faults import FAULTS, SETS, read_faults
 from holdfast._server.host_check import host_rules
 from holdfast._wire.http import HttpRequest
+from holdfast.errors import TaskRejectedError
 from holdfast.testing import (
     Cut,
     Delay,

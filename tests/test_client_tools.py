@@ -9,20 +9,21 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
-    AgentExtension,
     Artifact,
     ClientTools,
-    ClientToolsNotSupportedError,
     DeadlineExceededError,
-    InvalidAgentResponseError,
-    LimitExceededError,
     OutcomeUnknownError,
     Part,
     TaskFailedError,
     TaskNotFoundError,
     TaskState,
-    ToolError,
     connect,
+)
+from holdfast.client import ToolError
+from holdfast.errors import (
+    ClientToolsNotSupportedError,
+    InvalidAgentResponseError,
+    LimitExceededError,
 )
 from holdfast.testing import (
     Cut,
@@ -38,6 +39,7 @@ from holdfast.testing import (
     fails,
     replies,
 )
+from holdfast.types import AgentExtension
 
 URI = "urn:ag2:client-tools:v1"
 CALL = "application/vnd.ag2.tool-call+json"

@@ -110,7 +110,7 @@ async def only_reconnects_in_vain_count(written, world):
     fake.inject(Cut(after_events=3))
     fake.inject(Refuse(), on="SubscribeToTask", times=99)
     fake.inject(Refuse(), on="GetTask", times=99)
-    with pytest.raises(holdfast.ReconnectError, match="3 attempts to resume"):
+    with pytest.raises(holdfast.errors.ReconnectError, match="3 attempts to resume"):
         async with client.stream_message("hello") as events:
             [text async for text in events.text_deltas()]
 
@@ -165,7 +165,7 @@ async def a_history_is_shortened(written, world):
 @row("`extensions=[uri]`")
 async def a_client_asks_for_extensions(written, world):
     uri = "urn:acme:moon"
-    fake, _ = await world.usual(extensions=[holdfast.AgentExtension(uri=uri)])
+    fake, _ = await world.usual(extensions=[holdfast.types.AgentExtension(uri=uri)])
     answer = await (await written()).ask("hello")
     assert answer.extensions == (uri,)
     assert fake.received[-1].headers["a2a-extensions"] == uri
@@ -262,7 +262,7 @@ async def what_is_not_declared_is_an_error(written, world):
 
 @row("`A2AExtensionNotSupportedError`, required and not asked for")
 async def what_is_required_and_not_asked_for_is_an_error(written, world):
-    needed = holdfast.AgentExtension(uri="urn:acme:moon", required=True)
+    needed = holdfast.types.AgentExtension(uri="urn:acme:moon", required=True)
     fake = FakeAgent(url=HERE, extensions=[needed])
     world.reach(fake)
     with pytest.raises(await written()) as caught:
@@ -368,15 +368,16 @@ async def a_card_is_judged(written, world):
     for card in (SIGNER.sign({**DOCUMENT, "name": "Else"}), DOCUMENT):
         reach(card)
         written.left.insert(0, code)
-        with pytest.raises(holdfast.CardSignatureError):
+        with pytest.raises(holdfast.errors.CardSignatureError):
             await (await written(card_verifier=judged)).agent_card()
-    assert await written() is holdfast.CardVerifier
+    assert await written() is holdfast.signatures.CardVerifier
 
 
 @row("`A2ACardSignatureError`")
 async def a_signature_that_is_wrong_is_an_error(written, world):
     client = holdfast.connect(
-        {**SIGNER.sign(DOCUMENT), "name": "Else"}, card_verifier=holdfast.CardVerifier(SIGNER.jwks)
+        {**SIGNER.sign(DOCUMENT), "name": "Else"},
+        card_verifier=holdfast.signatures.CardVerifier(SIGNER.jwks),
     )
     with pytest.raises(await written()) as caught:
         await client.agent_card()
@@ -474,7 +475,7 @@ async def an_application_speaks_one_binding(written, world):
 @row("`server.build_grpc(bind=…, grpc_url=…)`", marks=pytest.mark.real_time)
 async def grpc_is_served(written, world):
     async with await written(server=A2AServer(echo)) as running:
-        card = holdfast.minimal_agent_card(await written(running=running), ["GRPC"])
+        card = holdfast.compat.minimal_agent_card(await written(running=running), ["GRPC"])
         async with holdfast.connect(card) as agent:
             assert (await agent.ask("hello")).text == "hello"
 
@@ -518,7 +519,7 @@ async def a_card_is_signed(written, world):
     server = await written(A2AServer=A2AServer, function=echo, modifier=modifier)
     keys = {"1": SIGNER.jwk}
     async with make_test_client_factory(server) as factory:
-        client = factory.connect(card_verifier=holdfast.CardVerifier(keys))
+        client = factory.connect(card_verifier=holdfast.signatures.CardVerifier(keys))
         await client.agent_card()
     assert client.card_verification.outcome == "verified"
 

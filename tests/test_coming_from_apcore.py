@@ -186,6 +186,7 @@ def test_importing_loads_no_server_code():
     program = (
         "import sys, holdfast\n"
         "for name in holdfast.__all__: getattr(holdfast, name)\n"
+        "import holdfast.client, holdfast.compat, holdfast.extend, holdfast.observe\n"
         "served = ('holdfast.server', 'holdfast._server')\n"
         "print([name for name in sys.modules if name.startswith(served)])"
     )

@@ -62,7 +62,7 @@ async def the_articles_codes_are_kept(written, world):
 @row("`A2AErrorCode.RATE_LIMITED`")
 async def the_codes_have_names(written, world):
     assert await written() == -32004
-    assert {code.name: code.value for code in holdfast.ArticleErrorCode} == ARTICLE_CODES
+    assert {code.name: code.value for code in holdfast.compat.ArticleErrorCode} == ARTICLE_CODES
 
 
 @row("`make_error(code, message, data)`")
@@ -74,10 +74,12 @@ async def an_error_is_made(written, world):
 @row("`A2AError(code, message, data)`")
 async def an_error_object_is_read(written, world):
     error = await written()
-    assert type(error) is holdfast.AgentError
+    assert type(error) is holdfast.errors.AgentError
     assert (error.code, error.transient, error.executed) == (-32006, True, None)
     assert "Task timed out" in str(error)
-    not_the_articles = holdfast.A2AError.from_jsonrpc(holdfast.make_error(-32001, "no such task"))
+    not_the_articles = holdfast.A2AError.from_jsonrpc(
+        holdfast.compat.make_error(-32001, "no such task")
+    )
     assert type(not_the_articles) is holdfast.TaskNotFoundError
 
 
@@ -89,7 +91,7 @@ def late():
 @row('`error["code"]`, `error["message"]`')
 async def an_error_has_its_code_and_message(written, world):
     error = await failing(late(), world)
-    assert await written(error=error) == holdfast.ArticleErrorCode.RATE_LIMITED
+    assert await written(error=error) == holdfast.compat.ArticleErrorCode.RATE_LIMITED
     assert "Slow down" in await written(error=error)
 
 
@@ -120,8 +122,10 @@ async def an_error_has_its_detail(written, world):
 @row("`RETRYABLE_CODES`, `NON_RETRYABLE_CODES`")
 async def a_code_says_whether_it_may_pass_where_the_error_does_not(written, world):
     passing = []
-    for code in [*holdfast.ArticleErrorCode, -32603, -32700, -32600, -32601, -32602]:
-        error = holdfast.A2AError.from_jsonrpc(holdfast.make_error(code, "no", {"detail": "x"}))
+    for code in [*holdfast.compat.ArticleErrorCode, -32603, -32700, -32600, -32601, -32602]:
+        error = holdfast.A2AError.from_jsonrpc(
+            holdfast.compat.make_error(code, "no", {"detail": "x"})
+        )
         if error.transient:
             passing.append(code)
     assert passing == [-32004, -32005, -32006, -32603]
@@ -216,10 +220,10 @@ async def test_what_is_said_of_sending_again_is_so(fault, is_sent_again):
     await client.agent_card()
     fake.inject(fault, on="SendMessage")
 
-    with contextlib.suppress(holdfast.InternalError):  # what the agent itself has answered
+    with contextlib.suppress(holdfast.errors.InternalError):  # what the agent itself has answered
         assert (await client.ask("How far?")).text == "384,400 km"
 
-    tries = [each for each in seen if isinstance(each, holdfast.AttemptStarted)]
+    tries = [each for each in seen if isinstance(each, holdfast.observe.AttemptStarted)]
     sent = [each for each in tries if each.operation == "SendMessage"]
     assert len(sent) == (2 if is_sent_again else 1)
     assert [len(tasks) for tasks in fake.executions.values()] == [1]
@@ -370,7 +374,9 @@ DOWNSTREAM = {"currentAgent": "A", "downstreamAgent": "B", "retryable": True}
 
 @row("`wrap_downstream_error(agent, error, current)`")
 async def an_error_is_passed_on(written, world):
-    error = holdfast.A2AError.from_jsonrpc(holdfast.make_error(-32006, "Task timed out", LATER))
+    error = holdfast.A2AError.from_jsonrpc(
+        holdfast.compat.make_error(-32006, "Task timed out", LATER)
+    )
     told = await written(error=error)
     assert told["code"] == -32603
     assert told["data"].items() >= DOWNSTREAM.items()

@@ -81,7 +81,7 @@ async def a_factory_with_consumers_and_interceptors(written, world):
     assert "TaskArtifactUpdateEvent" in events
     assert ("TaskStatusUpdateEvent", "COMPLETED") in world.printed
     fake.inject(Fail(code=-32602))
-    with pytest.raises(holdfast.InvalidParamsError):
+    with pytest.raises(holdfast.errors.InvalidParamsError):
         await written()
     assert world.printed[-1] == ("SendStreamingMessage", "failed")
 
@@ -89,10 +89,10 @@ async def a_factory_with_consumers_and_interceptors(written, world):
 async def made(written, world, behaviour="384,400 km", **options):
     """A client of a factory with the configuration that is written now; and its agent."""
     fake, names = await world.usual(behaviour, **options)
-    push = holdfast.TaskPushNotificationConfig(url="https://me.example/push")
+    push = holdfast.types.TaskPushNotificationConfig(url="https://me.example/push")
     config = await written(config=push, **names)
-    assert isinstance(config, holdfast.ClientConfig)
-    return fake, holdfast.ClientFactory(config).create(HERE)
+    assert isinstance(config, holdfast.compat.ClientConfig)
+    return fake, holdfast.compat.ClientFactory(config).create(HERE)
 
 
 @row("`ClientConfig(streaming=False)`")
@@ -117,12 +117,14 @@ async def an_engine_is_lent(written, world):
 
     fake = FakeAgent(url=HERE)
     config = await written(engine=Lent(fake))
-    async with holdfast.ClientFactory(config).create(HERE) as client:
+    async with holdfast.compat.ClientFactory(config).create(HERE) as client:
         assert (await client.ask("hello")).text == "hello"
     for kind in (await written(), await written()):
         assert kind in {holdfast.AiohttpEngine, aiohttp.ClientSession}
         async with kind() as engine:
-            assert isinstance(holdfast.ClientConfig(engine=engine), holdfast.ClientConfig)
+            assert isinstance(
+                holdfast.compat.ClientConfig(engine=engine), holdfast.compat.ClientConfig
+            )
 
 
 @row("`ClientConfig(supported_protocol_bindings=…)`")
@@ -130,7 +132,7 @@ async def only_those_bindings_are_used(written, world):
     fake, client = await made(written, world)
     await client.ask("hello")
     assert {each.url.split("/")[3] for each in fake.received} == {".well-known", "rest"}
-    assert holdfast.ClientConfig().supported_protocol_bindings == ()
+    assert holdfast.compat.ClientConfig().supported_protocol_bindings == ()
 
 
 @row("`ClientConfig(use_client_preference=True)`")
@@ -155,8 +157,8 @@ async def a_push_configuration_goes_with_each_message(written, world):
     sent = json.loads(fake.received[-1].body)["params"]["configuration"]
     assert sent["taskPushNotificationConfig"]["url"] == "https://me.example/push"
     with pytest.raises(ValueError, match="more than the one"):
-        holdfast.ClientConfig(
-            push_notification_configs=[holdfast.TaskPushNotificationConfig(url=HERE)] * 2
+        holdfast.compat.ClientConfig(
+            push_notification_configs=[holdfast.types.TaskPushNotificationConfig(url=HERE)] * 2
         )
 
 
@@ -165,7 +167,7 @@ async def a_factory_has_consumers(written, world):
     _, names = await world.usual()
     heard = []
     factory = await written(
-        config=holdfast.ClientConfig(), consumer=lambda *told: heard.append(told), **names
+        config=holdfast.compat.ClientConfig(), consumer=lambda *told: heard.append(told), **names
     )
     await factory.create(HERE).ask("hello")
     (_, task, card) = heard[-1]
@@ -177,7 +179,7 @@ async def a_factory_creates_from_a_card(written, world):
     _, names = await world.usual()
     heard, counting = [], Counting()
     client = await written(
-        factory=holdfast.ClientFactory(),
+        factory=holdfast.compat.ClientFactory(),
         consumer=lambda *told: heard.append(told),
         interceptor=counting,
         **names,
@@ -186,18 +188,18 @@ async def a_factory_creates_from_a_card(written, world):
     assert heard
     assert counting.seen
     error = await written()
-    only = holdfast.ClientConfig(supported_protocol_bindings=["HTTP+JSON"])
+    only = holdfast.compat.ClientConfig(supported_protocol_bindings=["HTTP+JSON"])
     rpc = FakeAgent(url="http://rpc.test", bindings=("JSONRPC",))
     world.reach(rpc)
     card = await holdfast.connect(rpc.url).agent_card()
     with pytest.raises(error, match="offers only JSONRPC"):
-        holdfast.ClientFactory(only).create(card)
+        holdfast.compat.ClientFactory(only).create(card)
 
 
 @row("`factory.create_from_url(url)`, `create_client(url)`")
 async def a_card_is_fetched_with_the_first_call(written, world):
     fake, _ = await world.usual()
-    client = await written(factory=holdfast.ClientFactory())
+    client = await written(factory=holdfast.compat.ClientFactory())
     assert fake.received == []
     await client.ask("hello")
     assert fake.received[0].operation == "GetAgentCard"
@@ -205,11 +207,11 @@ async def a_card_is_fetched_with_the_first_call(written, world):
 
 @row("`factory.register(label, producer)`")
 async def a_binding_of_ones_own(written, world):
-    factory, asked = holdfast.ClientFactory(), []
+    factory, asked = holdfast.compat.ClientFactory(), []
 
-    class Acme(holdfast.UnaryOnly):
+    class Acme(holdfast.extend.UnaryOnly):
         async def unary(self, call):
-            return holdfast.Reply(value=holdfast.Task(id=call.params.id, status=WORKING))
+            return holdfast.extend.Reply(value=holdfast.Task(id=call.params.id, status=WORKING))
 
         async def close(self):
             pass
@@ -219,10 +221,10 @@ async def a_binding_of_ones_own(written, world):
         return Acme()
 
     assert await written(factory=factory, producer=producer) is None
-    interface = holdfast.AgentInterface(url="acme://moon", protocol_binding="ACME")
+    interface = holdfast.types.AgentInterface(url="acme://moon", protocol_binding="ACME")
     card = holdfast.AgentCard(name="Moon", supported_interfaces=(interface,))
     assert (await factory.create(card).get_task("1")).id == "1"
-    assert asked == [("Moon", "acme://moon", holdfast.ClientConfig)]
+    assert asked == [("Moon", "acme://moon", holdfast.compat.ClientConfig)]
 
 
 @row("`minimal_agent_card(url, transports)`")
@@ -249,7 +251,7 @@ async def grpc_is_spoken(written, world):
             return lent[-1]
 
         config = await written(channel_for=channel_for)
-        async with holdfast.ClientFactory(config).create(grpc_card(url)) as client:
+        async with holdfast.compat.ClientFactory(config).create(grpc_card(url)) as client:
             assert (await client.get_task("t1")).id == "t1"
         assert [method for method, _ in calls] == [f"{SERVICE}GetTask"]
         assert len(lent) == ("grpc_channel_factory" in written.wrote)
@@ -296,13 +298,13 @@ def signed(world, sign=SIGNER.sign):
 @row("`signature_verifier=…`")
 async def signatures_are_verified(written, world):
     unsigned, code = signed(world), written.left[0]
-    names = {"factory": holdfast.ClientFactory(), "jwks": SIGNER.jwks}
+    names = {"factory": holdfast.compat.ClientFactory(), "jwks": SIGNER.jwks}
     client = await written(**names)
     await client.agent_card()
     assert client.card_verification.outcome == "verified"
     unsigned()
     written.left.insert(0, code)
-    with pytest.raises(holdfast.CardSignatureError):
+    with pytest.raises(holdfast.errors.CardSignatureError):
         await (await written(**names)).agent_card()
 
 
@@ -312,10 +314,10 @@ async def the_sdks_verifier_judges_cards(written, world):
     keys = {SIGNER.kid: SIGNER.key.public_key()}
     await written(key_provider=lambda kid, jku: keys[kid])
     assert world.printed == [("Signed", "verified")]
-    with pytest.raises(holdfast.CardSignatureError):
+    with pytest.raises(holdfast.errors.CardSignatureError):
         await written(key_provider=lambda kid, jku: Signer().key.public_key())
     unsigned()
-    with pytest.raises(holdfast.CardSignatureError):
+    with pytest.raises(holdfast.errors.CardSignatureError):
         await written(key_provider=lambda kid, jku: keys[kid])
 
 
@@ -331,7 +333,7 @@ async def a_resolver_has_a_path(written, world):
 @row("`resolver.get_agent_card(path, http_kwargs)`")
 async def a_fetch_has_a_path_headers_and_a_timeout(written, world):
     pages = Pages({f"{HERE}/other.json": json.dumps(card_of("Moon").to_dict()).encode()})
-    resolver = holdfast.A2ACardResolver(HERE, engine=pages)
+    resolver = holdfast.compat.A2ACardResolver(HERE, engine=pages)
     pages.takes = 20
     with pytest.raises(holdfast.DeadlineExceededError, match="10 s"):
         await written(resolver=resolver)
@@ -349,14 +351,14 @@ async def an_extended_card_replaces_the_clients_own(written, world):
     assert fake.calls("GetAgentCard") == []
 
 
-@block("holdfast.A2ACardResolver(")
+@block("holdfast.compat.A2ACardResolver(")
 async def cards_are_fetched_anew(written, world):
     fake, _ = await world.usual()
     fake.inject(unavailable(retry_after=1), on="GetAgentCard")
     await written()
     assert world.printed == [("Fake agent", ["JSONRPC", "HTTP+JSON"])]
     before = len(fake.received)
-    async with holdfast.A2ACardResolver(HERE) as resolver:
+    async with holdfast.compat.A2ACardResolver(HERE) as resolver:
         for _ in range(2):
             await resolver.get_agent_card()
     assert len(fake.received) == before + 2
@@ -429,7 +431,7 @@ async def a_task_is_subscribed_to(written, world):
 async def push_configurations_are_kept_at_the_agent(written, world):
     _, names = await world.usual(works_forever())
     agent, task = names["agent"], names["task"]
-    config = holdfast.TaskPushNotificationConfig(
+    config = holdfast.types.TaskPushNotificationConfig(
         id="news", task_id=task.id, url="https://me.example/push"
     )
     if "create" not in written.left[0]:
@@ -476,7 +478,7 @@ async def a_context_goes_with_the_call(written, world):
     _, names = await world.usual()
     seen = []
 
-    class Looking(holdfast.Interceptor):
+    class Looking(holdfast.extend.Interceptor):
         async def before(self, call):
             seen.append(call.context)
             return call
@@ -559,14 +561,16 @@ async def events_are_folded_by_hand(written, world):
     ((messages, is_kept),) = world.printed
     assert (messages, is_kept) == (2, True)
     manager, before = names["manager"], names["task"]
-    event = holdfast.TaskStatusUpdateEvent(task_id=before.id, context_id="another", status=WORKING)
+    event = holdfast.types.TaskStatusUpdateEvent(
+        task_id=before.id, context_id="another", status=WORKING
+    )
     for foreign in (event, msgspec.structs.replace(event, task_id="2", context_id=None)):
-        with pytest.raises(holdfast.InvalidAgentResponseError):
+        with pytest.raises(holdfast.errors.InvalidAgentResponseError):
             await manager.save_task_event(foreign)
     assert manager.get_task() == before
-    fresh = holdfast.ClientTaskManager()
+    fresh = holdfast.compat.ClientTaskManager()
     assert fresh.get_task() is None
-    with pytest.raises(holdfast.InvalidAgentResponseError):
+    with pytest.raises(holdfast.errors.InvalidAgentResponseError):
         fresh.get_task_or_raise()
     assert (await fresh.save_task_event(event)).id == before.id
 
@@ -614,7 +618,7 @@ async def a_reply_that_is_no_json_is_an_error(written, world):
 @row("`A2AClientInvalidStateError`")
 async def no_task_yet_is_an_error(written, world):
     with pytest.raises(await written()):
-        holdfast.ClientTaskManager().get_task_or_raise()
+        holdfast.compat.ClientTaskManager().get_task_or_raise()
 
 
 @row("`A2AClientInvalidArgsError`")
@@ -634,7 +638,7 @@ async def no_card_is_an_error(written, world):
 @row("`SignatureVerificationError` and those below it")
 async def a_signature_that_is_missing_is_an_error(written, world):
     signed(world)()
-    verifier = holdfast.CardVerifier(SIGNER.jwks)
+    verifier = holdfast.signatures.CardVerifier(SIGNER.jwks)
     client = holdfast.connect(HERE, card_verifier=verifier, require_signature=True)
     with pytest.raises(await written()) as caught:
         await client.agent_card()

@@ -12,25 +12,19 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
-    AgentExtension,
-    AuthenticationInfo,
-    InvalidParamsError,
-    Message,
-    Part,
-    Role,
-    TaskPushNotificationConfig,
-    connect,
-    create_text_message_object,
-    data_part,
-    file_part,
-    text_part,
-    url_part,
-)
+from holdfast import Message, Part, Role, connect, data_part, file_part, text_part, url_part
 from holdfast._client.content import to_message
 from holdfast._model import operations as op
+from holdfast.compat import create_text_message_object
+from holdfast.errors import InvalidParamsError
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
-from holdfast.types import GetTaskRequest, SendMessageRequest
+from holdfast.types import (
+    AgentExtension,
+    AuthenticationInfo,
+    GetTaskRequest,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
 
 from .strategies import shown
 

@@ -13,23 +13,23 @@ from holdfast import (
     A2AConnectionError,
     Artifact,
     DeadlineExceededError,
-    InternalError,
     Interruption,
-    InvalidParamsError,
     Message,
     OutcomeUnknownError,
-    PassThrough,
-    Reply,
     Role,
-    StreamOver,
     Task,
-    TaskAuthRequiredError,
     TaskInputRequiredError,
     TaskState,
-    UnsupportedOperationError,
     connect,
     text_part,
 )
+from holdfast.errors import (
+    InternalError,
+    InvalidParamsError,
+    TaskAuthRequiredError,
+    UnsupportedOperationError,
+)
+from holdfast.extend import PassThrough, Reply, StreamOver
 from holdfast.testing import (
     Cut,
     Delay,

@@ -10,17 +10,16 @@ from holdfast import (
     A2AConnectionError,
     Artifact,
     ClientTools,
-    ClientToolsNotSupportedError,
     DeadlineExceededError,
-    LimitExceededError,
     OutcomeUnknownError,
     Part,
     TaskFailedError,
     TaskState,
-    ToolError,
     ask,
     text_part,
 )
+from holdfast.client import ToolError
+from holdfast.errors import ClientToolsNotSupportedError, LimitExceededError
 from holdfast.testing import (
     Cut,
     FakeNetwork,

@@ -13,12 +13,10 @@ from tests.effort import crossed, rounds
 
 from holdfast import (
     A2AConnectionError,
-    AgentExtension,
     BreakerPolicy,
     CircuitOpenError,
     Coordinator,
     DeadlineExceededError,
-    InvalidAgentCardError,
     Message,
     NotEnoughResultsError,
     Part,
@@ -28,11 +26,11 @@ from holdfast import (
     SqliteJournal,
     TaskFailedError,
     TaskInputRequiredError,
-    TaskRejectedError,
     TaskState,
     connect,
 )
 from holdfast._aio.env import SystemEnv
+from holdfast.errors import InvalidAgentCardError, TaskRejectedError
 from holdfast.testing import (
     Delay,
     FakeAgent,
@@ -47,6 +45,7 @@ from holdfast.testing import (
     run,
     works_forever,
 )
+from holdfast.types import AgentExtension
 
 pytestmark = pytest.mark.filterwarnings("error")
 

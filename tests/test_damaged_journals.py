@@ -8,16 +8,10 @@ import sqlite3
 import pytest
 from tests.cli_harness import holdfast as cli
 
-from holdfast import (
-    A2AError,
-    CallRecord,
-    DeadlineExceededError,
-    JournalError,
-    RunItem,
-    SqliteJournal,
-    connect,
-)
+from holdfast import A2AError, DeadlineExceededError, RunItem, SqliteJournal, connect
 from holdfast._aio.env import SystemEnv
+from holdfast.errors import JournalError
+from holdfast.extend import CallRecord
 from holdfast.testing import FakeAgent, FakeNetwork, completes, works_forever
 
 TIMES = (float("inf"), -float("inf"), 1e18, -1e18, 10**18, "soon", b"\xff")

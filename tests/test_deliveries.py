@@ -6,21 +6,11 @@ import pytest
 from hypothesis import strategies as st
 from tests.strategies import given
 
-from holdfast import (
-    Artifact,
-    LimitExceededError,
-    Limits,
-    Message,
-    Part,
-    Role,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from holdfast import Artifact, Limits, Message, Part, Role, Task, TaskState
 from holdfast._push.deliveries import Deliveries
 from holdfast._stream.fold import TaskFold
+from holdfast.errors import LimitExceededError
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
 SUBMITTED, WORKING = TaskState.SUBMITTED, TaskState.WORKING
 COMPLETED, FAILED = TaskState.COMPLETED, TaskState.FAILED

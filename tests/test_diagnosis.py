@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from holdfast import SchemeCredentials, diagnose
+from holdfast import SchemeCredentials
 from holdfast._aio.env import SystemEnv
+from holdfast._doctor.examination import Examination
 from holdfast._testing.plans import Plan
 from holdfast._wire.http import HttpReply
-from holdfast.doctor import Examination
+from holdfast.doctor import diagnose
 from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
 from holdfast.testing import (
     Cut,

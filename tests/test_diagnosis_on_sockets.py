@@ -12,15 +12,11 @@ import trustme
 from tests.raw_server import always, chunk, head, reply, serve
 from tests.real_agents import ag2_process, sdk03_process, sdk_process
 
-from holdfast import (
-    A2AConnectionError,
-    AiohttpEngine,
-    InvalidAgentCardError,
-    LimitExceededError,
-    diagnose,
-)
+from holdfast import A2AConnectionError, AiohttpEngine
 from holdfast._net.tls import look_at_tls
 from holdfast._net.tls_config import TlsConfig
+from holdfast.doctor import diagnose
+from holdfast.errors import InvalidAgentCardError, LimitExceededError
 from holdfast.testing import FakeAgent, LoopbackServer
 
 pytestmark = pytest.mark.real_time

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import strategies as st
 from tests.strategies import given, json_objects, optional, tuples_of
 
-from holdfast import InvalidAgentResponseError
 from holdfast._stream.difference import difference
 from holdfast._stream.fold import TaskFold
+from holdfast.errors import InvalidAgentResponseError
 from holdfast.types import (
     Artifact,
     Message,

@@ -17,20 +17,22 @@ from holdfast import (
     AgentCard,
     AgentCardResolutionError,
     AuthenticationError,
-    CredentialOriginError,
     DeadlineExceededError,
-    HttpReply,
-    InvalidAgentCardError,
-    LimitExceededError,
-    PermissionDeniedError,
-    PushNotificationNotSupportedError,
     Resilience,
-    UnsupportedOperationError,
-    VersionNotSupportedError,
     connect,
 )
 from holdfast._model import operations as op
 from holdfast._wire.limits import Limits
+from holdfast.errors import (
+    CredentialOriginError,
+    InvalidAgentCardError,
+    LimitExceededError,
+    PermissionDeniedError,
+    PushNotificationNotSupportedError,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+)
+from holdfast.extend import HttpReply
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
 from holdfast.types import GetTaskRequest, ListTasksRequest
 

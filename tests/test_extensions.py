@@ -5,17 +5,12 @@ import asyncio
 import msgspec
 import pytest
 
-from holdfast import (
-    AgentCard,
-    AgentExtension,
-    ClientFactory,
-    ExtensionNotSupportedError,
-    ExtensionSupportRequiredError,
-    connect,
-)
+from holdfast import AgentCard, connect
 from holdfast._model import operations as op
+from holdfast.compat import ClientFactory
+from holdfast.errors import ExtensionNotSupportedError, ExtensionSupportRequiredError
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, completes, replies, streams
-from holdfast.types import GetTaskRequest, Message, Part, SendMessageRequest
+from holdfast.types import AgentExtension, GetTaskRequest, Message, Part, SendMessageRequest
 
 OPTIONAL, REQUIRED, OTHER = "urn:optional", "urn:required", "urn:other"
 

@@ -12,30 +12,29 @@ from holdfast import (
     A2AConnectionError,
     AgentCard,
     AgentCardResolutionError,
-    AgentInterface,
     AuthenticationError,
-    AuthInterceptor,
     Client,
-    ClientConfig,
-    ClientFactory,
-    CredentialOriginError,
     DeadlineExceededError,
-    Interceptor,
-    InvalidAgentCardError,
     OutcomeUnknownError,
-    PassThrough,
-    Reply,
-    RetryScheduled,
     SchemeCredentials,
-    SendMessageConfiguration,
     TaskNotFoundError,
-    TaskPushNotificationConfig,
     connect,
-    minimal_agent_card,
 )
 from holdfast._net.aiohttp import AiohttpEngine
+from holdfast.compat import AuthInterceptor, ClientConfig, ClientFactory, minimal_agent_card
+from holdfast.errors import CredentialOriginError, InvalidAgentCardError
+from holdfast.extend import Interceptor, PassThrough, Reply
+from holdfast.observe import RetryScheduled
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, works_forever
-from holdfast.types import SendMessageResponse, Task, TaskState, TaskStatus
+from holdfast.types import (
+    AgentInterface,
+    SendMessageConfiguration,
+    SendMessageResponse,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+)
 
 SECRET = "s3cret-value"
 PUSH = TaskPushNotificationConfig(url="http://me.test/push", token=SECRET)

@@ -8,16 +8,10 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AHTTPError,
-    AgentCapabilities,
     AgentCard,
-    AgentExtension,
-    AgentInterface,
     AuthenticationError,
     BudgetPolicy,
     CircuitOpenError,
-    ClientToolsNotSupportedError,
-    Credentials,
-    InternalError,
     OutcomeUnknownError,
     RateLimitedError,
     Resilience,
@@ -26,6 +20,8 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._wire.client_tools import CLIENT_TOOLS
+from holdfast.auth import Credentials
+from holdfast.errors import ClientToolsNotSupportedError, InternalError
 from holdfast.testing import (
     Fail,
     FakeAgent,
@@ -37,6 +33,7 @@ from holdfast.testing import (
     completes,
     rate_limited,
 )
+from holdfast.types import AgentCapabilities, AgentExtension, AgentInterface
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))

@@ -9,24 +9,24 @@ import pytest
 from holdfast import (
     A2AError,
     AgentCard,
-    AgentError,
-    AgentExtension,
     AuthenticationError,
-    InternalError,
-    InvalidParamsError,
     Part,
     Resilience,
     TaskFailedError,
-    TaskNotCancelableError,
     TaskNotFoundError,
-    TaskPushNotificationConfig,
     TaskState,
-    UnsupportedOperationError,
-    VersionNotSupportedError,
     connect,
 )
 from holdfast._model import operations as op
 from holdfast._wire.http import HttpRequest
+from holdfast.errors import (
+    AgentError,
+    InternalError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+)
 from holdfast.testing import (
     Cut,
     Fail,
@@ -46,7 +46,7 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
-from holdfast.types import Message, SendMessageRequest
+from holdfast.types import AgentExtension, Message, SendMessageRequest, TaskPushNotificationConfig
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

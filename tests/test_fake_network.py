@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from holdfast import A2AConnectionError, A2ATimeoutError, LimitExceededError, connect
+from holdfast import A2AConnectionError, A2ATimeoutError, connect
 from holdfast._wire.http import HttpRequest, Timeouts
 from holdfast._wire.limits import Limits
-from holdfast.errors import InvalidAgentResponseError
+from holdfast.errors import InvalidAgentResponseError, LimitExceededError
 from holdfast.testing import (
     Cut,
     Delay,

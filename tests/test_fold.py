@@ -5,9 +5,10 @@ import pytest
 from hypothesis import strategies as st
 from tests.strategies import given, json_objects, optional, tuples_of
 
-from holdfast import InvalidAgentResponseError, LimitExceededError, Limits
+from holdfast import Limits
 from holdfast._model import codec
 from holdfast._stream.fold import TaskFold, fold
+from holdfast.errors import InvalidAgentResponseError, LimitExceededError
 from holdfast.types import (
     Artifact,
     Message,

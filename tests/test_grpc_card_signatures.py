@@ -11,19 +11,14 @@ from google.protobuf.struct_pb2 import Struct
 from tests.card_signing import SIGNER, document
 from tests.grpc_agent import card_of, grpc_agent
 
-from holdfast import (
-    AgentCapabilities,
-    AgentCard,
-    AgentInterface,
-    CardSignatureError,
-    CardVerifier,
-    Resilience,
-    connect,
-)
+from holdfast import AgentCard, Resilience, connect
 from holdfast._pipeline.cards.trust import received_in
 from holdfast._pipeline.endpoints import Endpoint
 from holdfast._pipeline.transport import Reply
 from holdfast._wire.protobuf.messages import message_type
+from holdfast.errors import CardSignatureError
+from holdfast.signatures import CardVerifier
+from holdfast.types import AgentCapabilities, AgentInterface
 
 pytestmark = pytest.mark.real_time
 

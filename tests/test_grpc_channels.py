@@ -34,27 +34,15 @@ from holdfast import (
     A2AConnectionError,
     A2ATimeoutError,
     AuthenticationError,
-    ClientConfig,
-    ClientFactory,
-    CredentialOriginError,
-    Credentials,
-    InternalError,
-    InvalidAgentCardError,
-    InvalidAgentResponseError,
-    LimitExceededError,
     Limits,
-    NetworkPolicyError,
     OutcomeUnknownError,
     RateLimitedError,
-    ReconnectError,
     Resilience,
     RetryPolicy,
     TaskState,
     Timeouts,
     TlsConfig,
-    UnsupportedOperationError,
     connect,
-    minimal_agent_card,
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
@@ -71,6 +59,18 @@ from holdfast._policy.deadline import NEVER
 from holdfast._testing.listening import Listener
 from holdfast._wire.http import HttpRequest
 from holdfast._wire.network_scope import Reach
+from holdfast.auth import Credentials
+from holdfast.compat import ClientConfig, ClientFactory, minimal_agent_card
+from holdfast.errors import (
+    CredentialOriginError,
+    InternalError,
+    InvalidAgentCardError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+    NetworkPolicyError,
+    ReconnectError,
+    UnsupportedOperationError,
+)
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.types import GetTaskRequest, SubscribeToTaskRequest
 

@@ -11,25 +11,22 @@ from holdfast import (
     A2AError,
     A2AHTTPError,
     BreakerPolicy,
-    CircuitChanged,
     CircuitOpenError,
     ConcurrencyPolicy,
-    Credentials,
     DeadlineExceededError,
-    Endpoints,
-    InternalError,
-    PassThrough,
-    QueueFullError,
     RateLimitedError,
     RateLimitPolicy,
     Resilience,
     RetryPolicy,
-    RetryScheduled,
     TaskState,
     Timeouts,
     connect,
 )
 from holdfast._aio.env import SystemEnv
+from holdfast.auth import Credentials
+from holdfast.errors import InternalError, QueueFullError
+from holdfast.extend import Endpoints, PassThrough
+from holdfast.observe import CircuitChanged, RetryScheduled
 from holdfast.testing import (
     Cut,
     Delay,

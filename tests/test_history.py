@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.event_streams import results_of
 
-from holdfast import Artifact, Part, Task, TaskState, TaskStatus, connect
+from holdfast import Artifact, Part, Task, TaskState, connect
 from holdfast._model import codec
 from holdfast._wire.http import HttpRequest
 from holdfast.testing import (
@@ -20,7 +20,7 @@ from holdfast.testing import (
     replies,
     streams,
 )
-from holdfast.types import StreamResponse
+from holdfast.types import StreamResponse, TaskStatus
 
 
 async def told(agent, **options):

@@ -15,19 +15,16 @@ from hypothesis import strategies as st
 from tests.effort import case, some
 from tests.strategies import given, json_values
 
-from holdfast import (
-    A2AError,
-    AgentCardResolutionError,
+from holdfast import A2AError, AgentCardResolutionError, Limits, connect
+from holdfast.errors import (
     CredentialOriginError,
     ExtensionSupportRequiredError,
-    HttpReply,
     InvalidAgentCardError,
     InvalidAgentResponseError,
     LimitExceededError,
-    Limits,
     VersionNotSupportedError,
-    connect,
 )
+from holdfast.extend import HttpReply
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 CARD_URL = "http://agent.test/.well-known/agent-card.json"

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import strategies as st
 
-from holdfast import A2AConnectionError, NetworkPolicyError, Resilience, connect
+from holdfast import A2AConnectionError, Resilience, connect
 from holdfast._cli.reference import read_reference
 from holdfast._model.addresses import is_http_address
 from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
@@ -15,6 +15,7 @@ from holdfast._net.sockets import ForbiddenAddressError, check_host
 from holdfast._wire.http import HttpRequest
 from holdfast._wire.network_scope import Reach, scope_of_host
 from holdfast._wire.origins import origin
+from holdfast.errors import NetworkPolicyError
 from holdfast.testing import FakeNetwork
 
 from .strategies import given

@@ -22,12 +22,8 @@ from holdfast import (
     Part,
     Resilience,
     Role,
-    StreamResponse,
     Task,
-    TaskArtifactUpdateEvent,
     TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
 )
 from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
@@ -38,6 +34,12 @@ from holdfast._testing.streaming import frame
 from holdfast._testing.v03wire import V03Wire
 from holdfast._wire.sse import ServerSentEvent
 from holdfast.testing import FakeAgent, FakeNetwork, Streaming, asks, replies, run, streams
+from holdfast.types import (
+    StreamResponse,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 
 HTTPX = SimpleNamespace(library=httpx, Transport=holdfast.integrations.httpx.Transport)
 HTTPX2 = SimpleNamespace(library=httpx2, Transport=holdfast.integrations.httpx2.Transport)

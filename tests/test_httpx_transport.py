@@ -37,20 +37,14 @@ from holdfast import (
     A2AError,
     A2AHTTPError,
     AiohttpEngine,
-    AttemptFailed,
     BreakerPolicy,
-    CallFinished,
     CircuitOpenError,
     ConcurrencyPolicy,
     DeadlineExceededError,
-    Endpoints,
     HedgePolicy,
-    LimitExceededError,
     Limits,
-    QueueFullError,
     Resilience,
     RetryPolicy,
-    RetryScheduled,
     connect,
 )
 from holdfast._integrations.httpx_base import AnyTransport
@@ -67,6 +61,9 @@ from holdfast._testing.faults import (
     rate_limited,
     unavailable,
 )
+from holdfast.errors import LimitExceededError, QueueFullError
+from holdfast.extend import Endpoints
+from holdfast.observe import AttemptFailed, CallFinished, RetryScheduled
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 HTTPX = SimpleNamespace(library=httpx, Transport=holdfast.integrations.httpx.Transport)

@@ -11,12 +11,13 @@ from tests.test_bulk import collected, ended
 from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected, message
 
-from holdfast import DeadlineExceededError, JournalError, RunItem, connect
+from holdfast import DeadlineExceededError, RunItem, connect
 from holdfast._aio.env import SystemEnv
 from holdfast._cli.batch.input import read_line
 from holdfast._cli.batch.output import Results
 from holdfast._journal.protocol import CallRecord, RecordUpdate
 from holdfast._journal.sqlite import SqliteJournal
+from holdfast.errors import JournalError
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, asks, completes
 
 if sys.platform != "win32":

@@ -7,7 +7,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.card_signing import CARD, KEYS_URL, SIGNER, Net, Signer, document
 
-from holdfast import CardVerifier, connect
+from holdfast import connect
+from holdfast.signatures import CardVerifier
 
 # ── Keys of cards ────────────────────────────────────────────────────────────────────────────
 

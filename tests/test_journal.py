@@ -15,13 +15,10 @@ from holdfast import (
     A2AError,
     ConcurrencyPolicy,
     DeadlineExceededError,
-    InvalidParamsError,
-    JournalError,
     Limits,
     Message,
     OutcomeUnknownError,
     Part,
-    PassThrough,
     Resilience,
     Role,
     RunItem,
@@ -32,6 +29,8 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._model.digest import digest_of
+from holdfast.errors import InvalidParamsError, JournalError
+from holdfast.extend import PassThrough
 from holdfast.testing import (
     Delay,
     Fail,

@@ -9,25 +9,27 @@ from holdfast import (
     A2AError,
     A2AHTTPError,
     A2ATimeoutError,
-    AgentError,
     AuthenticationError,
     DeadlineExceededError,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    RateLimitedError,
+    Role,
+)
+from holdfast._journal.outcome import outcome_of
+from holdfast._model.digest import digest_of
+from holdfast.errors import (
+    AgentError,
     DuplicateTasksError,
     InvalidAgentResponseError,
     InvalidParamsError,
     JournalError,
     LimitExceededError,
-    Message,
-    OutcomeUnknownError,
-    Part,
-    RateLimitedError,
     ReconnectError,
-    Role,
     TaskAuthRequiredError,
     VersionNotSupportedError,
 )
-from holdfast._journal.outcome import outcome_of
-from holdfast._model.digest import digest_of
 from holdfast.types import Task
 
 

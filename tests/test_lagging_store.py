@@ -7,24 +7,12 @@ import pytest
 from tests.effort import case, rounds
 from tests.lagging_store import DEADLINE, World, live
 
-from holdfast import (
-    A2AHTTPError,
-    Artifact,
-    Limits,
-    MethodNotFoundError,
-    Part,
-    ReconnectError,
-    Resilience,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-    TextDelta,
-    connect,
-)
+from holdfast import A2AHTTPError, Artifact, Limits, Part, Resilience, Task, TaskState, connect
 from holdfast._stream.machine import Resume, Step, Wait
+from holdfast.client import TextDelta
+from holdfast.errors import MethodNotFoundError, ReconnectError
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Streaming, bad_gateway, streams
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
 BAD_GATEWAY = A2AHTTPError("502", http_status=502, transient=True)
 

@@ -18,39 +18,33 @@ from holdfast import (
     A2AError,
     A2AHTTPError,
     A2ATimeoutError,
-    AttemptFailed,
-    AttemptStarted,
     AuthenticationError,
     BudgetPolicy,
-    CallFinished,
-    Credentials,
     DeadlineExceededError,
-    Endpoints,
-    Interceptor,
-    InternalError,
     Message,
     OutcomeUnknownError,
-    PassThrough,
-    PermissionDeniedError,
     RateLimitedError,
-    Reply,
-    RequestFinished,
     Resilience,
     RetryPolicy,
-    RetryScheduled,
     Role,
     Task,
-    TaskArtifactUpdateEvent,
     TaskNotFoundError,
-    TaskPushNotificationConfig,
     TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
     Timeouts,
     connect,
     text_part,
 )
 from holdfast._model import operations as op
+from holdfast.auth import Credentials
+from holdfast.errors import InternalError, PermissionDeniedError
+from holdfast.extend import Endpoints, Interceptor, PassThrough, Reply
+from holdfast.observe import (
+    AttemptFailed,
+    AttemptStarted,
+    CallFinished,
+    RequestFinished,
+    RetryScheduled,
+)
 from holdfast.testing import (
     Cut,
     Delay,
@@ -66,7 +60,15 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
-from holdfast.types import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
+from holdfast.types import (
+    GetTaskRequest,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

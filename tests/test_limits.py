@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 from tests.effort import crossed
 from tests.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
-from holdfast import (
-    A2AError,
-    AiohttpEngine,
-    LimitExceededError,
-    Limits,
-    Resilience,
-    connect,
-)
+from holdfast import A2AError, AiohttpEngine, Limits, Resilience, connect
 from holdfast._wire import limits as machine
 from holdfast._wire.http import HttpReply
 from holdfast._wire.inflating import Inflater
 from holdfast._wire.limits import check_json_size, exceeded
-from holdfast.errors import A2AConnectionError, A2AHTTPError, InvalidAgentResponseError
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AHTTPError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+)
 from holdfast.testing import FakeAgent, FakeNetwork
 
 

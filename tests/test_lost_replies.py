@@ -9,34 +9,29 @@ from holdfast import (
     A2AConnectionError,
     A2AError,
     BreakerPolicy,
-    CallFinished,
     CircuitOpenError,
     DeadlineExceededError,
-    DuplicateTasksError,
-    InvalidParamsError,
-    JournalError,
     Limits,
     Message,
     OutcomeUnknownError,
     Part,
-    PassThrough,
-    Reconciled,
     ReconcilePolicy,
-    ReconcileStarted,
-    RequestFinished,
     Resilience,
     RetryPolicy,
     Role,
     Task,
     TaskFailedError,
     TaskState,
-    TextDelta,
     Timeouts,
     connect,
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast._model.operations import SEND_MESSAGE
+from holdfast.client import TextDelta
+from holdfast.errors import DuplicateTasksError, InvalidParamsError, JournalError
+from holdfast.extend import PassThrough
+from holdfast.observe import CallFinished, Reconciled, ReconcileStarted, RequestFinished
 from holdfast.testing import (
     Cut,
     Delay,

@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 from tests.card_signing import SIGNER
 from tests.raw_server import always, reply, serve
 
-from holdfast import (
-    A2ACardResolver,
-    AiohttpEngine,
-    AuthenticationError,
-    CardVerifier,
-    NetworkPolicyError,
-    Resilience,
-    connect,
-    diagnose,
-)
+from holdfast import AiohttpEngine, AuthenticationError, Resilience, connect
 from holdfast._wire.http import HttpReply, HttpRequest
 from holdfast._wire.network_scope import Reach, network, scope_of, scope_of_host
 from holdfast.auth.oauth import ClientCredentials
+from holdfast.compat import A2ACardResolver
+from holdfast.doctor import diagnose
+from holdfast.errors import NetworkPolicyError
+from holdfast.signatures import CardVerifier
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
 
 SCOPES = ["public", "private", "link-local", "loopback", "metadata"]

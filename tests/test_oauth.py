@@ -24,14 +24,7 @@ from tests.authorization_server import (
     refused,
 )
 
-from holdfast import (
-    A2AError,
-    AuthenticationError,
-    CredentialOriginError,
-    DeadlineExceededError,
-    PermissionDeniedError,
-    connect,
-)
+from holdfast import A2AError, AuthenticationError, DeadlineExceededError, connect
 from holdfast._auth.oauth.requests import token_in
 from holdfast._policy.resilience import Resilience
 from holdfast._policy.retry import RetryPolicy
@@ -47,6 +40,7 @@ from holdfast.auth.oauth import (
     MemoryTokenStore,
     Token,
 )
+from holdfast.errors import CredentialOriginError, PermissionDeniedError
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
 from holdfast.types import (
     AuthenticationInfo,

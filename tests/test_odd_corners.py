@@ -15,39 +15,48 @@ from tests.raw_server import always, reply, serve
 
 import holdfast
 from holdfast import (
-    A2ACardResolver,
     A2AError,
-    AgentCapabilities,
     AgentCard,
-    AgentInterface,
     AiohttpEngine,
     AuthenticationError,
     BudgetPolicy,
-    ClientCallContext,
-    ClientConfig,
-    ClientFactory,
-    CredentialOriginError,
-    InMemoryContextCredentialStore,
-    InvalidAgentResponseError,
-    LimitExceededError,
     Limits,
-    NetworkPolicyError,
     OutcomeUnknownError,
     ReconnectPolicy,
-    Reply,
     Resilience,
     RetryPolicy,
     SchemeCredentials,
     TaskFailedError,
-    TaskPushNotificationConfig,
     Timeouts,
     connect,
 )
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._wire.http import HttpReply, HttpRequest
 from holdfast._wire.network_scope import Reach, scope_of
+from holdfast.auth import ClientCallContext
+from holdfast.compat import (
+    A2ACardResolver,
+    ClientConfig,
+    ClientFactory,
+    InMemoryContextCredentialStore,
+)
+from holdfast.errors import (
+    CredentialOriginError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+    NetworkPolicyError,
+)
+from holdfast.extend import Reply
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, fails
-from holdfast.types import SendMessageResponse, Task, TaskState, TaskStatus
+from holdfast.types import (
+    AgentCapabilities,
+    AgentInterface,
+    SendMessageResponse,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+)
 
 SECRET = "s3cret-value-of-some-length"
 

@@ -5,19 +5,15 @@ import json
 
 import pytest
 
-from holdfast import (
-    A2AError,
-    A2AHTTPError,
-    AttemptStarted,
-    AuthenticationError,
-    Credentials,
-    Endpoints,
+from holdfast import A2AError, A2AHTTPError, AuthenticationError, OutcomeUnknownError, connect
+from holdfast.auth import Credentials
+from holdfast.errors import (
     InvalidAgentResponseError,
     InvalidParamsError,
-    OutcomeUnknownError,
     PermissionDeniedError,
-    connect,
 )
+from holdfast.extend import Endpoints
+from holdfast.observe import AttemptStarted
 from holdfast.testing import (
     Cut,
     FakeAgent,

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import strategies as st
 from tests.strategies import given
 
-from holdfast import TaskState, TaskStatus
+from holdfast import TaskState
 from holdfast._stream.order import is_newer
+from holdfast.types import TaskStatus
 
 WORKING, COMPLETED, FAILED = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED
 EARLY, LATE = "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.001Z"

@@ -8,22 +8,23 @@ from holdfast import (
     A2AConnectionError,
     A2AHTTPError,
     DeadlineExceededError,
-    InvalidAgentResponseError,
-    PermissionDeniedError,
     RateLimitedError,
     Resilience,
     Task,
-    TaskAuthRequiredError,
-    TaskCanceledError,
     TaskFailedError,
     TaskNotFoundError,
-    TaskRejectedError,
     TaskState,
-    TaskStatus,
     connect,
 )
 from holdfast._policy.deadline import Deadline
 from holdfast._stream.polling import poll as poll_and_tell
+from holdfast.errors import (
+    InvalidAgentResponseError,
+    PermissionDeniedError,
+    TaskAuthRequiredError,
+    TaskCanceledError,
+    TaskRejectedError,
+)
 from holdfast.testing import (
     Delay,
     FakeAgent,
@@ -39,6 +40,7 @@ from holdfast.testing import (
     rejects,
     works_forever,
 )
+from holdfast.types import TaskStatus
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

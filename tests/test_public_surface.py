@@ -18,6 +18,26 @@ import holdfast.testing
 from holdfast._client.options import CreateOptions
 
 PACKAGE = Path(holdfast.__file__).parent
+SUBJECTS = [
+    importlib.import_module(f"holdfast.{name}")
+    for name in (
+        "auth",
+        "client",
+        "compat",
+        "doctor",
+        "errors",
+        "extend",
+        "observe",
+        "policies",
+        "push",
+        "signatures",
+        "types",
+    )
+]
+"""The public modules of the client, each of one subject."""
+
+PUBLIC = {name: getattr(module, name) for module in SUBJECTS for name in module.__all__}
+ALL = [holdfast, *SUBJECTS, holdfast.server, holdfast.testing]
 
 
 def imported_names(tree, *, under_type_checking):
@@ -39,20 +59,45 @@ def imported_names(tree, *, under_type_checking):
 # ── Names ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("module", [holdfast, holdfast.server, holdfast.testing])
+@pytest.mark.parametrize("module", ALL)
 def test_the_names_are_sorted_and_there_once(module):
     assert list(module.__all__) == sorted(set(module.__all__))
 
 
-@pytest.mark.parametrize("module", [holdfast, holdfast.server, holdfast.testing])
+@pytest.mark.parametrize("module", ALL)
 def test_every_name_resolves(module):
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
 
 def test_type_checkers_see_the_same_names():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    modules = {path.stem for path in PACKAGE.glob("*") if not path.name.startswith("_")}
+    modules -= {"cli", "integrations", "py"}
 
-    assert sorted(imported_names(tree, under_type_checking=True)) == list(holdfast.__all__)
+    names = sorted(imported_names(tree, under_type_checking=True))
+    assert names == sorted([*holdfast.__all__, *modules])
+    assert {getattr(holdfast, name).__name__ for name in modules} == {
+        f"holdfast.{name}" for name in modules
+    }
+
+
+def test_a_name_is_in_one_public_module_and_the_everyday_ones_in_the_root_too():
+    homes = [name for module in SUBJECTS for name in module.__all__]
+
+    assert sorted(homes) == sorted(set(homes))
+    assert set(holdfast.__all__) - set(homes) == {"__version__"}
+    assert len(holdfast.__all__) <= 55
+
+
+@pytest.mark.parametrize("module", SUBJECTS)
+def test_what_is_public_names_its_public_module(module):
+    named = {
+        name: value.__module__
+        for name in module.__all__
+        if inspect.isclass(value := getattr(module, name)) or inspect.isfunction(value)
+    }
+
+    assert named == dict.fromkeys(named, module.__name__)
 
 
 def test_type_checkers_see_each_name_where_it_is_found():
@@ -61,6 +106,8 @@ def test_type_checkers_see_each_name_where_it_is_found():
     for statement in block.body:
         home = importlib.import_module(statement.module)
         for alias in statement.names:
+            if statement.module == "holdfast":
+                continue
             assert alias.name in home.__all__
             assert getattr(home, alias.name) is getattr(holdfast, alias.name)
 
@@ -195,7 +242,11 @@ SIGNATURES = {
     "wrap_downstream": "error *current *agent=None *nested=False",
     "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
     "minimal_agent_card": "url transports=None",
+    "sign_card": "card key *key_id *algorithm='ES256' *key_url=None",
     "text_part": "text *media_type=None",
+    "WireValue.from_dict": "data",
+    "WireValue.to_dict": "self",
+    "WireValue.to_json": "self *indent=0",
     "data_part": "data *media_type=None",
     "file_part": "path *media_type=None *filename=None *max_bytes=1073741824",
     "url_part": "url *media_type=None *filename=None",
@@ -598,11 +649,55 @@ CONSTRUCTORS = {
     "TextDelta": "text artifact_id=None",
     "TextReset": "artifact_id",
     "ToolError": "reason",
+    "APIKeySecurityScheme": "*description=None *location='' *name=''",
+    "AgentCardSignature": "*protected='' *signature='' *header=None",
+    "AuthorizationCodeOAuthFlow": (
+        "*authorization_url='' *token_url='' *refresh_url=None *scopes=dict() *pkce_required=False"
+    ),
+    "CancelTaskRequest": "*tenant=None *id *metadata=None",
+    "ClientCredentialsOAuthFlow": "*token_url='' *refresh_url=None *scopes=dict()",
+    "DeleteTaskPushNotificationConfigRequest": "*tenant=None *task_id *id",
+    "DeviceCodeOAuthFlow": (
+        "*device_authorization_url='' *token_url='' *refresh_url=None *scopes=dict()"
+    ),
+    "Empty": "",
+    "GetExtendedAgentCardRequest": "*tenant=None",
+    "GetTaskPushNotificationConfigRequest": "*tenant=None *task_id *id",
+    "GetTaskRequest": "*tenant=None *id *history_length=None",
+    "HTTPAuthSecurityScheme": "*description=None *scheme='' *bearer_format=None",
+    "ImplicitOAuthFlow": "*authorization_url='' *refresh_url=None *scopes=dict()",
+    "ListTaskPushNotificationConfigsRequest": (
+        "*tenant=None *task_id *page_size=None *page_token=None"
+    ),
+    "ListTasksRequest": (
+        "*tenant=None *context_id=None *status=None *page_size=None *page_token=None "
+        "*history_length=None *status_timestamp_after=None *include_artifacts=None"
+    ),
+    "MutualTlsSecurityScheme": "*description=None",
+    "OAuth2SecurityScheme": "*description=None *flows=OAuthFlows() *oauth2_metadata_url=None",
+    "OAuthFlows": (
+        "*authorization_code=None *client_credentials=None *implicit=None *password=None "
+        "*device_code=None"
+    ),
+    "OpenIdConnectSecurityScheme": "*description=None *open_id_connect_url=''",
+    "PasswordOAuthFlow": "*token_url='' *refresh_url=None *scopes=dict()",
+    "Request": "*tenant=None",
+    "SecurityRequirement": "*schemes=dict()",
+    "SecurityScheme": (
+        "*api_key_security_scheme=None *http_auth_security_scheme=None "
+        "*oauth2_security_scheme=None *open_id_connect_security_scheme=None "
+        "*mtls_security_scheme=None"
+    ),
+    "SendMessageRequest": "*tenant=None *message *configuration=None *metadata=None",
+    "SendMessageResponse": "*task=None *message=None",
+    "StringList": "*list=()",
+    "SubscribeToTaskRequest": "*tenant=None *id",
+    "WireValue": "",
     "Timeouts": "*pool=10.0 *connect=5.0 *write=30.0 *first_byte=120.0 *idle=120.0",
     "TlsConfig": "*ca_file=None *cert_file=None *key_file=None *key_password=None *verify=True",
 }
 
-CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
+CLASSES = [name for name, value in PUBLIC.items() if inspect.isclass(value)]
 MADE_BY_THE_LIBRARY = {
     "BulkRun",
     "Circuit",
@@ -619,8 +714,8 @@ CONSTRUCTED = [
     name
     for name in CLASSES
     if name not in MADE_BY_THE_LIBRARY
-    and not issubclass(getattr(holdfast, name), enum.Enum | dict)
-    and not getattr(getattr(holdfast, name), "_is_protocol", False)
+    and not issubclass(PUBLIC[name], enum.Enum | dict)
+    and not getattr(PUBLIC[name], "_is_protocol", False)
 ]
 
 
@@ -671,7 +766,7 @@ def public_methods(owner):
 @pytest.mark.parametrize("path", SIGNATURES)
 def test_a_signature_is_as_promised(path):
     owner, _, name = path.rpartition(".")
-    function = getattr(getattr(holdfast, owner) if owner else holdfast, name)
+    function = getattr(PUBLIC[owner], name) if owner else PUBLIC[name]
 
     assert written(inspect.signature(function)) == SIGNATURES[path]
 
@@ -680,12 +775,12 @@ def test_a_signature_is_as_promised(path):
 def test_every_method_is_in_the_table(name):
     promised = sorted(p.rpartition(".")[2] for p in SIGNATURES if p.startswith(f"{name}."))
 
-    assert public_methods(getattr(holdfast, name)) == promised
+    assert public_methods(PUBLIC[name]) == promised
 
 
 @pytest.mark.parametrize("name", CONSTRUCTED)
 def test_a_constructor_is_as_promised(name):
-    owner = getattr(holdfast, name)
+    owner = PUBLIC[name]
     default = "message='' **facts" if issubclass(owner, BaseException) else "in no table"
 
     assert written_constructor(owner) == CONSTRUCTORS.get(name, default)
@@ -696,7 +791,7 @@ def test_every_constructor_in_the_table_is_one_that_callers_call():
 
 
 def test_every_public_function_is_in_the_table():
-    functions = [name for name in holdfast.__all__ if inspect.isfunction(getattr(holdfast, name))]
+    functions = [name for name, value in PUBLIC.items() if inspect.isfunction(value)]
 
     assert sorted(functions) == sorted(path for path in SIGNATURES if "." not in path)
 
@@ -759,7 +854,7 @@ CALL_OPTIONS = ["timeout", "headers", "extensions", "context", "tenant", "timeou
 
 
 def test_the_options_of_a_call_are_as_promised():
-    assert list(holdfast.CallOptions.__annotations__) == CALL_OPTIONS
+    assert list(holdfast.client.CallOptions.__annotations__) == CALL_OPTIONS
 
 
 def test_the_options_of_connect_are_its_own_keywords():
@@ -768,16 +863,19 @@ def test_the_options_of_connect_are_its_own_keywords():
         for name, parameter in inspect.signature(holdfast.connect).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
-    options = holdfast.ConnectOptions.__annotations__
+    options = holdfast.client.ConnectOptions.__annotations__
 
     assert {name: kind.__forward_arg__ for name, kind in options.items()} == keywords
-    assert holdfast.ConnectOptions.__required_keys__ == frozenset()
+    assert holdfast.client.ConnectOptions.__required_keys__ == frozenset()
 
 
 def test_a_factory_takes_every_option_of_connect():
-    own = set(inspect.signature(holdfast.ClientFactory.create).parameters)
+    own = set(inspect.signature(holdfast.compat.ClientFactory.create).parameters)
 
-    assert set(CreateOptions.__annotations__) == set(holdfast.ConnectOptions.__annotations__) - own
+    assert (
+        set(CreateOptions.__annotations__)
+        == set(holdfast.client.ConnectOptions.__annotations__) - own
+    )
 
 
 # ── Documentation ────────────────────────────────────────────────────────────────────────────
@@ -805,7 +903,7 @@ def undocumented(module):
     return found
 
 
-@pytest.mark.parametrize("module", [holdfast, holdfast.server, holdfast.testing])
+@pytest.mark.parametrize("module", ALL)
 def test_everything_public_is_documented(module):
     assert undocumented(module) == []
 

@@ -18,25 +18,18 @@ import holdfast.push
 from holdfast import (
     A2AConnectionError,
     Artifact,
-    AuthenticationInfo,
     DeadlineExceededError,
-    JwtPolicy,
-    LimitExceededError,
     Limits,
     Message,
     Part,
-    PushReceiver,
-    QueueFullError,
     Role,
     Task,
-    TaskArtifactUpdateEvent,
-    TaskAuthRequiredError,
     TaskNotFoundError,
     TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
     connect,
 )
+from holdfast.errors import LimitExceededError, QueueFullError, TaskAuthRequiredError
+from holdfast.push import JwtPolicy, PushReceiver
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -48,6 +41,12 @@ from holdfast.testing import (
     streams,
     unavailable,
     works_forever,
+)
+from holdfast.types import (
+    AuthenticationInfo,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
 )
 
 URL = "https://me.example/push?from=agents"

@@ -7,20 +7,11 @@ from hypothesis import strategies as st
 from tests.asgi_client import post
 from tests.strategies import given
 
-from holdfast import (
-    A2AConnectionError,
-    Artifact,
-    DeadlineExceededError,
-    Part,
-    PushReceiver,
-    QueueFullError,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from holdfast import A2AConnectionError, Artifact, DeadlineExceededError, Part, Task, TaskState
+from holdfast.errors import QueueFullError
+from holdfast.push import PushReceiver
 from holdfast.testing import run
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
 TASKS = ("t-1", "t-2", "t-3")
 STATES = (TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.COMPLETED)

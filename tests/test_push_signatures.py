@@ -16,18 +16,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from tests.asgi_client import JSON, body_of, post, request
 
-from holdfast import (
-    AuthenticationInfo,
-    HttpReply,
-    JwtPolicy,
-    PushReceiver,
-    Task,
-    TaskState,
-    TaskStatus,
-)
+from holdfast import Task, TaskState
 from holdfast._journal.protocol import CallRecord
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import A2AConnectionError
+from holdfast.extend import HttpReply
+from holdfast.push import JwtPolicy, PushReceiver
+from holdfast.types import AuthenticationInfo, TaskStatus
 
 URL = "https://me.example/push"
 KEYS = "https://agent.example/.well-known/jwks.json"
@@ -710,7 +705,7 @@ def test_a_policy_that_cannot_be_right_is_refused(policy, match):
 def test_without_the_extra_the_error_names_it():
     code = (
         "import sys; sys.modules['jwt'] = None\n"
-        "from holdfast import PushReceiver\n"
+        "from holdfast.push import PushReceiver\n"
         "PushReceiver('https://me.example/push').config()\n"
         "try:\n"
         "    PushReceiver('https://me.example/push', keys='https://agent.example/keys')\n"

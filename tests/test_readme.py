@@ -160,7 +160,7 @@ async def test_failures_tell_what_happened(behaviour, fault, printed):
 
 
 async def test_credentials_have_many_forms():
-    provider = holdfast.StaticAuth({"authorization": "Bearer x"})
+    provider = holdfast.auth.StaticAuth({"authorization": "Bearer x"})
     fragment = the_one_with("an AuthProvider, asked per attempt")
     await execute(fragment, token="t", key="k", provider=provider)
 
@@ -320,7 +320,7 @@ async def test_a_card_says_who_vouches_for_it(monkeypatch):
             if shown is signed:
                 await running
             else:
-                with pytest.raises(holdfast.CardSignatureError):
+                with pytest.raises(holdfast.errors.CardSignatureError):
                     await running
     assert printed == ["384,400 km", "verified"]
     assert agent.executions == {}

@@ -7,8 +7,9 @@ from enum import Enum
 import pytest
 from tests.real_agents import LIMIT, ag2_process
 
-from holdfast import ClientTools, Resilience, TaskState, ToolError, connect
+from holdfast import ClientTools, Resilience, TaskState, connect
 from holdfast._net.aiohttp import AiohttpEngine
+from holdfast.client import ToolError
 
 pytestmark = [pytest.mark.ag2, pytest.mark.real_time]
 

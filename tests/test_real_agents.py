@@ -19,36 +19,20 @@ from tests.event_streams import RPC_ID, frames_of, results_of, told
 from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import (
-    A2ACardResolver,
     A2AHTTPError,
     AgentCardResolutionError,
-    AgentInterface,
     AuthenticationError,
-    AuthInterceptor,
-    ClientConfig,
-    ClientFactory,
-    Endpoints,
-    InternalError,
     Message,
     Part,
     Resilience,
     RetryPolicy,
     Role,
     SchemeCredentials,
-    TaskAuthRequiredError,
-    TaskCanceledError,
     TaskFailedError,
-    TaskNotCancelableError,
     TaskNotFoundError,
-    TaskPushNotificationConfig,
-    TaskRejectedError,
     TaskState,
-    UnsupportedOperationError,
-    VersionNotSupportedError,
     connect,
-    create_text_message_object,
     data_part,
-    minimal_agent_card,
     text_part,
 )
 from holdfast._aio.env import SystemEnv
@@ -61,6 +45,24 @@ from holdfast._stream.fold import TaskFold
 from holdfast._testing.listening import Listener
 from holdfast._wire.http import HttpRequest
 from holdfast._wire.limits import Limits
+from holdfast.compat import (
+    A2ACardResolver,
+    AuthInterceptor,
+    ClientConfig,
+    ClientFactory,
+    create_text_message_object,
+    minimal_agent_card,
+)
+from holdfast.errors import (
+    InternalError,
+    TaskAuthRequiredError,
+    TaskCanceledError,
+    TaskNotCancelableError,
+    TaskRejectedError,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+)
+from holdfast.extend import Endpoints
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,
@@ -73,7 +75,12 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
-from holdfast.types import SendMessageRequest, StreamResponse
+from holdfast.types import (
+    AgentInterface,
+    SendMessageRequest,
+    StreamResponse,
+    TaskPushNotificationConfig,
+)
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

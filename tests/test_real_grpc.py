@@ -25,12 +25,12 @@ from holdfast import (
     Resilience,
     RetryPolicy,
     TaskFailedError,
-    TaskPushNotificationConfig,
     TaskState,
-    UnsupportedOperationError,
     connect,
-    minimal_agent_card,
 )
+from holdfast.compat import minimal_agent_card
+from holdfast.errors import UnsupportedOperationError
+from holdfast.types import TaskPushNotificationConfig
 
 pytestmark = [pytest.mark.real_time, pytest.mark.sdk]
 

@@ -6,14 +6,9 @@ import json
 import pytest
 from tests.real_agents import LIMIT, guarded_process
 
-from holdfast import (
-    AiohttpEngine,
-    AuthenticationError,
-    HttpRequest,
-    InternalError,
-    TaskNotFoundError,
-    connect,
-)
+from holdfast import AiohttpEngine, AuthenticationError, TaskNotFoundError, connect
+from holdfast.errors import InternalError
+from holdfast.extend import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

@@ -16,20 +16,13 @@ from tests.proxy import Fault, Proxy
 from tests.raw_server import serve
 from tests.real_agents import LIMIT, sdk_process
 
-from holdfast import (
-    Resilience,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatusUpdateEvent,
-    Timeouts,
-    connect,
-)
+from holdfast import Resilience, Task, TaskState, Timeouts, connect
 from holdfast._client.content import to_message
 from holdfast._net.aiohttp import AiohttpEngine
 from holdfast._policy.reconnect import ReconnectPolicy
 from holdfast._stream.fold import TaskFold
 from holdfast._wire.http import HttpRequest
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

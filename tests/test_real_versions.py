@@ -18,17 +18,12 @@ from tests.real_agents import LIMIT, sdk03_process, sdk_process
 from holdfast import (
     AgentCard,
     AuthenticationError,
-    InternalError,
     Part,
     Resilience,
     Role,
     TaskFailedError,
-    TaskNotCancelableError,
     TaskNotFoundError,
-    TaskPushNotificationConfig,
-    TaskRejectedError,
     TaskState,
-    UnsupportedOperationError,
     connect,
     data_part,
     text_part,
@@ -37,6 +32,13 @@ from holdfast._client.content import to_message
 from holdfast._net.aiohttp import AiohttpEngine
 from holdfast._policy.reconnect import ReconnectPolicy
 from holdfast._wire.http import HttpRequest
+from holdfast.errors import (
+    InternalError,
+    TaskNotCancelableError,
+    TaskRejectedError,
+    UnsupportedOperationError,
+)
+from holdfast.types import TaskPushNotificationConfig
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

@@ -11,20 +11,13 @@ from holdfast import (
     A2AHTTPError,
     AuthenticationError,
     DeadlineExceededError,
-    InvalidParamsError,
-    LimitExceededError,
-    ListTasksResponse,
     Message,
-    MethodNotFoundError,
     Part,
-    PermissionDeniedError,
     RateLimitedError,
     Role,
     Task,
     TaskNotFoundError,
     TaskState,
-    TaskStatus,
-    UnsupportedOperationError,
 )
 from holdfast._client.reconcile_search import (
     Absent,
@@ -37,6 +30,14 @@ from holdfast._client.reconcile_search import (
     Reconciliation,
     Unseen,
 )
+from holdfast.errors import (
+    InvalidParamsError,
+    LimitExceededError,
+    MethodNotFoundError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
+from holdfast.types import ListTasksResponse, TaskStatus
 
 SENT = 1_700_000_000.0
 ID = "m-1"

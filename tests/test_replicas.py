@@ -13,19 +13,18 @@ from holdfast import (
     A2AError,
     BudgetPolicy,
     CircuitOpenError,
-    InternalError,
     Message,
     OutcomeUnknownError,
     Part,
     Resilience,
     RetryPolicy,
     Role,
-    TaskNotCancelableError,
     TaskNotFoundError,
     TaskState,
     connect,
 )
 from holdfast._aio.env import SystemEnv
+from holdfast.errors import InternalError, TaskNotCancelableError
 from holdfast.testing import (
     Cut,
     Delay,

@@ -8,19 +8,9 @@ from a2a.types import a2a_pb2 as pb
 from tests.cli_harness import holdfast as cli
 from tests.test_a2a_sdk_transport import card_of, client_of, collected, said
 
-from holdfast import (
-    Message,
-    PassThrough,
-    Role,
-    StreamOver,
-    Task,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-    connect,
-    text_part,
-)
+from holdfast import Message, Role, Task, TaskState, connect, text_part
 from holdfast._stream.replies import PendingReply, Replies
+from holdfast.extend import PassThrough, StreamOver
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -33,6 +23,7 @@ from holdfast.testing import (
     Streaming,
     asks,
 )
+from holdfast.types import TaskStatus, TaskStatusUpdateEvent
 
 
 @pytest.fixture(params=["1.0", "0.3"])

@@ -16,15 +16,13 @@ from holdfast import (
     Part,
     Role,
     Task,
-    TaskArtifactUpdateEvent,
     TaskNotFoundError,
     TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-    UnsupportedOperationError,
 )
 from holdfast._stream.fold import fold
 from holdfast._stream.machine import Resume, Step, Wait
+from holdfast.errors import UnsupportedOperationError
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
 W, C, F = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED
 REFUSED = A2AConnectionError("refused", failure="refused", executed=False, transient=True)

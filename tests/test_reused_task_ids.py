@@ -12,7 +12,6 @@ import pytest
 from holdfast import (
     Message,
     Part,
-    PassThrough,
     Role,
     RunItem,
     SqliteJournal,
@@ -22,6 +21,7 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._wire.origins import origin
+from holdfast.extend import PassThrough
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, asks, completes, streams
 
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

@@ -12,15 +12,10 @@ from tests.effort import crossed, rounds
 from holdfast import (
     A2AHTTPError,
     AgentCard,
-    AgentInterface,
     AuthenticationError,
-    CancelUnconfirmedError,
-    CredentialOriginError,
     DeadlineExceededError,
-    HttpReply,
     Message,
     OutcomeUnknownError,
-    PermissionDeniedError,
     RateLimitedError,
     Resilience,
     RetryPolicy,
@@ -32,6 +27,12 @@ from holdfast import (
     text_part,
 )
 from holdfast._model import operations as op
+from holdfast.errors import (
+    CancelUnconfirmedError,
+    CredentialOriginError,
+    PermissionDeniedError,
+)
+from holdfast.extend import HttpReply
 from holdfast.testing import (
     Delay,
     FakeAgent,
@@ -45,7 +46,7 @@ from holdfast.testing import (
     run,
     works_forever,
 )
-from holdfast.types import SendMessageRequest
+from holdfast.types import AgentInterface, SendMessageRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from holdfast import (
     A2AHTTPError,
     AuthenticationError,
-    CredentialOriginError,
     OutcomeUnknownError,
-    PermissionDeniedError,
     RateLimitedError,
     Resilience,
     RetryPolicy,
     connect,
 )
 from holdfast._wire.origins import origin
+from holdfast.errors import CredentialOriginError, PermissionDeniedError
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,

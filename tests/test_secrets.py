@@ -21,21 +21,18 @@ from tests.raw_server import always, head, reply, serve
 from holdfast import (
     A2AError,
     AiohttpEngine,
-    AuthInterceptor,
-    ClientCallContext,
-    Credentials,
-    InMemoryContextCredentialStore,
-    Interceptor,
     ReconcilePolicy,
     Resilience,
     RetryPolicy,
     SchemeCredentials,
-    StaticAuth,
     Timeouts,
     connect,
 )
 from holdfast._wire.http import HttpReply
 from holdfast._wire.redaction import redact
+from holdfast.auth import ClientCallContext, Credentials, StaticAuth
+from holdfast.compat import AuthInterceptor, InMemoryContextCredentialStore
+from holdfast.extend import Interceptor
 from holdfast.testing import FakeAgent, FakeNetwork
 
 CANARY = "kAnari-5f3c9b7e+tw/eet~77=="

@@ -13,36 +13,37 @@ from holdfast import (
     A2AError,
     A2AHTTPError,
     A2ATimeoutError,
+    DeadlineExceededError,
+    Message,
+    OutcomeUnknownError,
+    RateLimitedError,
+    Resilience,
+    RetryPolicy,
+    Role,
+    TaskNotFoundError,
+    TaskState,
+    TaskTerminalError,
+    connect,
+    text_part,
+)
+from holdfast.errors import (
     AgentError,
     ContentTypeNotSupportedError,
-    DeadlineExceededError,
-    Endpoints,
     ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
     InternalError,
     InvalidAgentResponseError,
     InvalidParamsError,
     InvalidRequestError,
-    Message,
     MethodNotFoundError,
-    OutcomeUnknownError,
     ParseError,
     PermissionDeniedError,
     PushNotificationNotSupportedError,
-    RateLimitedError,
-    Resilience,
-    RetryPolicy,
-    Role,
     TaskNotCancelableError,
-    TaskNotFoundError,
-    TaskPushNotificationConfig,
-    TaskState,
-    TaskTerminalError,
     UnsupportedOperationError,
     VersionNotSupportedError,
-    connect,
-    text_part,
 )
+from holdfast.extend import Endpoints
 from holdfast.testing import (
     Cut,
     Delay,
@@ -64,6 +65,7 @@ from holdfast.testing import (
     unavailable,
     works_forever,
 )
+from holdfast.types import TaskPushNotificationConfig
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])

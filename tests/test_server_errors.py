@@ -11,28 +11,29 @@ from holdfast import (
     A2AConnectionError,
     A2AError,
     A2AHTTPError,
-    AgentCapabilities,
     AgentCard,
     AgentCardResolutionError,
-    AgentInterface,
-    AgentResult,
     AuthenticationError,
-    InternalError,
-    InvalidParamsError,
     NotEnoughResultsError,
-    PermissionDeniedError,
     RateLimitedError,
     Resilience,
     TaskNotFoundError,
     connect,
-    wrap_downstream,
 )
 from holdfast._model.operations import GET_TASK, SEND_MESSAGE
 from holdfast._wire.bindings import CODECS
 from holdfast._wire.http import HttpReply
 from holdfast._wire.status import REFUSALS
+from holdfast.client import AgentResult
+from holdfast.errors import (
+    InternalError,
+    InvalidParamsError,
+    PermissionDeniedError,
+    wrap_downstream,
+)
 from holdfast.server import ProtocolErrors
 from holdfast.testing import AsgiNetwork
+from holdfast.types import AgentCapabilities, AgentInterface
 
 RPC = b'{"jsonrpc":"2.0","id":"r-1","method":"SendMessage","params":{"message":{"id":"not this"}}}'
 REST = b'{"message":{"messageId":"m-1","parts":[{"text":"hello"}]}}'

@@ -11,7 +11,6 @@ from holdfast import (
     A2AError,
     CircuitOpenError,
     DeadlineExceededError,
-    Endpoints,
     Message,
     OutcomeUnknownError,
     Part,
@@ -21,12 +20,12 @@ from holdfast import (
     Role,
     Task,
     TaskNotFoundError,
-    TaskPushNotificationConfig,
     TaskState,
     connect,
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._client.content import to_message
+from holdfast.extend import Endpoints
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -38,6 +37,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import TaskPushNotificationConfig
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 

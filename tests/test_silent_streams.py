@@ -6,16 +6,9 @@ import msgspec
 import pytest
 from tests.cli_harness import holdfast as cli
 
-from holdfast import (
-    InvalidAgentResponseError,
-    PassThrough,
-    StreamOver,
-    StreamResponse,
-    TaskCanceledError,
-    TaskNotFoundError,
-    TaskState,
-    connect,
-)
+from holdfast import TaskNotFoundError, TaskState, connect
+from holdfast.errors import InvalidAgentResponseError, TaskCanceledError
+from holdfast.extend import PassThrough, StreamOver
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -29,6 +22,7 @@ from holdfast.testing import (
     fails,
     works_forever,
 )
+from holdfast.types import StreamResponse
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])

@@ -16,9 +16,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal, connect
+from holdfast import SqliteJournal, connect
 from holdfast._journal import permissions
 from holdfast._journal.protocol import TokenUse
+from holdfast.errors import JournalError
+from holdfast.extend import CallRecord, RecordUpdate
 from holdfast.testing import FakeAgent, FakeNetwork, check_journal
 
 AGENT = "http://agent.test"
@@ -758,7 +760,7 @@ def test_a_full_disk_is_told_and_what_was_taken_in_is_there(path):
     program = textwrap.dedent(
         f"""
         import asyncio, resource
-        from holdfast import JournalError
+        from holdfast.errors import JournalError
         from holdfast._journal.sqlite import SqliteJournal
         from holdfast._journal.protocol import CallRecord
 

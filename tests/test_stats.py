@@ -12,11 +12,11 @@ from holdfast import (
     BreakerPolicy,
     CircuitOpenError,
     ConcurrencyPolicy,
-    Endpoints,
     Resilience,
     RetryPolicy,
     connect,
 )
+from holdfast.extend import Endpoints
 from holdfast.testing import (
     Delay,
     FakeAgent,

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import strategies as st
 from tests.effort import case
 
-from holdfast import ArticleErrorCode, errors, make_error
+from holdfast import errors
 from holdfast._model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast._wire import status
 from holdfast._wire.bindings import CODECS
 from holdfast._wire.http import HttpReply
+from holdfast.compat import ArticleErrorCode, make_error
 from holdfast.errors import (
     BY_CODE,
     A2AError,

@@ -8,26 +8,19 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AError,
-    CallFinished,
     DeadlineExceededError,
-    Interceptor,
-    InvalidAgentResponseError,
     Message,
-    PassThrough,
-    Reconnected,
-    Reply,
-    RequestFinished,
     Role,
-    StreamOver,
-    StreamResponse,
     Task,
-    TaskArtifactUpdateEvent,
     TaskFailedError,
-    UnaryOnly,
     connect,
     text_part,
 )
+from holdfast.errors import InvalidAgentResponseError
+from holdfast.extend import Interceptor, PassThrough, Reply, StreamOver, UnaryOnly
+from holdfast.observe import CallFinished, Reconnected, RequestFinished
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Refuse, completes, fails, streams
+from holdfast.types import StreamResponse, TaskArtifactUpdateEvent
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

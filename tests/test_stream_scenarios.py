@@ -7,15 +7,9 @@ import re
 
 import pytest
 
-from holdfast import (
-    DeadlineExceededError,
-    ReconnectPolicy,
-    TaskAuthRequiredError,
-    TaskState,
-    TextDelta,
-    TextReset,
-    connect,
-)
+from holdfast import DeadlineExceededError, ReconnectPolicy, TaskState, connect
+from holdfast.client import TextDelta, TextReset
+from holdfast.errors import TaskAuthRequiredError
 from holdfast.testing import (
     Cut,
     Fail,

@@ -10,23 +10,13 @@ from holdfast import (
     A2AConnectionError,
     A2AHTTPError,
     Artifact,
-    AttemptStarted,
-    Credentials,
     DeadlineExceededError,
-    Interceptor,
-    InvalidAgentResponseError,
-    LimitExceededError,
     Limits,
     Message,
     Part,
-    PassThrough,
-    Reconnected,
-    ReconnectError,
     ReconnectPolicy,
-    Reply,
     Resilience,
     RetryPolicy,
-    StreamOver,
     Task,
     TaskFailedError,
     TaskState,
@@ -34,6 +24,10 @@ from holdfast import (
     connect,
 )
 from holdfast._aio.env import SystemEnv
+from holdfast.auth import Credentials
+from holdfast.errors import InvalidAgentResponseError, LimitExceededError, ReconnectError
+from holdfast.extend import Interceptor, PassThrough, Reply, StreamOver
+from holdfast.observe import AttemptStarted, Reconnected
 from holdfast.testing import (
     Cut,
     Delay,

@@ -10,7 +10,6 @@ from holdfast import (
     A2ATimeoutError,
     AiohttpEngine,
     DeadlineExceededError,
-    LimitExceededError,
     Limits,
     ReconnectPolicy,
     Resilience,
@@ -19,6 +18,7 @@ from holdfast import (
     Timeouts,
     connect,
 )
+from holdfast.errors import LimitExceededError
 from holdfast.testing import (
     Cut,
     Fail,

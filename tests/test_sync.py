@@ -332,7 +332,7 @@ def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(tmp_pat
 
 def test_a_factory_and_a_coordinator_with_clients_of_ones_own():
     agent = FakeAgent(completes("hello"))
-    config = holdfast.ClientConfig(engine=FakeNetwork(agent))
+    config = holdfast.compat.ClientConfig(engine=FakeNetwork(agent))
     factory = holdfast.sync.ClientFactory(config)
 
     with (
@@ -378,7 +378,7 @@ def test_context_variables_of_the_caller_are_seen():
     seen = []
     span = contextvars.ContextVar("span", default="none")
 
-    class Tracing(holdfast.Interceptor):
+    class Tracing(holdfast.extend.Interceptor):
         async def before(self, call):
             seen.append(span.get())
             return call

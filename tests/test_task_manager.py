@@ -2,21 +2,10 @@
 
 import pytest
 
-from holdfast import (
-    Artifact,
-    ClientTaskManager,
-    InvalidAgentResponseError,
-    LimitExceededError,
-    Limits,
-    Message,
-    Part,
-    Role,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from holdfast import Artifact, Limits, Message, Part, Role, Task, TaskState
+from holdfast.compat import ClientTaskManager
+from holdfast.errors import InvalidAgentResponseError, LimitExceededError
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 

@@ -3,14 +3,10 @@
 import msgspec
 import pytest
 
-from holdfast import (
-    A2AError,
-    Interceptor,
-    Resilience,
-    connect,
-    wrap_downstream,
-)
+from holdfast import A2AError, Resilience, connect
 from holdfast._wire.http import check_headers
+from holdfast.errors import wrap_downstream
+from holdfast.extend import Interceptor
 from holdfast.testing import (
     Fail,
     FakeAgent,

@@ -96,7 +96,7 @@ async def test_a_card_names_the_authorization_server(authorizing):
     }
     server, printed = authorizing(card=card), []
     block = PAGE.block("FromCard")
-    with pytest.raises(holdfast.CredentialOriginError):
+    with pytest.raises(holdfast.errors.CredentialOriginError):
         await execute(block.replace("https://id.", "https://other."))
     assert server.requests == []
 
@@ -135,11 +135,11 @@ async def test_cards_are_signed_and_verified(monkeypatch):
     net = Net(FakeAgent(url=HERE, card=names["signed"]), pages={KEYS: signer.jwks})
     reach(monkeypatch, net)
     printed = []
-    block = PAGE.block("holdfast.CardVerifier(")
+    block = PAGE.block("holdfast.signatures.CardVerifier(")
 
     await execute(block, print=lambda *words: printed.append(words))
     net.pages[KEYS] = {"keys": [Signer("2026").jwk]}
-    with pytest.raises(holdfast.CardSignatureError):
+    with pytest.raises(holdfast.errors.CardSignatureError):
         await execute(block)
     net.pages[KEYS] = {"keys": []}
     await execute(block, print=lambda *words: printed.append(words))
@@ -165,7 +165,7 @@ def test_every_block_is_run():
         "FromCard",
         "client.pem",
         "max_streams",
-        "holdfast.CardVerifier(",
+        "holdfast.signatures.CardVerifier(",
         "sign_card(",
         'reach="public"',
     )

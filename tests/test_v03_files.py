@@ -7,18 +7,10 @@ import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb
 from tests.grpc_agent import grpc_agent
 
-from holdfast import (
-    A2AHTTPError,
-    AgentCapabilities,
-    AgentCard,
-    AgentInterface,
-    Part,
-    Resilience,
-    RetryPolicy,
-    connect,
-)
+from holdfast import A2AHTTPError, AgentCard, Part, Resilience, RetryPolicy, connect
 from holdfast._wire.files import form_in_error
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, completes, unavailable
+from holdfast.types import AgentCapabilities, AgentInterface
 
 BASE64 = base64.b64encode(b"a file that is base64 text itself!")
 FILES = [b"", b"a", b"ab", b"abc", b"\x00\xff", b"true", b"dGV4", BASE64, BASE64 + b"\n"]

@@ -8,22 +8,21 @@ import pytest
 from holdfast import (
     A2AError,
     A2AHTTPError,
-    AgentExtension,
-    AgentInterface,
-    ClientFactory,
-    CredentialOriginError,
     DeadlineExceededError,
-    Endpoints,
-    MethodNotFoundError,
-    ReconnectError,
     Resilience,
     TaskNotFoundError,
     TaskState,
+    connect,
+)
+from holdfast.compat import ClientFactory, minimal_agent_card
+from holdfast.errors import (
+    CredentialOriginError,
+    MethodNotFoundError,
+    ReconnectError,
     UnsupportedOperationError,
     VersionNotSupportedError,
-    connect,
-    minimal_agent_card,
 )
+from holdfast.extend import Endpoints
 from holdfast.testing import (
     Cut,
     Delay,
@@ -38,6 +37,7 @@ from holdfast.testing import (
     streams,
     unavailable,
 )
+from holdfast.types import AgentExtension, AgentInterface
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 from holdfast import (
     A2AConnectionError,
     A2AError,
-    AgentCapabilities,
     AgentCard,
-    AgentInterface,
     BreakerPolicy,
     CircuitOpenError,
     ConcurrencyPolicy,
     Coordinator,
-    Endpoints,
     HedgePolicy,
     NotEnoughResultsError,
-    PassThrough,
-    QueueFullError,
     RateLimitedError,
     Resilience,
     RetryPolicy,
@@ -31,6 +26,8 @@ from holdfast import (
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.admission import Admission, AdmissionLine
+from holdfast.errors import QueueFullError
+from holdfast.extend import Endpoints, PassThrough
 from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Delay,
@@ -45,7 +42,7 @@ from holdfast.testing import (
     run,
     works_forever,
 )
-from holdfast.types import GetTaskRequest
+from holdfast.types import AgentCapabilities, AgentInterface, GetTaskRequest
 
 from .strategies import given
 

@@ -13,15 +13,8 @@ from tests.raw_server import reply, serve
 from holdfast import (
     A2AConnectionError,
     A2AError,
-    AttemptStarted,
     DeadlineExceededError,
-    Endpoints,
-    Interceptor,
-    InvalidAgentCardError,
-    InvalidAgentResponseError,
     OutcomeUnknownError,
-    PassThrough,
-    PermissionDeniedError,
     RateLimitedError,
     Resilience,
     TaskFailedError,
@@ -30,6 +23,13 @@ from holdfast import (
 )
 from holdfast._wire.http import HttpReply
 from holdfast._wire.redaction import redact
+from holdfast.errors import (
+    InvalidAgentCardError,
+    InvalidAgentResponseError,
+    PermissionDeniedError,
+)
+from holdfast.extend import Endpoints, Interceptor, PassThrough
+from holdfast.observe import AttemptStarted
 from holdfast.testing import (
     DeadlockError,
     FakeAgent,

@@ -6,7 +6,10 @@
         answer = await agent.ask("How far is the moon?")
         print(answer.text)
 
-Importing this package is cheap: a name is loaded when it is first used.
+These are the everyday names. All others are in public modules by subject: `holdfast.errors`,
+`holdfast.types`, `holdfast.policies`, `holdfast.client`, `holdfast.observe`, `holdfast.extend`,
+`holdfast.auth`, `holdfast.compat` and more. Importing this package is cheap: a name is loaded
+when it is first used.
 """
 
 from __future__ import annotations
@@ -15,433 +18,214 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast._aio.env import Env
-    from holdfast._auth.providers import (
-        AuthInterceptor,
-        AuthProvider,
-        Credentials,
-        CredentialService,
-        InMemoryContextCredentialStore,
-        SchemeCredentials,
-        StaticAuth,
-    )
-    from holdfast._client.answer import Answer
-    from holdfast._client.batch import BulkRun, RunItem, RunResult
-    from holdfast._client.circuit import Circuit
-    from holdfast._client.client import Client
-    from holdfast._client.client_tools import ClientTools
-    from holdfast._client.connect import ask, connect
-    from holdfast._client.content import (
-        Content,
-        create_text_message_object,
+    from holdfast import auth as auth
+    from holdfast import client as client
+    from holdfast import compat as compat
+    from holdfast import doctor as doctor
+    from holdfast import errors as errors
+    from holdfast import extend as extend
+    from holdfast import observe as observe
+    from holdfast import policies as policies
+    from holdfast import push as push
+    from holdfast import server as server
+    from holdfast import signatures as signatures
+    from holdfast import sync as sync
+    from holdfast import testing as testing
+    from holdfast import types as types
+    from holdfast._version import __version__
+    from holdfast.auth import SchemeCredentials
+    from holdfast.client import (
+        Answer,
+        Client,
+        ClientTools,
+        Conversation,
+        Coordinator,
+        EventStream,
+        Interruption,
+        RunItem,
+        ask,
+        connect,
         data_part,
         file_part,
         text_part,
         url_part,
     )
-    from holdfast._client.conversation import Conversation, Interruption, InterruptionHook
-    from holdfast._client.coordinator import Coordinator
-    from holdfast._client.event_stream import EventStream
-    from holdfast._client.fan_out import FanOut
-    from holdfast._client.named_agent import AgentHealth, AgentResult
-    from holdfast._client.options import CallOptions, ConnectOptions, SendOptions
-    from holdfast._client.pending import PendingCall, ResumedCall
-    from holdfast._client.stats import ClientStats, EndpointStats
-    from holdfast._client.tools import ToolError
-    from holdfast._compat.card_resolver import A2ACardResolver
-    from holdfast._compat.config import ClientConfig
-    from holdfast._compat.factory import ClientFactory, Producer, minimal_agent_card
-    from holdfast._compat.task_manager import ClientTaskManager
-    from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
-    from holdfast._journal.sqlite import SqliteJournal
-    from holdfast._model.article_errors import ArticleErrorCode, make_error
-    from holdfast._model.operations import Operation
-    from holdfast._net.aiohttp import AiohttpEngine
-    from holdfast._net.engine import HttpEngine
-    from holdfast._net.tls_config import TlsConfig
-    from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast._pipeline.endpoints import Endpoint, Endpoints
-    from holdfast._pipeline.listeners import (
-        AttemptFailed,
-        AttemptStarted,
-        CallFinished,
-        CardChecked,
-        CircuitChanged,
-        Consumer,
-        Interceptor,
-        Observation,
-        Observer,
-        Reconciled,
-        ReconcileStarted,
-        Reconnected,
-        RequestFinished,
-        RetryScheduled,
-    )
-    from holdfast._pipeline.produced import TransportProducer
-    from holdfast._pipeline.transport import (
-        Call,
-        ClientCallContext,
-        Layer,
-        PassThrough,
-        Reply,
-        Stream,
-        StreamOver,
-        Transport,
-        UnaryOnly,
-    )
-    from holdfast._policy.breaker import BreakerPolicy, SeenFailure
-    from holdfast._policy.budget import BudgetPolicy
-    from holdfast._policy.deadline import Deadline
-    from holdfast._policy.hedge import HedgePolicy
-    from holdfast._policy.limiter import ConcurrencyPolicy, RateLimitPolicy
-    from holdfast._policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
-    from holdfast._policy.reconnect import ReconnectPolicy
-    from holdfast._policy.resilience import Resilience
-    from holdfast._policy.retry import RetryPolicy
-    from holdfast._stream.text import TextChange, TextDelta, TextReset
-    from holdfast._version import __version__
-    from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
-    from holdfast._wire.limits import Limits
-    from holdfast.doctor import Diagnosis, Finding, diagnose
     from holdfast.errors import (
         A2AConnectionError,
         A2AError,
         A2AHTTPError,
         A2ATimeoutError,
         AgentCardResolutionError,
-        AgentError,
-        Attempt,
         AuthenticationError,
-        CallEndedError,
-        CallOutcome,
-        CancelUnconfirmedError,
-        CardSignatureError,
         CircuitOpenError,
-        ClientToolsNotSupportedError,
-        ConnectionFailure,
-        ContentTypeNotSupportedError,
-        CredentialOriginError,
         DeadlineExceededError,
-        DuplicateTasksError,
-        ExtendedAgentCardNotConfiguredError,
-        ExtensionNotSupportedError,
-        ExtensionSupportRequiredError,
-        InternalError,
-        InvalidAgentCardError,
-        InvalidAgentResponseError,
-        InvalidParamsError,
-        InvalidRequestError,
-        JournalError,
-        JournalFailure,
-        LimitExceededError,
-        MethodNotFoundError,
-        NetworkPolicyError,
         NotEnoughResultsError,
         OutcomeUnknownError,
-        ParseError,
-        PermissionDeniedError,
-        PushNotificationNotSupportedError,
-        QueueFullError,
         RateLimitedError,
-        ReconnectError,
-        RunItemChangedError,
-        TaskAuthRequiredError,
-        TaskCanceledError,
         TaskFailedError,
         TaskInputRequiredError,
         TaskInterruptedError,
-        TaskNotCancelableError,
         TaskNotFoundError,
-        TaskRejectedError,
         TaskTerminalError,
-        TimeoutPhase,
-        UnsupportedOperationError,
-        VersionNotSupportedError,
-        wrap_downstream,
     )
-    from holdfast.push import JwtPolicy, PushReceiver
-    from holdfast.signatures import CardVerifier
-    from holdfast.types import (
-        AgentCapabilities,
-        AgentCard,
-        AgentExtension,
-        AgentInterface,
-        AgentProvider,
-        AgentSkill,
-        Artifact,
-        AuthenticationInfo,
-        Event,
-        ListTaskPushNotificationConfigsResponse,
-        ListTasksResponse,
-        Message,
-        Part,
-        Role,
-        SendMessageConfiguration,
-        StreamResponse,
-        Task,
-        TaskArtifactUpdateEvent,
-        TaskPushNotificationConfig,
-        TaskState,
-        TaskStatus,
-        TaskStatusUpdateEvent,
+    from holdfast.extend import AiohttpEngine, SqliteJournal
+    from holdfast.policies import (
+        BreakerPolicy,
+        BudgetPolicy,
+        ConcurrencyPolicy,
+        HedgePolicy,
+        Limits,
+        RateLimitPolicy,
+        ReconcilePolicy,
+        ReconnectPolicy,
+        Resilience,
+        RetryPolicy,
+        Timeouts,
+        TlsConfig,
     )
+    from holdfast.types import AgentCard, Artifact, Message, Part, Role, Task, TaskState
 
 __all__ = [
-    "A2ACardResolver",
     "A2AConnectionError",
     "A2AError",
     "A2AHTTPError",
     "A2ATimeoutError",
-    "AgentCapabilities",
     "AgentCard",
     "AgentCardResolutionError",
-    "AgentError",
-    "AgentExtension",
-    "AgentHealth",
-    "AgentInterface",
-    "AgentProvider",
-    "AgentResult",
-    "AgentSkill",
     "AiohttpEngine",
     "Answer",
-    "ArticleErrorCode",
     "Artifact",
-    "Attempt",
-    "AttemptFailed",
-    "AttemptStarted",
-    "AuthInterceptor",
-    "AuthProvider",
     "AuthenticationError",
-    "AuthenticationInfo",
     "BreakerPolicy",
     "BudgetPolicy",
-    "BulkRun",
-    "Call",
-    "CallEndedError",
-    "CallFinished",
-    "CallOptions",
-    "CallOutcome",
-    "CallRecord",
-    "CancelUnconfirmedError",
-    "CardChecked",
-    "CardSignatureError",
-    "CardVerification",
-    "CardVerifier",
-    "Circuit",
-    "CircuitChanged",
     "CircuitOpenError",
     "Client",
-    "ClientCallContext",
-    "ClientConfig",
-    "ClientFactory",
-    "ClientStats",
-    "ClientTaskManager",
     "ClientTools",
-    "ClientToolsNotSupportedError",
     "ConcurrencyPolicy",
-    "ConnectOptions",
-    "ConnectionFailure",
-    "Consumer",
-    "Content",
-    "ContentTypeNotSupportedError",
-    "ContextIds",
     "Conversation",
     "Coordinator",
-    "CredentialOriginError",
-    "CredentialService",
-    "Credentials",
-    "Deadline",
     "DeadlineExceededError",
-    "Diagnosis",
-    "DuplicateTasksError",
-    "Endpoint",
-    "EndpointStats",
-    "Endpoints",
-    "Env",
-    "Event",
     "EventStream",
-    "ExtendedAgentCardNotConfiguredError",
-    "ExtensionNotSupportedError",
-    "ExtensionSupportRequiredError",
-    "FanOut",
-    "Finding",
     "HedgePolicy",
-    "HttpEngine",
-    "HttpReply",
-    "HttpRequest",
-    "HttpStream",
-    "InMemoryContextCredentialStore",
-    "Interceptor",
-    "InternalError",
     "Interruption",
-    "InterruptionHook",
-    "InvalidAgentCardError",
-    "InvalidAgentResponseError",
-    "InvalidParamsError",
-    "InvalidRequestError",
-    "Journal",
-    "JournalError",
-    "JournalFailure",
-    "JwtPolicy",
-    "Layer",
-    "LimitExceededError",
     "Limits",
-    "ListTaskPushNotificationConfigsResponse",
-    "ListTasksResponse",
     "Message",
-    "MethodNotFoundError",
-    "NetworkPolicyError",
     "NotEnoughResultsError",
-    "Observation",
-    "Observer",
-    "OnUnknown",
-    "Operation",
     "OutcomeUnknownError",
-    "ParseError",
     "Part",
-    "PassThrough",
-    "PendingCall",
-    "PermissionDeniedError",
-    "Producer",
-    "PushNotificationNotSupportedError",
-    "PushReceiver",
-    "QueueFullError",
     "RateLimitPolicy",
     "RateLimitedError",
     "ReconcilePolicy",
-    "ReconcileStarted",
-    "Reconciled",
-    "ReconnectError",
     "ReconnectPolicy",
-    "Reconnected",
-    "RecordUpdate",
-    "Reply",
-    "RequestFinished",
     "Resilience",
-    "ResumedCall",
     "RetryPolicy",
-    "RetryScheduled",
     "Role",
     "RunItem",
-    "RunItemChangedError",
-    "RunResult",
     "SchemeCredentials",
-    "SeenFailure",
-    "SendMessageConfiguration",
-    "SendOptions",
     "SqliteJournal",
-    "StaticAuth",
-    "Stream",
-    "StreamOver",
-    "StreamResponse",
     "Task",
-    "TaskArtifactUpdateEvent",
-    "TaskAuthRequiredError",
-    "TaskCanceledError",
     "TaskFailedError",
     "TaskInputRequiredError",
     "TaskInterruptedError",
-    "TaskNotCancelableError",
     "TaskNotFoundError",
-    "TaskPushNotificationConfig",
-    "TaskRejectedError",
     "TaskState",
-    "TaskStatus",
-    "TaskStatusUpdateEvent",
     "TaskTerminalError",
-    "TextChange",
-    "TextDelta",
-    "TextReset",
-    "TimeoutPhase",
     "Timeouts",
     "TlsConfig",
-    "ToolError",
-    "Transport",
-    "TransportProducer",
-    "UnaryOnly",
-    "UnsupportedOperationError",
-    "VersionNotSupportedError",
     "__version__",
     "ask",
     "connect",
-    "create_text_message_object",
     "data_part",
-    "diagnose",
     "file_part",
-    "make_error",
-    "minimal_agent_card",
     "text_part",
     "url_part",
-    "wrap_downstream",
 ]
 
-_MODULES = (
-    "_version",
-    "errors",
-    "_model.article_errors",
-    "types",
-    "_wire.http",
-    "_wire.limits",
-    "_model.operations",
-    "_policy.deadline",
-    "_policy.breaker",
-    "_policy.budget",
-    "_policy.retry",
-    "_policy.hedge",
-    "_policy.limiter",
-    "_journal.outcome",
-    "_policy.reconcile",
-    "_policy.reconnect",
-    "_policy.resilience",
-    "_pipeline.endpoints",
-    "_aio.env",
-    "_net.engine",
-    "_pipeline.transport",
-    "_journal.protocol",
-    "_pipeline.listeners",
-    "_pipeline.cards.verification",
-    "_pipeline.produced",
-    "_stream.text",
-    "_client.stats",
-    "_compat.task_manager",
-    "_auth.providers",
-    "_client.answer",
-    "_compat.config",
-    "_client.options",
-    "_client.content",
-    "_client.event_stream",
-    "_client.pending",
-    "_client.batch",
-    "_client.conversation",
-    "_client.tools",
-    "_client.circuit",
-    "_client.client_tools",
-    "_client.client",
-    "_client.connect",
-    "_compat.card_resolver",
-    "_client.named_agent",
-    "_client.fan_out",
-    "_client.coordinator",
-    "doctor",
-    "_compat.factory",
-    "push",
-    "signatures",
-    "_journal.sqlite",
-    "_net.tls_config",
-    "_net.aiohttp",
+_HOMES = {
+    "A2AConnectionError": "holdfast.errors",
+    "A2AError": "holdfast.errors",
+    "A2AHTTPError": "holdfast.errors",
+    "A2ATimeoutError": "holdfast.errors",
+    "AgentCard": "holdfast.types",
+    "AgentCardResolutionError": "holdfast.errors",
+    "AiohttpEngine": "holdfast.extend",
+    "Answer": "holdfast.client",
+    "Artifact": "holdfast.types",
+    "AuthenticationError": "holdfast.errors",
+    "BreakerPolicy": "holdfast.policies",
+    "BudgetPolicy": "holdfast.policies",
+    "CircuitOpenError": "holdfast.errors",
+    "Client": "holdfast.client",
+    "ClientTools": "holdfast.client",
+    "ConcurrencyPolicy": "holdfast.policies",
+    "Conversation": "holdfast.client",
+    "Coordinator": "holdfast.client",
+    "DeadlineExceededError": "holdfast.errors",
+    "EventStream": "holdfast.client",
+    "HedgePolicy": "holdfast.policies",
+    "Interruption": "holdfast.client",
+    "Limits": "holdfast.policies",
+    "Message": "holdfast.types",
+    "NotEnoughResultsError": "holdfast.errors",
+    "OutcomeUnknownError": "holdfast.errors",
+    "Part": "holdfast.types",
+    "RateLimitPolicy": "holdfast.policies",
+    "RateLimitedError": "holdfast.errors",
+    "ReconcilePolicy": "holdfast.policies",
+    "ReconnectPolicy": "holdfast.policies",
+    "Resilience": "holdfast.policies",
+    "RetryPolicy": "holdfast.policies",
+    "Role": "holdfast.types",
+    "RunItem": "holdfast.client",
+    "SchemeCredentials": "holdfast.auth",
+    "SqliteJournal": "holdfast.extend",
+    "Task": "holdfast.types",
+    "TaskFailedError": "holdfast.errors",
+    "TaskInputRequiredError": "holdfast.errors",
+    "TaskInterruptedError": "holdfast.errors",
+    "TaskNotFoundError": "holdfast.errors",
+    "TaskState": "holdfast.types",
+    "TaskTerminalError": "holdfast.errors",
+    "Timeouts": "holdfast.policies",
+    "TlsConfig": "holdfast.policies",
+    "__version__": "holdfast._version",
+    "ask": "holdfast.client",
+    "connect": "holdfast.client",
+    "data_part": "holdfast.client",
+    "file_part": "holdfast.client",
+    "text_part": "holdfast.client",
+    "url_part": "holdfast.client",
+}
+
+_MODULES = frozenset(
+    {
+        "auth",
+        "client",
+        "compat",
+        "doctor",
+        "errors",
+        "extend",
+        "observe",
+        "policies",
+        "push",
+        "server",
+        "signatures",
+        "sync",
+        "testing",
+        "types",
+    }
 )
-"""Where the public names live: from what is cheap to import to what is not."""
+"""Public modules, which are attributes of the package without an import of their own."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            home = import_module(f"holdfast.{module}")
-            if name in home.__all__:
-                value = globals()[name] = getattr(home, name)
-                return value
-    message = f"module 'holdfast' has no attribute {name!r}"
-    raise AttributeError(message)
+    if name in _MODULES:
+        return import_module(f"holdfast.{name}")
+    if name not in _HOMES:
+        message = f"module 'holdfast' has no attribute {name!r}"
+        raise AttributeError(message)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

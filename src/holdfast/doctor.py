@@ -5,7 +5,12 @@ for finding in diagnosis.findings:
     print(finding.check, finding.level, finding.saw)
 """
 
-from holdfast._doctor.examination import Examination, diagnose
-from holdfast._doctor.findings import Diagnosis, Finding, Level
+from __future__ import annotations
 
-__all__ = ["Diagnosis", "Examination", "Finding", "Level", "diagnose"]
+from holdfast._doctor.examination import diagnose
+from holdfast._doctor.findings import Diagnosis, Finding, Level
+from holdfast._public import publish
+
+__all__ = ["Diagnosis", "Finding", "Level", "diagnose"]
+
+__getattr__, __dir__ = publish(__name__)

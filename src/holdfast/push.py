@@ -10,7 +10,12 @@ receiver.expect(task, config)
 done = await receiver.wait(task.id, client=agent, timeout=3600)
 """
 
+from __future__ import annotations
+
+from holdfast._public import publish
 from holdfast._push.receiver import PushReceiver
 from holdfast._push.signatures import JwtPolicy
 
 __all__ = ["JwtPolicy", "PushReceiver"]
+
+__getattr__, __dir__ = publish(__name__)

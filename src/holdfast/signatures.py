@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from holdfast._pipeline.cards.verification import CardVerification
+from holdfast._public import publish
 from holdfast._signatures.signing import sign_card
 from holdfast._signatures.verifier import CardVerifier
 
 __all__ = ["CardVerification", "CardVerifier", "sign_card"]
+
+__getattr__, __dir__ = publish(__name__)

@@ -48,7 +48,7 @@ async def alone(_: Json, __: Test) -> AsyncGenerator[Options, None]:
 @contextlib.asynccontextmanager
 async def transport(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
     """AG2 with clients whose requests Holdfast carries; AG2 closes each when it has its reply."""
-    from holdfast import Endpoints
+    from holdfast.extend import Endpoints
     from holdfast.integrations.httpx import Transport
 
     shared, made = Endpoints(), []

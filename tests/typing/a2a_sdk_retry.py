@@ -15,7 +15,8 @@ from a2a.types.a2a_pb2 import (
     Task,
 )
 
-from holdfast import BudgetPolicy, Env
+from holdfast import BudgetPolicy
+from holdfast.extend import Env
 from holdfast.integrations.a2a_sdk import (
     RetryConfig,
     RetryFacts,

@@ -12,7 +12,8 @@ from a2a.client.transports.base import ClientTransport  # noqa: TC002  as progra
 from a2a.types import a2a_pb2 as pb
 
 import holdfast
-from holdfast import Endpoints, Resilience
+from holdfast import Resilience
+from holdfast.extend import Endpoints
 from holdfast.integrations.a2a_sdk import (
     HoldfastClientFactory,
     HoldfastTransport,

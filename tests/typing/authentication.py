@@ -6,7 +6,8 @@ import ssl
 from pathlib import Path
 from typing import assert_type
 
-from holdfast import AiohttpEngine, AuthProvider, Client, Coordinator, TlsConfig, connect
+from holdfast import AiohttpEngine, Client, Coordinator, TlsConfig, connect
+from holdfast.auth import AuthProvider
 from holdfast.auth.oauth import (
     AuthorizationCode,
     AuthorizationServer,

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
-from holdfast import (
-    AgentCard,
-    CardChecked,
-    CardSignatureError,
-    CardVerification,
-    CardVerifier,
-    Client,
-    Observation,
-    connect,
-)
-from holdfast.signatures import sign_card
+from holdfast import AgentCard, Client, connect
+from holdfast.observe import CardChecked, Observation
+from holdfast.signatures import CardVerification, CardVerifier, sign_card
+
+if TYPE_CHECKING:
+    from holdfast.errors import CardSignatureError
 
 VERIFIER = CardVerifier({"keys": []}, jku_hosts=("keys.test",), algorithms=("ES256",))
 connect("http://agent.test", card_verifier=VERIFIER, require_signature=True)

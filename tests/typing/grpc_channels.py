@@ -4,7 +4,8 @@ from typing import assert_type
 
 from grpc import aio
 
-from holdfast import Client, ClientConfig, ClientFactory, connect, minimal_agent_card
+from holdfast import Client, connect
+from holdfast.compat import ClientConfig, ClientFactory, minimal_agent_card
 
 
 def channel_for(url: str) -> aio.Channel:

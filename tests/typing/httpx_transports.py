@@ -9,9 +9,11 @@ import aiohttp
 import httpx
 import httpx2
 
-from holdfast import AiohttpEngine, Endpoints, Env, Limits, Observation, Resilience
+from holdfast import AiohttpEngine, Limits, Resilience
+from holdfast.extend import Endpoints, Env
 from holdfast.integrations.httpx import Transport
 from holdfast.integrations.httpx2 import Transport as Transport2
+from holdfast.observe import Observation
 
 
 def watch(observation: Observation) -> None:

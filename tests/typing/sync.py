@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import assert_type
 
 import holdfast
-from holdfast import Answer, Event, ListTasksResponse, Message, Task
+from holdfast import Answer, Message, Task
 from holdfast._model.operations import GET_TASK
 from holdfast._policy.breaker import BreakerState
 from holdfast.sync import (
@@ -28,12 +28,12 @@ from holdfast.sync import (
     diagnose,
     run,
 )
-from holdfast.types import GetTaskRequest
+from holdfast.types import Event, GetTaskRequest, ListTasksResponse
 
 
 def calls() -> None:
     assert_type(ask("http://agent.test", "hello", timeout=3.0), Answer)
-    assert_type(diagnose("http://agent.test"), holdfast.Diagnosis)
+    assert_type(diagnose("http://agent.test"), holdfast.doctor.Diagnosis)
     with connect("http://agent.test", on_unknown="raise") as client:
         assert_type(client, Client)
         assert_type(client.ask("hello", timeout=3.0).text, str)
@@ -68,7 +68,7 @@ def streams(client: Client) -> Iterator[Task]:
     results = client.run(["one", "two"], concurrency=2)
     assert_type(results, BulkRun)
     for result in results:
-        assert_type(result, holdfast.RunResult)
+        assert_type(result, holdfast.client.RunResult)
     yield from client.iter_tasks()
 
 
@@ -86,7 +86,9 @@ def agents(client: Client) -> None:
         assert_type(coordinator, Coordinator)
         assert_type(coordinator.client("one"), Client)
         assert_type(coordinator.fan_out("hello"), FanOut)
-        assert_type(coordinator.fan_out("hello").results(), tuple[holdfast.AgentResult, ...])
+        assert_type(
+            coordinator.fan_out("hello").results(), tuple[holdfast.client.AgentResult, ...]
+        )
         for result in coordinator.fan_out("hello"):
             assert_type(result.unwrap(), Answer)
     assert_type(ClientFactory().create("http://agent.test"), Client)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_type
 
 import httpx
 
-from holdfast import Answer, Client, HttpEngine, connect
+from holdfast import Answer, Client, connect
 from holdfast.server import A2AServer
 from holdfast.testing import (
     AsgiNetwork,
@@ -27,6 +27,8 @@ from holdfast.testing import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
     from typing import Any
+
+    from holdfast.extend import HttpEngine
 
     Message = MutableMapping[str, Any]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from holdfast._cli.card_keys import card_verifier
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._doctor.examination import Examination
 from holdfast._wire.bindings import HTTP_BINDINGS
-from holdfast.doctor import Examination
 
 if TYPE_CHECKING:
     from holdfast._cli.environment import World

@@ -1,23 +1,16 @@
 """Credentials: where those of a client come from."""
 
+from __future__ import annotations
+
 from holdfast._auth.providers import (
-    AuthInterceptor,
     AuthProvider,
     ClientCallContext,
     Credentials,
-    CredentialService,
-    InMemoryContextCredentialStore,
     SchemeCredentials,
     StaticAuth,
 )
+from holdfast._public import publish
 
-__all__ = [
-    "AuthInterceptor",
-    "AuthProvider",
-    "ClientCallContext",
-    "CredentialService",
-    "Credentials",
-    "InMemoryContextCredentialStore",
-    "SchemeCredentials",
-    "StaticAuth",
-]
+__all__ = ["AuthProvider", "ClientCallContext", "Credentials", "SchemeCredentials", "StaticAuth"]
+
+__getattr__, __dir__ = publish(__name__)

@@ -1,0 +1,33 @@
+"""The words of the official SDK and of the error article, for programs that know them."""
+
+from __future__ import annotations
+
+from holdfast._auth.providers import (
+    AuthInterceptor,
+    CredentialService,
+    InMemoryContextCredentialStore,
+)
+from holdfast._client.content import create_text_message_object
+from holdfast._compat.card_resolver import A2ACardResolver
+from holdfast._compat.config import ClientConfig
+from holdfast._compat.factory import ClientFactory, Producer, minimal_agent_card
+from holdfast._compat.task_manager import ClientTaskManager
+from holdfast._model.article_errors import ArticleErrorCode, make_error
+from holdfast._public import publish
+
+__all__ = [
+    "A2ACardResolver",
+    "ArticleErrorCode",
+    "AuthInterceptor",
+    "ClientConfig",
+    "ClientFactory",
+    "ClientTaskManager",
+    "CredentialService",
+    "InMemoryContextCredentialStore",
+    "Producer",
+    "create_text_message_object",
+    "make_error",
+    "minimal_agent_card",
+]
+
+__getattr__, __dir__ = publish(__name__)
