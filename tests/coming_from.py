@@ -230,9 +230,9 @@ class World:
         """Makes agents reachable, and nobody else."""
         network = _Entered(*agents)
         create = CREATE
-        for name in ("connect", "Coordinator", "A2ACardResolver"):
+        for owner, name in HOMES:
             made = functools.partial(REAL[name], engine=network)
-            self._patch.setattr(holdfast, name, made)
+            self._patch.setattr(owner, name, made)
 
         def created(factory, agent, *arguments, **options):
             return create(factory, agent, *arguments, **{"engine": network, **options})
@@ -277,11 +277,12 @@ class World:
         self.printed.append(words)
 
 
-REAL = {
-    "connect": holdfast.connect,
-    "Coordinator": holdfast.Coordinator,
-    "A2ACardResolver": holdfast.compat.A2ACardResolver,
-}
+HOMES = (
+    (holdfast, "connect"),
+    (holdfast, "Coordinator"),
+    (holdfast.compat, "A2ACardResolver"),
+)
+REAL = {name: getattr(owner, name) for owner, name in HOMES}
 BLOCKING = {name: getattr(holdfast.sync, name) for name in ("connect", "ask", "Coordinator")}
 CREATE = holdfast.compat.ClientFactory.create
 CLIENT_FACTORY = a2a_sdk.client_factory

@@ -31,7 +31,7 @@ from holdfast.types import Task
 TASK = Task(id="t-1")
 TREE = {
     name: kind
-    for name in errors.tree.__all__
+    for name in errors.__all__
     if isinstance(kind := getattr(errors, name), type) and issubclass(kind, A2AError)
 }
 

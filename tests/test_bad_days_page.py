@@ -78,9 +78,7 @@ async def test_a_circuit_that_is_open_says_when_to_come_back():
     client = holdfast.connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
     await away(client, agent)
 
-    await execute(
-        the_one_with("except holdfast.observe.Circuit"), agent=client, print=lines.append
-    )
+    await execute(the_one_with("except holdfast.Circuit"), agent=client, print=lines.append)
 
     assert str(lines[0]).startswith("nothing was sent, as the circuit to the agent is open")
 
@@ -164,7 +162,7 @@ async def test_a_client_tells_what_it_knows():
 def test_every_block_is_run():
     PAGE.check_complete(
         "ConcurrencyPolicy",
-        "except holdfast.observe.Circuit",
+        "except holdfast.Circuit",
         "circuit.open()",
         "CircuitChanged",
         "https://b.example.com",

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 from tests.card_signing import unsigned
+from tests.public_names import PUBLIC
 from tests.raw_server import always, reply, serve
 
 import holdfast
@@ -804,8 +805,7 @@ async def test_a_message_whose_reply_says_nothing_is_named(body, limits, kind):
 
 def test_what_is_public_can_be_looked_at():
     assert "the A2A client" in pydoc.render_doc(holdfast)
-    for name in holdfast.__all__:
-        thing = getattr(holdfast, name)
+    for thing in PUBLIC.values():
         if isinstance(thing, type):
             pydoc.render_doc(thing)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.public_names import PUBLIC, SUBJECTS
 
 import holdfast
 import holdfast.server
@@ -18,25 +19,6 @@ import holdfast.testing
 from holdfast._client.options import CreateOptions
 
 PACKAGE = Path(holdfast.__file__).parent
-SUBJECTS = [
-    importlib.import_module(f"holdfast.{name}")
-    for name in (
-        "auth",
-        "client",
-        "compat",
-        "doctor",
-        "errors",
-        "extend",
-        "observe",
-        "policies",
-        "push",
-        "signatures",
-        "types",
-    )
-]
-"""The public modules of the client, each of one subject."""
-
-PUBLIC = {name: getattr(module, name) for module in SUBJECTS for name in module.__all__}
 ALL = [holdfast, *SUBJECTS, holdfast.server, holdfast.testing]
 
 

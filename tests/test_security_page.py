@@ -5,6 +5,7 @@ import re
 
 import pytest
 from tests.pages import ROOT, Page
+from tests.public_names import SUBJECTS
 
 import holdfast
 import holdfast.auth.oauth
@@ -34,7 +35,7 @@ def test_each_promise_names_tests_that_are_there(promise, how, tests):
 
 def test_each_option_and_member_is_there():
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    modules = (holdfast, holdfast.auth.oauth, holdfast.server)
+    modules = (*SUBJECTS, holdfast.auth.oauth, holdfast.server)
     for code in CODE:
         for option in re.findall(r"(?<!-)--[a-z][a-z-]+", code):
             assert f'"{option}' in sources or f"/{option}" in sources, code

@@ -13,6 +13,7 @@ import traceback
 import warnings
 
 import pytest
+from tests.public_names import PUBLIC
 from tests.sync_stub import STUB, stub
 
 import holdfast
@@ -114,14 +115,14 @@ def is_asynchronous(thing):
 
 
 def test_everything_asynchronous_has_a_twin_or_a_reason_to_have_none():
-    found = {n for n in holdfast.__all__ if is_asynchronous(getattr(holdfast, n))}
+    found = {name for name, value in PUBLIC.items() if is_asynchronous(value)}
 
     assert found - set(holdfast.sync.__all__) == set(NO_TWIN)
 
 
 def test_twins_come_from_what_makes_clients_and_what_clients_give():
     more = set(holdfast.sync.__all__) - {
-        name for name in holdfast.__all__ if is_asynchronous(getattr(holdfast, name))
+        name for name, value in PUBLIC.items() if is_asynchronous(value)
     }
 
     assert more == {"Circuit", "ClientFactory", "Iteration", "connect", "run"}

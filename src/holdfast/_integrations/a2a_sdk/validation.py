@@ -64,4 +64,6 @@ def _kind(value: object) -> str:
     """The class of a value, as it is imported."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
+    if package == "holdfast":
+        return f"{kind.__module__}.{kind.__qualname__}"
     return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
