@@ -21,7 +21,7 @@ from timing import microseconds
 
 from holdfast import connect
 from holdfast._pipeline import order as layering
-from holdfast._pipeline.binding_router import ByBinding
+from holdfast._pipeline.binding_router import BindingRouter
 from holdfast._pipeline.transport import Call, CallProgress, Reply, Transport, compose
 from holdfast._wire.http import HttpReply, HttpRequest
 from holdfast.types import SendMessageResponse, Task
@@ -117,12 +117,14 @@ class Floors:
         return cls(timed)
 
 
-def _taken_apart(stub: StubTransport, engine: StubEngine) -> tuple[Client, list[Layer], ByBinding]:
+def _taken_apart(
+    stub: StubTransport, engine: StubEngine
+) -> tuple[Client, list[Layer], BindingRouter]:
     """A client over a stub, the layers that `connect` wanted between the two, and the binding."""
-    taken: list[tuple[list[Layer], ByBinding]] = []
+    taken: list[tuple[list[Layer], BindingRouter]] = []
 
     def take(layers: Iterable[Layer], bottom: Transport) -> Transport:
-        if not isinstance(bottom, ByBinding):
+        if not isinstance(bottom, BindingRouter):
             return compose(layers, bottom)
         taken.append((list(layers), bottom))
         return stub

@@ -7,7 +7,7 @@ import json
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from holdfast._pipeline.cards.trust import BelievedCard, ReceivedCard
+from holdfast._pipeline.cards.trust import AcceptedCard, ReceivedCard
 from holdfast.extend import HttpReply
 from holdfast.signatures import CardVerification, sign_card
 from holdfast.testing import FakeNetwork
@@ -67,7 +67,7 @@ def document(**members):
 def unsigned(card):
     """A card that may be used, as the client keeps it."""
     nothing = CardVerification(outcome="absent")
-    return BelievedCard(card, nothing, ReceivedCard.of(card))
+    return AcceptedCard(card, nothing, ReceivedCard.of(card))
 
 
 class Signer:

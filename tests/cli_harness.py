@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast._aio.env import SystemEnv
-from holdfast._cli.environment import World
+from holdfast._cli.environment import CliEnvironment
 from holdfast._cli.terminal import InterruptedLine
 from holdfast.cli import main
 from holdfast.testing import FakeAgent, FakeNetwork, run
@@ -160,11 +160,11 @@ def holdfast(
     if terminal is not None:
         files["terminal"] = lambda: terminal
     if on_sockets:
-        world = World(**files)
+        world = CliEnvironment(**files)
     else:
         network = FakeNetwork(FakeAgent() if agent is None else agent)
         files["env"] = wall or VirtualWall()
-        world = World(run=run, engine=engine or (lambda *, verify: network), **files)
+        world = CliEnvironment(run=run, engine=engine or (lambda *, verify: network), **files)
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
     with _settings(env or {}), _streams(stdin, encoding) as (out, err):
         code = main(words, world=world)

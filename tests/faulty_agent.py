@@ -14,7 +14,7 @@ from http import HTTPStatus
 from tests.door import Door, end, is_stream, next_chunk
 from tests.raw_server import LAST_CHUNK, chunk, header, reply
 
-__all__ = ["CARD_PATH", "SENDING", "Answer", "Cut", "FaultyAgent", "Lost", "NotSent"]
+__all__ = ["CARD_PATH", "SENDING", "Answer", "Cut", "FaultyAgent", "LostMessage", "NotSent"]
 
 CARD_PATH = "/.well-known/agent-card.json"
 
@@ -40,7 +40,7 @@ class NotSent:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostMessage:
     """The message is executed to its end; then the connection is reset before any reply."""
 
 
@@ -113,7 +113,7 @@ class FaultyAgent(Door):
                 await self.pass_on(connection, request, pass_back)
 
     async def _pass_back(self, connection, fault, here, head, reader):
-        if fault == Lost():
+        if fault == LostMessage():
             await reader.read()
             connection.reset()
         elif is_stream(head):

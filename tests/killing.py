@@ -102,7 +102,7 @@ class Network:
         self._lots = random.Random(1)
         self._dice = dice
         self._on_message = on_message
-        self._under_way = set()
+        self._in_flight = set()
         self.messages = 0
 
     async def __call__(self, connection):
@@ -114,15 +114,15 @@ class Network:
             self.messages += 1
             self._on_message()
         delivery = asyncio.ensure_future(self._deliver(connection, request, fate))
-        self._under_way.add(delivery)
-        delivery.add_done_callback(self._under_way.discard)
+        self._in_flight.add(delivery)
+        delivery.add_done_callback(self._in_flight.discard)
         await asyncio.wait({delivery})
         delivery.result()
 
     async def settle(self):
         """Waits until nothing is under way."""
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+        while self._in_flight:
+            await asyncio.wait(self._in_flight)
 
     async def _deliver(self, connection, request, fate):
         match fate:

@@ -3,7 +3,7 @@
 It shares no code with the library but the protocol's types. The agent makes a list of events, each
 with its time. A stream brings each event when it happens; the store takes it some time later, in
 order. A subscription begins with a snapshot or without, and may repeat events of before. All of
-it is drawn from a seed (`World`), so that a schedule can be replayed.
+it is drawn from a seed (`CliEnvironment`), so that a schedule can be replayed.
 
 What a caller has of an artifact is judged by the states that the artifact truly had (`Judge`):
 what the caller has after each event has to be one of them, and never one of before.
@@ -31,7 +31,7 @@ from holdfast import (
 from holdfast._aio.watchdog import Watchdog
 from holdfast._policy.deadline import Deadline
 from holdfast._stream.machine import Resume
-from holdfast._stream.resumable import LiveStream
+from holdfast._stream.resumable import ResumableStream
 from holdfast._stream.text import TextDelta, TextFold
 from holdfast.errors import MethodNotFoundError, UnsupportedOperationError
 from holdfast.testing import run
@@ -48,7 +48,7 @@ PACES = (0.0, 0.01, 0.05, 0.3, 2.0)
 DEADLINE = 600.0
 
 
-class World:
+class CliEnvironment:
     """One agent, its task and its store.
 
     Args:
@@ -157,7 +157,7 @@ class World:
     # ── What the stream is made of ───────────────────────────────────────────────────────────
 
     is_closed = False
-    can_be_watched = True
+    subscribing_is_safe = True
 
     def first(self):
         return Connection(self, [self.tasks[0]], 0)
@@ -226,7 +226,7 @@ class Connection:
     def __aiter__(self):
         return self
 
-    def at_hand(self):
+    def next_nowait(self):
         if self.left <= 0:
             return None
         if self.opening:
@@ -243,7 +243,7 @@ class Connection:
 
     async def __anext__(self):
         world, loop = self.world, asyncio.get_running_loop()
-        while (response := self.at_hand()) is None:
+        while (response := self.next_nowait()) is None:
             if self.left <= 0:
                 await asyncio.sleep(world.dice.choice((0.0, 0.0, 0.1)))
                 if world.dice.random() < 0.5:
@@ -314,7 +314,7 @@ def live(world):
 
     async def main():
         limit = Deadline(name="stream", timeout=DEADLINE, at=DEADLINE)
-        stream = LiveStream(
+        stream = ResumableStream(
             Resume(Limits(), max_reconnects=8),
             world,
             world.first(),
@@ -327,7 +327,7 @@ def live(world):
         )
         error = None
         try:
-            while (event := stream.at_hand() or await stream.next()) is not None:
+            while (event := stream.next_nowait() or await stream.next()) is not None:
                 judge.saw(event)
                 if world.end is TaskState.INPUT_REQUIRED and stream.is_settled:
                     await stream.settle()

@@ -155,7 +155,7 @@ class _Stub:
                 parts.append(self.function(module.defined[name], module, name))
         self.imports.pop("Agent", None)  # which has the other client
         self.imports.pop("Self", None)
-        imports = {**self.imports, **OWN_NAMES, "AnAgent": "holdfast._client.targets"}
+        imports = {**self.imports, **OWN_NAMES, "AgentTarget": "holdfast._client.targets"}
         by_module = {}
         for name, origin in imports.items():
             by_module.setdefault(origin, set()).add(name)
@@ -163,7 +163,7 @@ class _Stub:
         lines += [f"import {name}" for name in sorted(by_module.pop(None, ()))]
         lines += [f"from {m} import {', '.join(sorted(n))}" for m, n in sorted(by_module.items())]
         lines += [f"{name} = TypeVar({name!r})" for name in sorted(self.type_vars)]
-        lines.append("Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client")
+        lines.append("Agent: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client")
         lines.append(f"__all__ = {holdfast.sync.__all__!r}")
         run = textwrap.indent(_quoted(inspect.getdoc(holdfast.sync.run)), "    ").strip()
         return "\n\n".join([*lines, *parts, OWN.replace("{run}", run)])

@@ -44,7 +44,7 @@ async def test_all_of_it_is_part_of_one_value(reach):
 
     stats = names["agent"].stats()
     assert (await names["agent"].ask("How far?")).text == "384,400 km"
-    assert (stats.under_way, stats.waiting) == (0, 0)
+    assert (stats.in_flight, stats.waiting) == (0, 0)
 
 
 def test_what_the_page_calls_default_is_default():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast._policy.breaker import Breaker, BreakerPolicy, SeenFailure, judge
+from holdfast._policy.breaker import Breaker, BreakerFailure, BreakerPolicy, judge
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
@@ -245,9 +245,9 @@ def test_the_last_failure_that_counted_is_remembered_however_well_all_is_since_t
 
     settle(one, before, "failure", now=103.0)
 
-    assert one.last_failure == SeenFailure(at=101.0, cause="refused")
+    assert one.last_failure == BreakerFailure(at=101.0, cause="refused")
     call(one, went_well=True, now=104.0, duration=2.5)
-    assert one.last_failure == SeenFailure(at=104.0, cause="the reply took 2.5 s")
+    assert one.last_failure == BreakerFailure(at=104.0, cause="the reply took 2.5 s")
 
 
 def test_what_is_reset_counts_anew():
@@ -331,7 +331,7 @@ class Breaking(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.one = breaker(failures=3, min_calls=6)
-        self.under_way = []
+        self.in_flight = []
         self.probe_began = -math.inf
 
     @rule(seconds=st.sampled_from([0.0, 0.4, 1.0, 5.0, 30.0, 90.0]))
@@ -351,16 +351,16 @@ class Breaking(RuleBasedStateMachine):
             assert len(granted) <= 1
         if state != "closed" and granted:
             self.probe_began = self.now
-        self.under_way += granted
+        self.in_flight += granted
 
-    @precondition(lambda self: self.under_way)
+    @precondition(lambda self: self.in_flight)
     @rule(
         which=st.integers(0, 1000),
         verdict=st.sampled_from(["success", "reachable", "failure", None]),
         draw=st.floats(0, 0.99),
     )
     def one_ends(self, which, verdict, draw):
-        permit = self.under_way.pop(which % len(self.under_way))
+        permit = self.in_flight.pop(which % len(self.in_flight))
         before = self.one.state(now=self.now)
         settle(self.one, permit, verdict, now=self.now, draw=draw)
         after = self.one.state(now=self.now)

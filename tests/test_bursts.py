@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import A2AConnectionError, A2AError, Limits, Task, connect
 from holdfast.errors import LimitExceededError
-from holdfast.extend import PassThrough, Reply, StreamOver
+from holdfast.extend import PassThrough, Reply, StreamWrapper
 from holdfast.testing import Cut, Duplicate, Fail, FakeAgent, FakeNetwork, asks, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -146,7 +146,7 @@ async def test_a_limit_counts_in_the_middle_of_a_burst(limits, binding):
 async def test_a_layer_that_looks_at_events_sees_each_of_a_burst(binding):
     seen = []
 
-    class Looking(StreamOver):
+    class Looking(StreamWrapper):
         async def __anext__(self):
             event = await self._inner.__anext__()
             seen.append(event.event)

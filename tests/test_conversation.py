@@ -29,7 +29,7 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     UnsupportedOperationError,
 )
-from holdfast.extend import PassThrough, Reply, StreamOver
+from holdfast.extend import PassThrough, Reply, StreamWrapper
 from holdfast.testing import (
     Cut,
     Delay,
@@ -414,7 +414,7 @@ async def test_a_turn_that_is_cancelled_while_it_replies_does_not_reply_again(bi
 
 @both_bindings
 async def test_a_stream_that_does_not_close_keeps_no_reply_from_its_answer(binding):
-    class Stuck(StreamOver):
+    class Stuck(StreamWrapper):
         async def close(self):
             await super().close()
             await asyncio.sleep(1000)

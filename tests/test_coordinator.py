@@ -444,7 +444,7 @@ async def test_who_has_had_enough_leaves():
     async with coordinating(*agents, engine=network) as coordinator:
         async with coordinator.fan_out("hello", cancel_remote=True) as fan_out:
             async for result in fan_out:
-                assert (result.agent, fan_out.under_way) == ("quick", 1)
+                assert (result.agent, fan_out.in_flight) == ("quick", 1)
                 break
         assert now() == pytest.approx(1)
         assert network.in_flight <= 1  # which is the request to cancel
@@ -885,10 +885,10 @@ async def test_an_agent_that_is_removed_while_the_journal_writes_is_sent_nothing
 
     agent, journal = fake("a"), Slow(tmp_path / "calls.db")
     async with coordinating(agent, journal=journal) as coordinator:
-        under_way = asyncio.create_task(coordinator.delegate("a", "hello"))
+        in_flight = asyncio.create_task(coordinator.delegate("a", "hello"))
         await asyncio.sleep(1)
         await coordinator.remove("a")
-        result = await under_way
+        result = await in_flight
 
     await journal.close()
     assert (result.error.failure, result.error.executed) == ("closed", False)
@@ -902,10 +902,10 @@ async def test_a_client_that_was_lent_is_not_closed():
 
     async with Coordinator({"a": client}, engine=network) as coordinator:
         assert coordinator.client("a") is client
-        under_way = asyncio.create_task(coordinator.delegate("a", "hello"))
+        in_flight = asyncio.create_task(coordinator.delegate("a", "hello"))
         await asyncio.sleep(1)
         await coordinator.remove("a")
-        assert (await under_way).error is None
+        assert (await in_flight).error is None
 
     assert (await client.ask("hello")).text == "done"
 
@@ -964,14 +964,14 @@ async def test_a_fan_out_that_begins_after_its_coordinator_was_closed_is_none(it
 async def test_what_a_closed_coordinator_ends_was_not_removed():
     agents = [fake("a", after(5)), fake("b")]
     coordinator = coordinating(*agents, concurrency=1)
-    under_way = [asyncio.create_task(coordinator.delegate(name, "hello")) for name in "ab"]
+    in_flight = [asyncio.create_task(coordinator.delegate(name, "hello")) for name in "ab"]
     await asyncio.sleep(2)
     await coordinator.close()
 
-    waited = await under_way[1]
+    waited = await in_flight[1]
     assert str(waited.error) == "the coordinator was closed; nothing was sent"
     assert waited.error.executed is False
-    assert "removed" not in str((await under_way[0]).error)
+    assert "removed" not in str((await in_flight[0]).error)
 
 
 # ── Over real sockets ────────────────────────────────────────────────────────────────────────

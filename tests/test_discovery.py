@@ -104,7 +104,7 @@ async def test_nothing_is_fetched_before_the_first_call():
 
 
 @pytest.mark.parametrize(
-    ("agent", "at", "looked_at"),
+    ("agent", "at", "searched"),
     [
         ("http://agent.test", WELL_KNOWN, [WELL_KNOWN]),
         ("http://agent.test/", WELL_KNOWN, [WELL_KNOWN]),
@@ -116,16 +116,16 @@ async def test_nothing_is_fetched_before_the_first_call():
         ("http://agent.test/card.json?v=2", "/card.json?v=2", ["/card.json?v=2"]),
     ],
 )
-async def test_an_address_leads_to_its_card(agent, at, looked_at):
+async def test_an_address_leads_to_its_card(agent, at, searched):
     origin = "http://agent.test"
-    pages = {f"{origin}{path}": MISSING for path in looked_at}
+    pages = {f"{origin}{path}": MISSING for path in searched}
     pages[f"{origin}{at}"] = page(card())
     network = Pages(FakeAgent(), pages=pages)
 
     answer = await connect(agent, engine=network).ask("hello")
 
     assert answer.text == "hello"
-    assert [request.url.removeprefix(origin) for request in network.gets()] == looked_at
+    assert [request.url.removeprefix(origin) for request in network.gets()] == searched
 
 
 @pytest.mark.parametrize("kind", ["path", "dict", "card"])

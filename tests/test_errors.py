@@ -73,7 +73,7 @@ OWN_FACTS = {
     "OutcomeUnknownError": {
         "message_id": "m-1",
         "context_id": "c-1",
-        "looked_at": ("GetTask t-1", "ListTasks"),
+        "searched": ("GetTask t-1", "ListTasks"),
         "search_error": None,
     },
     "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},

@@ -572,19 +572,19 @@ class Slow(Own):
     def __init__(self, *, unary=0.0, close=0.0):
         super().__init__()
         self.seconds = {"unary": unary, "close": close}
-        self.under_way = 0
+        self.in_flight = 0
         self.closed_during_a_call = False
 
     async def unary(self, call, /):
-        self.under_way += 1
+        self.in_flight += 1
         try:
             await asyncio.sleep(self.seconds["unary"])
             return await super().unary(call)
         finally:
-            self.under_way -= 1
+            self.in_flight -= 1
 
     async def close(self):
-        self.closed_during_a_call |= self.under_way > 0
+        self.closed_during_a_call |= self.in_flight > 0
         await asyncio.sleep(self.seconds["close"])
         await super().close()
 
@@ -835,11 +835,11 @@ async def test_interceptors_that_come_later_see_later_calls_only(first):
     agent = FakeAgent(latency=5)
     client = made(agent).create(card("JSONRPC"), interceptors=first)
     later = Marking("b")
-    under_way = asyncio.ensure_future(client.send_message("hello"))
+    in_flight = asyncio.ensure_future(client.send_message("hello"))
     await asyncio.sleep(1)
 
     await client.add_request_middleware(later)
-    await under_way
+    await in_flight
     await client.send_message("hello")
 
     marks = [call.headers.get("x-marks", "") for call in agent.received]
@@ -853,11 +853,11 @@ async def test_an_auth_interceptor_that_comes_later_is_where_credentials_come_fr
         agent.url, observers=[lambda seen: isinstance(seen, RetryScheduled) and failed.set()]
     )
     agent.inject(Refuse(), on="SendMessage")
-    under_way = asyncio.ensure_future(client.send_message("hello"))
+    in_flight = asyncio.ensure_future(client.send_message("hello"))
     await failed.wait()
 
     await client.add_request_middleware(AuthInterceptor(SchemeCredentials({"key": SECRET})))
-    await under_way
+    await in_flight
     await client.send_message("hello")
 
     keys = [call.headers.get("x-key") for call in agent.calls("SendMessage")]

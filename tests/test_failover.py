@@ -222,7 +222,7 @@ async def test_a_spent_budget_still_lets_a_call_go_elsewhere_once():
         await client.send_message("hello")
 
     assert len(caught.value.attempts) == 2
-    assert "budget" in caught.value.gave_up
+    assert "budget" in caught.value.retry_stopped_reason
 
 
 async def test_one_that_refuses_is_no_way_out_of_a_spent_budget():
@@ -236,7 +236,7 @@ async def test_one_that_refuses_is_no_way_out_of_a_spent_budget():
         await client.send_message("hello")
 
     assert len(caught.value.attempts) == 1
-    assert "budget" in caught.value.gave_up
+    assert "budget" in caught.value.retry_stopped_reason
 
 
 async def test_of_two_that_refuse_the_one_that_is_back_first_says_when():

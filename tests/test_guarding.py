@@ -212,7 +212,7 @@ async def test_one_that_gives_up_says_what_failed_and_not_only_that_it_was_refus
     with pytest.raises(A2AConnectionError) as caught:
         await asyncio.gather(*(client.get_task("task-1", timeout=4) for _ in range(5)))
 
-    assert "circuit to the agent is open" in caught.value.gave_up
+    assert "circuit to the agent is open" in caught.value.retry_stopped_reason
     assert caught.value.attempts
 
 
@@ -673,15 +673,15 @@ def at_once(limit, **more):
 
 async def test_no_more_calls_are_under_way_than_asked_for():
     class Counted(FakeNetwork):
-        under_way = most = 0
+        running = most = 0
 
         async def request(self, request):
-            self.under_way += 1
-            self.most = max(self.most, self.under_way)
+            self.running += 1
+            self.most = max(self.most, self.running)
             try:
                 return await super().request(request)
             finally:
-                self.under_way -= 1
+                self.running -= 1
 
     agent = FakeAgent()
     network = Counted(agent)

@@ -109,7 +109,7 @@ def speaking(version, behaviour, **options):
     return FakeAgent(behaviour, versions=(version,), **options)
 
 
-def is_told(error, kind):
+def is_streamed(error, kind):
     """Whether a cut is told as one is in the middle."""
     cause = error.__cause__
     assert type(error) is kind.library.RemoteProtocolError
@@ -133,7 +133,7 @@ async def test_an_end_in_good_order_before_the_task_is_over_is_a_cut(kind, bindi
     async with client_of(kind, agent) as client:
         pieces, error = await asked(binding, version).of(client)
 
-    assert is_told(error, kind)
+    assert is_streamed(error, kind)
     assert "TASK_STATE_WORKING" in str(error)
     assert b"".join(pieces).count(b"data:") == 3
     assert len(agent.calls("SendStreamingMessage")) == 1
@@ -169,7 +169,7 @@ async def test_a_subscription_is_cut_as_a_message_is(kind, binding, version, eve
         agent.inject(Cut(after_events=events, clean=True), on="SubscribeToTask")
         subscribing = asked(binding, version, "SubscribeToTask", task_id=task.id)
         _, error = await subscribing.of(client)
-        assert is_told(error, kind)
+        assert is_streamed(error, kind)
         _, error = await started
         assert error is None
 
@@ -183,7 +183,7 @@ async def test_a_stream_of_nothing_is_a_cut_and_not_sent_again(kind, binding, ve
     async with client_of(kind, agent) as client:
         pieces, error = await asked(binding, version).of(client)
 
-    assert is_told(error, kind)
+    assert is_streamed(error, kind)
     assert "without an event" in str(error)
     assert b"".join(pieces) == b""
     assert list(map(len, agent.executions.values())) == [1]
@@ -291,7 +291,7 @@ WORKING = status("TASK_STATE_WORKING")
 async def test_where_a_stream_may_end(kind, documents, is_cut):
     error = await ends_of(kind, asked("HTTP+JSON", "1.0"), *map(event, documents))
 
-    assert is_told(error, kind) if is_cut else error is None
+    assert is_streamed(error, kind) if is_cut else error is None
 
 
 @both
@@ -321,7 +321,7 @@ async def test_where_one_of_0_3_may_end(kind, document, is_cut):
 
     error = await ends_of(kind, asked("JSONRPC", "0.3"), said)
 
-    assert is_told(error, kind) if is_cut else error is None
+    assert is_streamed(error, kind) if is_cut else error is None
 
 
 @both
@@ -339,7 +339,7 @@ async def test_answers_are_known_by_the_requests_own_id(kind, rpc_id):
     own = event({"jsonrpc": "2.0", "id": rpc_id, "result": WORKING})
     others = event({"jsonrpc": "2.0", "id": "other", "result": WORKING})
 
-    assert is_told(await ends_of(kind, request, own), kind)
+    assert is_streamed(await ends_of(kind, request, own), kind)
     assert await ends_of(kind, request, own, others) is None
 
 
@@ -365,7 +365,7 @@ async def test_a_version_in_the_path_may_be_the_interfaces_own(kind):
     request = asked("HTTP+JSON", "1.0")
     request.path = "/v1/message:stream"  # as 0.3 has it
 
-    assert is_told(await ends_of(kind, request, event(WORKING)), kind)
+    assert is_streamed(await ends_of(kind, request, event(WORKING)), kind)
     assert await ends_of(kind, request, event(status("TASK_STATE_COMPLETED"))) is None
 
 
@@ -373,7 +373,7 @@ async def test_a_version_in_the_path_may_be_the_interfaces_own(kind):
 async def test_comments_are_no_event(kind):
     error = await ends_of(kind, asked("JSONRPC", "1.0"), b": ping\n\n", b": ping\n\n")
 
-    assert is_told(error, kind)
+    assert is_streamed(error, kind)
 
 
 @both
@@ -481,7 +481,7 @@ def test_it_is_cut_where_the_clients_own_machine_goes_on(binding, spoken, operat
 
     error = run(ends_of(HTTPX, asked(binding, version, operation), *pieces))
 
-    assert is_told(error, HTTPX) if core_goes_on(script, version) else error is None
+    assert is_streamed(error, HTTPX) if core_goes_on(script, version) else error is None
 
 
 # ── Whatever comes ───────────────────────────────────────────────────────────────────────────

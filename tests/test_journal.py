@@ -475,7 +475,7 @@ async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_
         else:
             with pytest.raises(OutcomeUnknownError) as caught:
                 await call.resume()
-            assert caught.value.looked_at
+            assert caught.value.searched
             assert caught.value.message_id == call.message_id
 
         assert await client.pending() == []  # for this was told

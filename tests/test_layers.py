@@ -1386,7 +1386,7 @@ async def test_an_error_tells_why_it_was_not_tried_again(fault, options, why):
     with pytest.raises(A2AHTTPError) as caught:
         await connected(agent, **options).send_message("hello")
 
-    assert (caught.value.gave_up or "None").startswith(str(why))
+    assert (caught.value.retry_stopped_reason or "None").startswith(str(why))
     assert ("not tried again" in str(caught.value)) == (why is not None)
 
 

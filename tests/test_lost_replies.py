@@ -207,7 +207,7 @@ async def test_s05_a_stream_that_never_named_its_task_has_an_unknown_outcome(nam
     error = caught.value
     assert [error.message_id] == list(agent.executions)
     assert (error.executed, len(error.attempts), error.agent) == (None, 1, f"{agent.url}/rest")
-    assert bool(error.looked_at) == (on_unknown == "reconcile")
+    assert bool(error.searched) == (on_unknown == "reconcile")
     assert isinstance(error.__cause__, A2AConnectionError)
     assert len(agent.calls("SendStreamingMessage")) == 1
     assert network.in_flight == 0
@@ -452,7 +452,7 @@ async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, stre
     error = caught.value
     assert (error.executed, agent.executions) == (None, {})
     assert isinstance(error.__cause__, A2AConnectionError)
-    (looked,) = error.looked_at
+    (looked,) = error.searched
     assert looked.startswith("the tasks changed since the message was sent, ")
     assert looked in error.message
     assert "found nothing, which proves nothing" in error.message
@@ -475,7 +475,7 @@ async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
 
     ((error, message),) = told
     assert error.message == message
-    assert error.looked_at == ()
+    assert error.searched == ()
     assert caught.value.message.startswith(message)
     assert [(call.operation, call.error) for call in calls] == [("SendMessage", caught.value)]
 
@@ -506,7 +506,7 @@ async def test_without_a_list_the_error_says_so_at_once_and_it_is_remembered(ver
         agent.inject(Reset(after_execution=True), on="SendMessage")
         with pytest.raises(OutcomeUnknownError, match="list") as caught:
             await client.send_message("How far?")
-        assert len(caught.value.looked_at) == 1
+        assert len(caught.value.searched) == 1
 
     assert len(agent.calls("ListTasks")) <= 1
     assert now() == 0
@@ -524,7 +524,7 @@ async def test_who_does_not_want_it_looked_for_is_told_at_once(options):
     with pytest.raises(OutcomeUnknownError) as caught:
         await connected(agent, **options).send_message("How far?")
 
-    assert caught.value.looked_at == ()
+    assert caught.value.searched == ()
     assert not agent.calls("ListTasks")
     assert now() == 0
 
@@ -561,7 +561,7 @@ async def test_the_search_ends_with_the_call():
     with pytest.raises(OutcomeUnknownError) as caught:
         await connected(agent).send_message("hello", timeout=7)
 
-    assert caught.value.looked_at
+    assert caught.value.searched
     assert now() == 7
 
 
@@ -619,7 +619,7 @@ async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
         await sending
 
     error = caught.value
-    assert error.looked_at[0].startswith("the tasks changed since the message was sent")
+    assert error.searched[0].startswith("the tasks changed since the message was sent")
     assert error.search_error is not None
     assert error.search_error.message in error.message
     assert "proves nothing" not in error.message
@@ -676,7 +676,7 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
     assert "did not finish within the call timeout of 5.12 s. No search" in caught.value.message
     assert "made: the call timeout of 5.12 s left no time to " in caught.value.message
     assert "the search for message" not in caught.value.message
-    assert caught.value.looked_at == ()
+    assert caught.value.searched == ()
     assert isinstance(caught.value.search_error, DeadlineExceededError)
     assert caught.value.search_error.deadline == "call"
     (pending,) = await client.pending()
@@ -1201,7 +1201,7 @@ async def test_observers_hear_what_became_of_it(arrives):
 
     (found,) = [one for one in seen if isinstance(one, Reconciled)]
     assert found.operation == "SendMessage"
-    assert found.looked_at[0].startswith("the tasks changed since the message was sent")
+    assert found.searched[0].startswith("the tasks changed since the message was sent")
     assert found.request_id == seen[0].request_id
     assert found.task_id == (result.id if isinstance(result, Task) else None)
     assert found.message_id in (agent.executions or [result.message_id])
@@ -1221,7 +1221,7 @@ async def test_observers_hear_where_it_was_looked_for(streaming):
     await client.ask("Two.", task_id=asked.task_id, context_id=asked.context_id)
 
     (found,) = [one for one in seen if isinstance(one, Reconciled)]
-    assert (found.operation, found.looked_at) == (SENDS[streaming], ("task task-1",))
+    assert (found.operation, found.searched) == (SENDS[streaming], ("task task-1",))
 
 
 # ── Clocks ───────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import strategies as st
 
-from holdfast._policy.pace import Pace
+from holdfast._policy.pace import SlowStart
 
 from .strategies import given
 
@@ -15,7 +15,7 @@ NO_DRAW = 0.0
 
 def told(pace, seconds, *, now, started=None, draw=NO_DRAW):
     started = now if started is None else started
-    pace.told_to_wait(seconds, started=started, now=now, draw=draw)
+    pace.on_retry_after(seconds, started=started, now=now, draw=draw)
 
 
 def start(pace, now):
@@ -34,14 +34,14 @@ def starts(pace, now, count):
 
 
 def test_nobody_is_held_back_before_the_first_hint():
-    pace = Pace()
+    pace = SlowStart()
 
     assert starts(pace, 100.0, 1000) == [100.0] * 1000
     assert pace.is_free
 
 
 def test_a_hint_holds_back_everybody():
-    pace = Pace()
+    pace = SlowStart()
 
     told(pace, 10.0, now=100.0)
 
@@ -50,7 +50,7 @@ def test_a_hint_holds_back_everybody():
 
 
 def test_afterwards_they_come_one_by_one_and_ever_faster():
-    pace = Pace()
+    pace = SlowStart()
     told(pace, 10.0, now=100.0)
 
     moments = starts(pace, 100.0, 40)
@@ -63,7 +63,7 @@ def test_afterwards_they_come_one_by_one_and_ever_faster():
 
 
 def test_a_wait_of_moments_is_followed_by_moments():
-    pace = Pace()
+    pace = SlowStart()
     told(pace, 0.05, now=0.0)
 
     first, second, third = starts(pace, 0.0, 3)
@@ -73,7 +73,7 @@ def test_a_wait_of_moments_is_followed_by_moments():
 
 
 def test_another_complaint_halves_the_rate():
-    pace = Pace()
+    pace = SlowStart()
     told(pace, 1.0, now=0.0)
     last = starts(pace, 0.0, 60)[-1]
     before = pace.next_start(now=last) - last
@@ -86,7 +86,7 @@ def test_another_complaint_halves_the_rate():
 
 
 def test_who_comes_when_asked_is_held_back_no_longer_than_that():
-    pace, now = Pace(), 0.0
+    pace, now = SlowStart(), 0.0
 
     for _ in range(20):
         told(pace, 7.0, now=now)
@@ -96,7 +96,7 @@ def test_who_comes_when_asked_is_held_back_no_longer_than_that():
 
 
 def test_what_was_under_way_before_the_complaint_is_no_new_one():
-    pace = Pace()
+    pace = SlowStart()
     told(pace, 1.0, now=0.0)
     last = starts(pace, 0.0, 60)[-1]
     for _ in range(25):
@@ -112,7 +112,7 @@ def test_what_was_under_way_before_the_complaint_is_no_new_one():
 
 
 def test_a_wait_is_drawn_a_little_longer_once_for_all():
-    pace = Pace()
+    pace = SlowStart()
 
     told(pace, 10.0, now=0.0, draw=0.5)
     assert pace.next_start(now=0.0) == 10.5
@@ -122,7 +122,7 @@ def test_a_wait_is_drawn_a_little_longer_once_for_all():
 
 
 def test_a_shorter_hint_shortens_nothing():
-    pace = Pace()
+    pace = SlowStart()
     told(pace, 10.0, now=0.0)
 
     told(pace, 1.0, now=1.0)
@@ -133,7 +133,7 @@ def test_a_shorter_hint_shortens_nothing():
 
 
 def test_after_a_quiet_minute_all_is_as_before():
-    pace = Pace()
+    pace = SlowStart()
     told(pace, 1.0, now=0.0)
     starts(pace, 0.0, 3)
 
@@ -145,7 +145,7 @@ def test_after_a_quiet_minute_all_is_as_before():
 
 @pytest.mark.parametrize(("hint", "gap"), [(0.001, 1 / 256), (0.1, 0.1), (7.0, 7.0), (60.0, 60.0)])
 def test_a_call_for_each_wait_that_was_asked_for_is_always_allowed(hint, gap):
-    pace, now = Pace(), 0.0
+    pace, now = SlowStart(), 0.0
 
     for _ in range(50):
         told(pace, hint, now=now)
@@ -166,7 +166,7 @@ def test_a_call_for_each_wait_that_was_asked_for_is_always_allowed(hint, gap):
     draw=st.floats(0, 0.99),
 )
 def test_no_call_starts_within_a_wait(happenings, draw):
-    pace, now, until = Pace(), 0.0, -math.inf
+    pace, now, until = SlowStart(), 0.0, -math.inf
 
     for what, seconds in happenings:
         if what == "pass":

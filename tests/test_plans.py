@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import Artifact, Message, Part, Role, TaskState
-from holdfast._testing.timeline import Life, timestamp
+from holdfast._testing.timeline import TaskTimeline, timestamp
 from holdfast.testing import (
     Plan,
     Step,
@@ -28,7 +28,7 @@ def hello(text="hello", **members):
 
 
 def begun(plan, *, at=0.0, message=None):
-    life = Life("task-1", "context-1")
+    life = TaskTimeline("task-1", "context-1")
     life.begin(plan, message, at)
     return life
 
@@ -275,7 +275,7 @@ def test_status_messages_go_into_the_history_when_others_follow():
 
 
 def test_a_task_without_history_keeps_no_message():
-    life = Life("task-1", "context-1", keeps_history=False)
+    life = TaskTimeline("task-1", "context-1", keeps_history=False)
     life.begin(asks("which one?"), hello(), 0.0)
     life.begin(completes("done"), hello("this"), 1.0)
 

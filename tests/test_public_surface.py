@@ -365,7 +365,7 @@ SIGNATURES = {
     "Transport.close": "self",
     "Transport.stream": "self call /",
     "Stream.close": "self",
-    "StreamOver.close": "self",
+    "StreamWrapper.close": "self",
     "UnaryOnly.stream": "self call /",
     "Env.wall": "self",
     "Env.random": "self",
@@ -404,7 +404,7 @@ SIGNATURES = {
     "Endpoint.tokens": "self policy",
     "Endpoint.charge": "self policy *now",
     "Endpoint.gate": "self operation",
-    "Endpoint.told_to_wait": "self operation seconds *started *draw",
+    "Endpoint.on_retry_after": "self operation seconds *started *draw",
     "Endpoint.learn": "self operation",
     "Endpoint.learn_file_form": "self error",
     "Endpoint.spoken": "self operation",
@@ -502,7 +502,7 @@ CONSTRUCTORS = {
         "*supported_protocol_bindings=() *use_client_preference=False "
         "*accepted_output_modes=() *push_notification_configs=()"
     ),
-    "ClientStats": "*url=None *endpoints=() *under_way=None *waiting=0",
+    "ClientStats": "*url=None *endpoints=() *in_flight=None *waiting=0",
     "ClientTools": "functions *max_turns=16 *max_tool_calls=100 *raises=False",
     "ClientToolsNotSupportedError": "message='' *extensions **facts",
     "ClientFactory": "config=None consumers=None",
@@ -510,7 +510,7 @@ CONSTRUCTORS = {
     "Coordinator": "agents=() *concurrency=100 **options",
     "CredentialOriginError": "message='' *origin **facts",
     "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
-    "Deadline": "*name *timeout *at *is_for_opening=False",
+    "Deadline": "*name *timeout *at *ends_at_first_event=False",
     "DuplicateTasksError": "message='' *message_id *tasks **facts",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
     "EndpointStats": (
@@ -556,13 +556,13 @@ CONSTRUCTORS = {
         "*capability=None *method_v03='' *path_v03='' *method_grpc_v03=''"
     ),
     "OutcomeUnknownError": (
-        "message='' *message_id *context_id=None *looked_at=() *search_error=None **facts"
+        "message='' *message_id *context_id=None *searched=() *search_error=None **facts"
     ),
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
     ),
     "PassThrough": "inner",
-    "StreamOver": "inner",
+    "StreamWrapper": "inner",
     "UnaryOnly": "",
     "PushReceiver": (
         "url *keys=None *jwt=None *journal=None *limits=None *max_tasks=10000 "
@@ -570,7 +570,7 @@ CONSTRUCTORS = {
     ),
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "ReconcileStarted": "*request_id *operation *agent *message_id *timeout *error",
-    "Reconciled": "*request_id *operation *agent *message_id *looked_at *task_id *duration",
+    "Reconciled": "*request_id *operation *agent *message_id *searched *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
     "Reconnected": "*request_id *operation *agent *task_id *number *error=None",
@@ -600,7 +600,7 @@ CONSTRUCTORS = {
     "RequestFinished": "*request_id *operation *agent *attempts *duration *error",
     "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",
-    "SeenFailure": "*at *cause",
+    "BreakerFailure": "*at *cause",
     "SendMessageConfiguration": (
         "*accepted_output_modes=() *task_push_notification_config=None *history_length=None "
         "*return_immediately=False"

@@ -7,7 +7,7 @@ itself comes first, then what it makes of it with one line of Holdfast.
 import uuid
 
 import pytest
-from tests.faulty_agent import CARD_PATH, Answer, Cut, Lost, NotSent
+from tests.faulty_agent import CARD_PATH, Answer, Cut, LostMessage, NotSent
 from tests.frameworks import call, permit
 from tests.real_agents import adk_client, sdk_process
 
@@ -77,7 +77,7 @@ async def test_alone_it_gives_up_when_it_is_refused_once(ask, known):
     ("fault", "said", "executions"),
     [
         (NotSent(), "A2A request failed: Network communication error: ", 0),
-        (Lost(), "A2A request failed: Network communication error: ", 1),
+        (LostMessage(), "A2A request failed: Network communication error: ", 1),
         (Answer(429, LATER), "A2A request failed: HTTP Error 429: ", 0),
         (Answer(503, LATER), "A2A request failed: HTTP Error 503: ", 0),
     ],
@@ -147,7 +147,7 @@ async def test_carried_it_comes_again_when_it_was_asked_to(ask, status):
 
 
 @pytest.mark.parametrize(
-    ("fault", "executions"), [(NotSent(), 0), (Lost(), 1)], ids=["not sent", "lost"]
+    ("fault", "executions"), [(NotSent(), 0), (LostMessage(), 1)], ids=["not sent", "lost"]
 )
 async def test_carried_it_sends_nothing_twice_and_says_that_it_may_have_run(
     ask, fault, executions
@@ -238,7 +238,7 @@ async def test_called_it_comes_again_when_it_was_asked_to(ask, status, binding):
 
 @both_bindings
 async def test_called_it_finds_what_it_sent_when_the_reply_is_lost(ask, binding):
-    called = await ask(through="factory", faults=[Lost()], bindings=[binding])
+    called = await ask(through="factory", faults=[LostMessage()], bindings=[binding])
 
     assert in_order(called)
     assert called.asked[:3] == ["card", SEND, "ListTasks"]

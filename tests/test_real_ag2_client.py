@@ -7,7 +7,7 @@ itself comes first, then what it makes of it with one line of Holdfast.
 import uuid
 
 import pytest
-from tests.faulty_agent import Answer, Cut, Lost, NotSent
+from tests.faulty_agent import Answer, Cut, LostMessage, NotSent
 from tests.frameworks import call, permit
 from tests.real_agents import ag2_client, sdk_process
 
@@ -85,7 +85,7 @@ async def test_alone_it_gives_up_when_a_message_is_refused_once(ask):
     ("fault", "cause", "executions"),
     [
         (NotSent(), "ReadError", 0),
-        (Lost(), "ReadError", 1),
+        (LostMessage(), "ReadError", 1),
         (Answer(429, LATER), "HTTPStatusError", 0),
         (Answer(503, LATER), "HTTPStatusError", 0),
     ],
@@ -177,7 +177,7 @@ async def test_carried_it_comes_again_when_it_was_asked_to(ask, status, prefer):
 
 @both_bindings
 @pytest.mark.parametrize(
-    ("fault", "executions"), [(NotSent(), 0), (Lost(), 1)], ids=["not sent", "lost"]
+    ("fault", "executions"), [(NotSent(), 0), (LostMessage(), 1)], ids=["not sent", "lost"]
 )
 async def test_carried_it_sends_nothing_twice_and_is_told_that_it_may_have_run(
     ask, fault, executions, prefer

@@ -5,7 +5,7 @@ by itself comes first, then what it makes of it when Holdfast carries its reques
 """
 
 import pytest
-from tests.faulty_agent import Answer, Cut, Lost, NotSent
+from tests.faulty_agent import Answer, Cut, LostMessage, NotSent
 from tests.frameworks import call
 from tests.real_agents import sdk03_client, sdk03_process
 
@@ -66,7 +66,7 @@ async def test_alone_it_gives_up_when_it_is_refused_once(ask):
 @pytest.mark.parametrize(
     ("fault", "cause", "executions"),
     [
-        (Lost(), "ReadError", 1),
+        (LostMessage(), "ReadError", 1),
         (Answer(429, LATER), "HTTPStatusError", 0),
         (Answer(503, LATER), "HTTPStatusError", 0),
     ],
@@ -115,7 +115,7 @@ async def test_carried_it_comes_again_when_it_was_asked_to(ask, status, binding,
 @each_binding
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "no stream"])
 @pytest.mark.parametrize(
-    ("fault", "executions"), [(NotSent(), 0), (Lost(), 1)], ids=["not sent", "lost"]
+    ("fault", "executions"), [(NotSent(), 0), (LostMessage(), 1)], ids=["not sent", "lost"]
 )
 async def test_carried_it_sends_nothing_twice_and_is_told_that_it_may_have_run(
     ask, fault, executions, binding, streaming

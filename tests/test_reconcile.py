@@ -21,14 +21,14 @@ from holdfast import (
 )
 from holdfast._client.reconcile_search import (
     Absent,
+    DuplicateFound,
     Fetch,
     Found,
-    FoundTwice,
     GetTask,
+    Inconclusive,
     ListPage,
-    LookAgain,
     Reconciliation,
-    Unseen,
+    RetryLater,
 )
 from holdfast.errors import (
     InvalidParamsError,
@@ -81,7 +81,7 @@ def test_a_clock_that_turns_out_to_be_behind_is_reckoned_with_at_once():
     assert search.step == ListPage(since=at(SENT - 3605))
     assert search.clock_skew == -3600
     search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
 
 
 def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
@@ -91,7 +91,7 @@ def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
         assert isinstance(search.step, ListPage)
         search.listed(page(), wall=SENT, agent_time=SENT - 1000 * (number + 1))
 
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
 
 
 def test_a_list_that_is_begun_again_by_an_earlier_time_is_read_to_its_end():
@@ -147,7 +147,7 @@ def test_one_that_cannot_be_had_now_is_looked_for_again():
 
     search.not_fetched(A2AHTTPError("busy", http_status=503, transient=True))
 
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
 
 
 def test_the_task_that_it_was_for_is_asked_first_and_then_its_context():
@@ -158,7 +158,7 @@ def test_the_task_that_it_was_for_is_asked_first_and_then_its_context():
 
     assert search.step == ListPage(context_id="c")
     search.listed(page(), wall=SENT, agent_time=None)
-    assert search.looked_at == ("task t", "the tasks of context c")
+    assert search.searched == ("task t", "the tasks of context c")
 
 
 def test_a_message_may_be_in_the_status():
@@ -193,7 +193,7 @@ def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
 
     search.failed(InvalidParamsError("the page token is none of this agent's"))
 
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
     search.waited()
     assert search.step == ListPage(context_id="c")
 
@@ -206,7 +206,7 @@ def test_pages_become_smaller_as_long_as_they_are_too_large():
         assert search.step == ListPage(context_id="c", size=size)
         search.failed(large)
 
-    assert search.step == Unseen(large)
+    assert search.step == Inconclusive(large)
 
 
 def test_a_clock_that_is_ahead_narrows_nothing():
@@ -229,7 +229,7 @@ def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
 
     search.listed(page(task("b"), token="2"), wall=SENT, agent_time=None)
     search.listed(page(task("b")), wall=SENT, agent_time=None)
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
     search.waited()
     search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
     search.listed(page(), wall=SENT, agent_time=None)
@@ -248,8 +248,8 @@ def test_pages_without_end_are_read_as_far_as_may_be_and_show_no_absence(token):
     search.finish(LATE)
 
     assert asked <= 7
-    assert search.step == Unseen()
-    assert search.looked_at == ("the tasks of context c, not all of them",)
+    assert search.step == Inconclusive()
+    assert search.searched == ("the tasks of context c, not all of them",)
 
 
 def test_absent_is_what_the_last_look_did_not_find():
@@ -263,7 +263,7 @@ def test_absent_is_what_the_last_look_did_not_find():
     search.failed(busy)
     search.finish(LATE)
 
-    assert search.step == Unseen(busy)
+    assert search.step == Inconclusive(busy)
 
 
 def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
@@ -288,7 +288,7 @@ def test_what_was_seen_once_is_not_absent():
     assert search.step == Fetch("b")
     search.not_fetched(LATE)
 
-    assert search.step == Unseen(LATE)
+    assert search.step == Inconclusive(LATE)
     assert search.seen == task("b", ID)
 
 
@@ -309,7 +309,7 @@ def test_two_that_were_seen_are_two_when_the_time_is_over_too():
 
     search.finish(LATE)
 
-    assert search.step == FoundTwice((task("a", ID), task("b", ID)))
+    assert search.step == DuplicateFound((task("a", ID), task("b", ID)))
 
 
 def test_two_tasks_are_two_tasks_on_whichever_page():
@@ -320,7 +320,7 @@ def test_two_tasks_are_two_tasks_on_whichever_page():
     assert search.step == ListPage(context_id="c", page_token="2")
     search.listed(page(second), wall=SENT, agent_time=None)
 
-    assert search.step == FoundTwice((first, second))
+    assert search.step == DuplicateFound((first, second))
 
 
 @pytest.mark.parametrize("error", [InvalidParamsError("no"), UnsupportedOperationError("no")])
@@ -330,7 +330,7 @@ def test_an_agent_that_cannot_list_by_time_is_asked_for_all(error):
     search.failed(error)
     assert search.step == ListPage()
     search.listed(page(), wall=SENT, agent_time=SENT - 9999)
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
     search.waited()
 
     assert search.step == ListPage()
@@ -342,8 +342,8 @@ def test_without_a_list_there_is_nothing_to_wait_for(error):
 
     search.failed(error)
 
-    assert search.step == Unseen()
-    assert search.looked_at == ("the tasks of context c (the agent has no list of tasks)",)
+    assert search.step == Inconclusive()
+    assert search.searched == ("the tasks of context c (the agent has no list of tasks)",)
 
 
 def test_what_is_known_to_have_no_list_is_not_asked_for_one():
@@ -351,11 +351,11 @@ def test_what_is_known_to_have_no_list_is_not_asked_for_one():
     assert search.step == GetTask("t")
 
     search.failed(TaskNotFoundError("gone"))
-    assert search.step == LookAgain(1)
+    assert search.step == RetryLater(1)
     search.finish(LATE)
 
     assert search.step == Absent()
-    assert search.looked_at == (
+    assert search.searched == (
         "task t",
         "the tasks of context c (the agent has no list of tasks)",
     )
@@ -367,8 +367,8 @@ def test_what_failed_for_lack_of_time_is_told():
     search.failed(LATE)
     search.finish(LATE)
 
-    assert search.step == Unseen(LATE)
-    assert search.looked_at == ("the tasks changed since the message was sent (too late)",)
+    assert search.step == Inconclusive(LATE)
+    assert search.searched == ("the tasks changed since the message was sent (too late)",)
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_who_is_not_let_in_does_not_knock_again(kind, is_asked_again):
 
     search.failed(error)
 
-    assert search.step == (LookAgain(1) if is_asked_again else Unseen(error))
+    assert search.step == (RetryLater(1) if is_asked_again else Inconclusive(error))
 
 
 # ── Any agent ────────────────────────────────────────────────────────────────────────────────
@@ -473,14 +473,14 @@ def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
     )
 
     asked = 0
-    while not isinstance(search.step, Found | FoundTwice | Absent | Unseen):
+    while not isinstance(search.step, Found | DuplicateFound | Absent | Inconclusive):
         asked += agent.answer(search)
         assert asked < 200, "it never ends"
-        if isinstance(search.step, LookAgain):
+        if isinstance(search.step, RetryLater):
             search.waited() if search.step.looks < 5 else search.finish(LATE)
 
     found = getattr(search.step, "tasks", ())
     if isinstance(search.step, Found):
         found = [search.step.task]
     assert all(is_ours(one, is_own_context=is_own_context) for one in found)
-    assert all(search.looked_at)
+    assert all(search.searched)

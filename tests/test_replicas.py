@@ -134,7 +134,7 @@ async def test_a_spent_budget_lets_a_call_go_to_each_place_once():
         await client.list_tasks()
 
     assert [len(agent.pending_faults) for agent in agents] == [8, 8, 8]
-    assert "budget" in caught.value.gave_up
+    assert "budget" in caught.value.retry_stopped_reason
 
 
 async def test_one_that_fails_at_once_does_not_draw_the_calls_to_itself():

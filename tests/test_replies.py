@@ -10,7 +10,7 @@ from tests.test_a2a_sdk_transport import card_of, client_of, collected, said
 
 from holdfast import Message, Role, Task, TaskState, connect, text_part
 from holdfast._stream.replies import PendingReply, Replies
-from holdfast.extend import PassThrough, StreamOver
+from holdfast.extend import PassThrough, StreamWrapper
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -223,11 +223,11 @@ class Bare(PassThrough):
         return msgspec.structs.replace(reply, value=BareStream(reply.value))
 
 
-class BareStream(StreamOver):
+class BareStream(StreamWrapper):
     async def __anext__(self):
         return bare(await super().__anext__())
 
-    def at_hand(self):
+    def next_nowait(self):
         return None
 
 

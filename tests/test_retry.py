@@ -10,10 +10,10 @@ from holdfast._policy.retry import (
     GiveUp,
     Retry,
     RetryPolicy,
-    Tries,
+    RetryState,
     backoff,
     decide,
-    lost_the_reply,
+    is_outcome_unknown,
 )
 from holdfast.errors import (
     A2AConnectionError,
@@ -290,12 +290,12 @@ def test_any_hint_may_be_followed():
     ids=str,
 )
 def test_where_no_answer_came_and_nobody_knows_the_reply_is_lost(error):
-    assert lost_the_reply(error)
+    assert is_outcome_unknown(error)
 
     error.executed = False
-    assert not lost_the_reply(error)
+    assert not is_outcome_unknown(error)
     error.executed = True
-    assert not lost_the_reply(error)
+    assert not is_outcome_unknown(error)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_where_no_answer_came_and_nobody_knows_the_reply_is_lost(error):
     ids=lambda error: type(error).__name__,
 )
 def test_an_answer_is_not_a_lost_reply_whatever_it_says(error):
-    assert not lost_the_reply(error)
+    assert not is_outcome_unknown(error)
 
 
 # ── What counts ──────────────────────────────────────────────────────────────────────────────
@@ -321,7 +321,7 @@ def test_an_answer_is_not_a_lost_reply_whatever_it_says(error):
 
 def tried(*failures):
     """What has been tried: whether each was an attempt, stands in line, and who got through."""
-    tries = Tries()
+    tries = RetryState()
     for was_attempted, is_in_line, answered in failures:
         tries.failed(busy(), was_attempted=was_attempted, is_in_line=is_in_line, answered=answered)
     return tries

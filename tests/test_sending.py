@@ -255,7 +255,7 @@ async def test_a_lost_reply_is_told_with_everything_that_is_known(
         await getattr(client, how)(message, context_id="c-1")
 
     error = caught.value
-    assert (error.message_id, error.context_id, error.looked_at) == ("m-1", "c-1", ())
+    assert (error.message_id, error.context_id, error.searched) == ("m-1", "c-1", ())
     assert type(error.__cause__) is cause
     assert (error.executed, error.transient) == (None, False)
     assert [attempt.number for attempt in error.attempts] == [1, 2]

@@ -8,7 +8,7 @@ from tests.cli_harness import holdfast as cli
 
 from holdfast import TaskNotFoundError, TaskState, connect
 from holdfast.errors import InvalidAgentResponseError, TaskCanceledError
-from holdfast.extend import PassThrough, StreamOver
+from holdfast.extend import PassThrough, StreamWrapper
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -36,7 +36,7 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-class Dead(StreamOver):
+class Dead(StreamWrapper):
     """A stream of an agent that forgets it: after two events, no other comes, and no end."""
 
     def __init__(self, inner):
@@ -49,7 +49,7 @@ class Dead(StreamOver):
             return await super().__anext__()
         return await asyncio.Event().wait()
 
-    def at_hand(self):
+    def next_nowait(self):
         return None
 
 
@@ -59,7 +59,7 @@ class DeadStreams(PassThrough):
         return msgspec.structs.replace(reply, value=Dead(reply.value))
 
 
-class Unknown(StreamOver):
+class Unknown(StreamWrapper):
     """A stream that has an event of an unknown kind each 5 s, and after two others no others."""
 
     def __init__(self, inner, left):
@@ -78,7 +78,7 @@ class Unknown(StreamOver):
         self.left, reading, self.reading = self.left - 1, self.reading, None
         return reading.result()
 
-    def at_hand(self):
+    def next_nowait(self):
         return None
 
     async def close(self):
@@ -212,7 +212,7 @@ async def test_a_subscription_that_fails_is_tried_again_where_there_is_a_task(bi
 # ── Agents that fail in the middle ───────────────────────────────────────────────────────────
 
 
-class Misnaming(StreamOver):
+class Misnaming(StreamWrapper):
     """Tells of a failure under an id that was made for it."""
 
     async def __anext__(self):
@@ -223,7 +223,7 @@ class Misnaming(StreamOver):
         update = msgspec.structs.replace(update, task_id="error-1")
         return msgspec.structs.replace(event, status_update=update)
 
-    def at_hand(self):
+    def next_nowait(self):
         return None
 
 

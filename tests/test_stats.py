@@ -48,7 +48,7 @@ async def fails(client, times, error=A2AConnectionError):
 async def test_a_client_that_has_done_nothing_tells_nothing():
     stats = connected(FakeAgent()).stats()
 
-    assert (stats.url, stats.endpoints, stats.under_way, stats.waiting) == (None, (), None, 0)
+    assert (stats.url, stats.endpoints, stats.in_flight, stats.waiting) == (None, (), None, 0)
 
 
 async def test_stats_tell_of_each_address_what_is_known():
@@ -85,17 +85,17 @@ async def test_stats_tell_who_waits():
     agent = FakeAgent(lambda turn: works_forever() if turn.message.text == "long" else "done")
     limited = Resilience(concurrency=ConcurrencyPolicy(limit=2))
     client = connected(agent, resilience=limited)
-    assert (client.stats().under_way, client.stats().waiting) == (0, 0)
+    assert (client.stats().in_flight, client.stats().waiting) == (0, 0)
     tasks = [asyncio.create_task(client.ask("long")) for _ in range(5)]
     await asyncio.sleep(1)
 
     stats = client.stats()
 
-    assert (stats.under_way, stats.waiting) == (2, 3)
+    assert (stats.in_flight, stats.waiting) == (2, 3)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    assert (client.stats().under_way, client.stats().waiting) == (0, 0)
+    assert (client.stats().in_flight, client.stats().waiting) == (0, 0)
 
 
 async def test_stats_tell_of_a_gate():
@@ -136,7 +136,7 @@ def test_stats_are_json_can_be_asked_for_anywhere_and_hold_no_secret():
     written = json.dumps(stats.to_dict())
     assert json.loads(written)["endpoints"][1]["answered"] > 0
     assert "s3cret" not in written + repr(stats)
-    assert (stats.under_way, stats.endpoints[1].circuit) == (0, "closed")
+    assert (stats.in_flight, stats.endpoints[1].circuit) == (0, "closed")
 
 
 # ── By hand ──────────────────────────────────────────────────────────────────────────────────

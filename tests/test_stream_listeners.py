@@ -17,7 +17,7 @@ from holdfast import (
     text_part,
 )
 from holdfast.errors import InvalidAgentResponseError
-from holdfast.extend import Interceptor, PassThrough, Reply, StreamOver, UnaryOnly
+from holdfast.extend import Interceptor, PassThrough, Reply, StreamWrapper, UnaryOnly
 from holdfast.observe import CallFinished, Reconnected, RequestFinished
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Refuse, completes, fails, streams
 from holdfast.types import StreamResponse, TaskArtifactUpdateEvent
@@ -364,7 +364,7 @@ async def test_a_layer_that_minds_unary_calls_lets_streams_pass(place, binding):
 async def test_a_layer_sees_streams_opened_and_may_wrap_them(place, binding):
     opened, told, closed = [], [], []
 
-    class Wrapped(StreamOver):
+    class Wrapped(StreamWrapper):
         async def __anext__(self):
             event = await super().__anext__()
             told.append(event.event)

@@ -26,7 +26,7 @@ from holdfast import (
 from holdfast._aio.env import SystemEnv
 from holdfast.auth import Credentials
 from holdfast.errors import InvalidAgentResponseError, LimitExceededError, ReconnectError
-from holdfast.extend import Interceptor, PassThrough, Reply, StreamOver
+from holdfast.extend import Interceptor, PassThrough, Reply, StreamWrapper
 from holdfast.observe import AttemptStarted, Reconnected
 from holdfast.testing import (
     Cut,
@@ -202,7 +202,7 @@ async def test_an_agent_that_asks_to_wait_too_long_ends_the_stream_at_once(bindi
     error = caught.value
     assert (error.http_status, error.retry_after) == (503, 3600)
     assert error.executed is True  # the message, whatever became of the subscription
-    assert error.gave_up == "another try has to wait 3600 s"
+    assert error.retry_stopped_reason == "another try has to wait 3600 s"
     assert now() < 2
 
 
@@ -221,7 +221,9 @@ async def test_an_agent_that_asks_to_wait_beyond_the_deadline_ends_the_stream_at
     error = caught.value
     assert (error.http_status, error.retry_after, error.executed) == (503, 30, True)
     assert (error.deadline, error.task.id) == ("stream", "task-1")
-    assert re.fullmatch(r"another try has to wait 30 s, and 1[\d.]+ s are left", error.gave_up)
+    assert re.fullmatch(
+        r"another try has to wait 30 s, and 1[\d.]+ s are left", error.retry_stopped_reason
+    )
     assert isinstance(error.__cause__, A2AHTTPError)
     assert now() < 2
 
@@ -275,7 +277,7 @@ async def test_what_an_agent_said_before_it_went_on_is_not_why_its_task_failed(b
 
 @both_bindings
 async def test_what_could_not_be_read_of_a_stream_is_not_why_its_task_failed(binding):
-    class Nonsense(StreamOver):
+    class Nonsense(StreamWrapper):
         async def __anext__(self):
             event = await super().__anext__()
             if event.artifact_update is None:
@@ -470,7 +472,7 @@ async def all_the_rest(events):
 
 @both_bindings
 async def test_a_stream_that_does_not_close_is_given_up(binding):
-    class Stuck(StreamOver):
+    class Stuck(StreamWrapper):
         async def close(self):
             await super().close()
             await asyncio.sleep(1000)
@@ -491,7 +493,7 @@ async def test_a_stream_that_does_not_close_is_given_up(binding):
 def slow_to_close(seconds):
     """A layer whose streams take their time to close."""
 
-    class Slow(StreamOver):
+    class Slow(StreamWrapper):
         async def close(self):
             await super().close()
             await asyncio.sleep(seconds)

@@ -94,7 +94,7 @@ NO_TWIN = {
     "SqliteJournal": "a client is given it; sync.run(journal.close())",
     "StaticAuth": "a client asks it",
     "Stream": "a layer's",
-    "StreamOver": "a layer's",
+    "StreamWrapper": "a layer's",
     "Transport": "callers write it, and a client uses it",
     "UnaryOnly": "a layer's",
 }
@@ -543,10 +543,10 @@ def test_an_iteration_that_is_left_is_closed():
         run = client.run([str(n) for n in range(100)])  # a generator would wait for a caller
         assert next(run).key == "0"
         inner = run._twin_of
-        holdfast.sync.run(until(lambda: inner.under_way))
+        holdfast.sync.run(until(lambda: inner.in_flight))
         del run
         gc.collect()
-        holdfast.sync.run(until(lambda: not inner.under_way))
+        holdfast.sync.run(until(lambda: not inner.in_flight))
 
 
 def test_an_iteration_over_tasks_can_be_closed():

@@ -29,7 +29,7 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-class Gate:
+class RetryAfterGate:
     """Opens when the loop waits for real, or when the test opens it; jobs wait here in threads.
 
     A loop that jumps lets the timers of the test fire before it ever waits.
@@ -47,7 +47,7 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch):
-    gate = Gate()
+    gate = RetryAfterGate()
     select = selectors.DefaultSelector.select
 
     def watched(self, timeout=None):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import A2ATimeoutError
-from holdfast._aio.waiting import Endable, Ended
+from holdfast._aio.waiting import CancelScope, ScopeCancelled
 
 
 async def ended_after(seconds, endable):
@@ -24,14 +24,14 @@ async def work(seconds, done, error=None):
 
 
 async def test_what_is_not_ended_gives_what_it_gives():
-    assert await Endable().result(work(1, [])) == "42"
+    assert await CancelScope().result(work(1, [])) == "42"
 
 
 async def test_what_is_ended_is_cancelled_and_gives_nothing():
-    endable, done = Endable(), []
+    endable, done = CancelScope(), []
     ending = asyncio.create_task(ended_after(2, endable))
 
-    with pytest.raises(Ended):
+    with pytest.raises(ScopeCancelled):
         await endable.result(work(5, done))
 
     assert done == [2]
@@ -39,10 +39,10 @@ async def test_what_is_ended_is_cancelled_and_gives_nothing():
 
 
 async def test_what_was_ended_before_is_not_begun():
-    endable, done = Endable(), []
+    endable, done = CancelScope(), []
     endable.end()
 
-    with pytest.raises(Ended):
+    with pytest.raises(ScopeCancelled):
         await endable.result(work(1, done))
     await endable.wait(work(1, done))
 
@@ -50,7 +50,7 @@ async def test_what_was_ended_before_is_not_begun():
 
 
 async def test_a_result_that_arrives_as_the_wait_is_ended_is_returned():
-    endable = Endable()
+    endable = CancelScope()
 
     async def end():
         endable.end()
@@ -60,7 +60,7 @@ async def test_a_result_that_arrives_as_the_wait_is_ended_is_returned():
 
 
 async def test_an_end_is_no_error_to_who_looks_for_it_elsewhere():
-    endable, done = Endable(), []
+    endable, done = CancelScope(), []
     ending = asyncio.create_task(ended_after(2, endable))
 
     await endable.wait(work(5, done))
@@ -72,13 +72,13 @@ async def test_an_end_is_no_error_to_who_looks_for_it_elsewhere():
 @pytest.mark.parametrize("error", [TimeoutError(), A2ATimeoutError("late", phase="write")])
 async def test_a_timeout_of_the_work_is_its_own(error):
     with pytest.raises(type(error)) as caught:
-        await Endable().wait(work(1, [], error))
+        await CancelScope().wait(work(1, [], error))
 
     assert caught.value is error
 
 
 async def test_who_is_cancelled_is_not_ended():
-    endable, done = Endable(), []
+    endable, done = CancelScope(), []
     waiting = asyncio.create_task(endable.result(work(5, done)))
     await asyncio.sleep(2)
     waiting.cancel()

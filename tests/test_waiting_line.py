@@ -6,7 +6,7 @@ import random
 from hypothesis import strategies as st
 
 from holdfast import Message, Part, Role, connect
-from holdfast._pipeline.retry_after_gate import Gate
+from holdfast._pipeline.retry_after_gate import RetryAfterGate
 from holdfast.testing import FakeAgent, FakeNetwork, completes, rate_limited, run
 
 from .strategies import given
@@ -25,7 +25,7 @@ async def passes(gate, moments, name, **how):
 
 def test_an_open_gate_holds_nobody():
     async def main():
-        gate, moments = Gate(), []
+        gate, moments = RetryAfterGate(), []
 
         for n in range(100):
             await passes(gate, moments, n)
@@ -38,9 +38,9 @@ def test_an_open_gate_holds_nobody():
 
 def test_all_wait_for_whom_one_was_told_and_then_come_in_order():
     async def main():
-        gate, moments = Gate(), []
+        gate, moments = RetryAfterGate(), []
         begin = asyncio.get_running_loop().time()
-        gate.told_to_wait(10.0, started=begin, draw=0.0)
+        gate.on_retry_after(10.0, started=begin, draw=0.0)
 
         await asyncio.gather(*(passes(gate, moments, n) for n in range(200)))
 
@@ -53,9 +53,9 @@ def test_all_wait_for_whom_one_was_told_and_then_come_in_order():
 
 def test_one_that_was_refused_stands_before_the_others():
     async def main():
-        gate, moments = Gate(), []
+        gate, moments = RetryAfterGate(), []
         begin = asyncio.get_running_loop().time()
-        gate.told_to_wait(10.0, started=begin, draw=0.0)
+        gate.on_retry_after(10.0, started=begin, draw=0.0)
         others = [asyncio.create_task(passes(gate, moments, n)) for n in range(3)]
         await settled()
 
@@ -69,13 +69,13 @@ def test_one_that_was_refused_stands_before_the_others():
 
 def test_a_longer_wait_holds_those_who_wait_already():
     async def main():
-        gate, moments = Gate(), []
+        gate, moments = RetryAfterGate(), []
         begin = asyncio.get_running_loop().time()
-        gate.told_to_wait(10.0, started=begin, draw=0.0)
+        gate.on_retry_after(10.0, started=begin, draw=0.0)
         others = [asyncio.create_task(passes(gate, moments, n)) for n in range(3)]
         await asyncio.sleep(5)
 
-        gate.told_to_wait(30.0, started=begin, draw=0.0)
+        gate.on_retry_after(30.0, started=begin, draw=0.0)
 
         await asyncio.gather(*others)
         assert moments[0][1] - begin == 35.0
@@ -88,7 +88,7 @@ def test_nobody_passes_while_the_agent_wants_to_be_left_alone(seed):
     dice = random.Random(seed)
 
     async def main():
-        gate, loop = Gate(), asyncio.get_running_loop()
+        gate, loop = RetryAfterGate(), asyncio.get_running_loop()
         until, passed = 0.0, 0
 
         async def call():
@@ -105,7 +105,7 @@ def test_nobody_passes_while_the_agent_wants_to_be_left_alone(seed):
             if dice.random() < 0.2:
                 seconds = dice.random() * 5
                 until = max(until, loop.time() + seconds)
-                gate.told_to_wait(seconds, started=loop.time(), draw=dice.random())
+                gate.on_retry_after(seconds, started=loop.time(), draw=dice.random())
             if dice.random() < 0.2:
                 dice.choice(tasks).cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)

@@ -720,7 +720,7 @@ async def test_who_waits_for_an_agent_that_is_removed_waits_no_longer(ends):
     coordinator = Coordinator(
         {"busy": lent, "other": other.url}, engine=network, concurrency=1, env=Middle()
     )
-    under_way = asyncio.create_task(coordinator.delegate("busy", "hello"))
+    in_flight = asyncio.create_task(coordinator.delegate("busy", "hello"))
     await asyncio.sleep(1)
     waiting = [asyncio.create_task(coordinator.delegate("other", "hello")) for _ in range(3)]
     await asyncio.sleep(1)
@@ -731,8 +731,8 @@ async def test_who_waits_for_an_agent_that_is_removed_waits_no_longer(ends):
     assert now() == 2
     assert {(one.error.failure, one.error.executed) for one in results} == {("closed", False)}
     assert other.received == []
-    under_way.cancel()
-    await asyncio.gather(under_way, return_exceptions=True)
+    in_flight.cancel()
+    await asyncio.gather(in_flight, return_exceptions=True)
     if ends == "remove":
         coordinator.add("other", other.url)
         assert (await coordinator.delegate("other", "hello", timeout=5)).error is None

@@ -83,7 +83,7 @@ class Answering(FakeNetwork):
 @both_bindings
 @pytest.mark.parametrize("status", [429, 503, 401, 404])
 async def test_a_result_under_an_error_status_did_come_from_the_agent(binding, status):
-    class Gate(FakeNetwork):
+    class RetryAfterGate(FakeNetwork):
         async def request(self, request):
             got = await super().request(request)
             if request.method == "GET":
@@ -94,7 +94,7 @@ async def test_a_result_under_an_error_status_did_come_from_the_agent(binding, s
     agent = FakeAgent(bindings=(binding,))
 
     with pytest.raises(A2AError) as caught:
-        await connected(agent, Gate(agent)).send_message("hello", on_unknown="raise")
+        await connected(agent, RetryAfterGate(agent)).send_message("hello", on_unknown="raise")
 
     assert caught.value.executed is None
     assert [len(made) for made in agent.executions.values()] == [1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["main"]
 
@@ -21,7 +21,7 @@ _MISSING = 'holdfast: the command line needs {}: pip install "holdfast[cli]"\n'
 _INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str] | None = None, *, world: World | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None = None) -> int:
     """Runs one command.
 
     Args:
@@ -33,10 +33,11 @@ def main(arguments: Sequence[str] | None = None, *, world: World | None = None) 
     """
     try:
         from holdfast._cli.commands import run
-        from holdfast._cli.environment import World
+        from holdfast._cli.environment import CliEnvironment
 
         return run(
-            sys.argv[1:] if arguments is None else arguments, World() if world is None else world
+            sys.argv[1:] if arguments is None else arguments,
+            CliEnvironment() if world is None else world,
         )
     except ModuleNotFoundError as error:
         library = _LIBRARIES.get((error.name or "").partition(".")[0])

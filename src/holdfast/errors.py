@@ -204,7 +204,7 @@ class Facts(TypedDict, total=False):
     attempts: Sequence[Attempt]
     agent: str | None
     request_id: str | None
-    gave_up: str | None
+    retry_stopped_reason: str | None
     hops: Sequence[str]
     loop: str | None
     traceparent: str | None
@@ -229,7 +229,7 @@ class A2AError(Exception):
         retry_after: Seconds to wait before another try, where the agent said so, or its circuit
             breaker did.
         attempts: Every attempt that was made, in order.
-        gave_up: Why it was not tried again, where trying again might have helped.
+        retry_stopped_reason: Why it was not tried again, where trying again might have helped.
         agent: The address that failed, without credentials or query.
         request_id: The id under which the call is logged.
         hops: The agents behind `agent` on the way to the failure, nearest first; in the last one
@@ -257,7 +257,7 @@ class A2AError(Exception):
         self.attempts: tuple[Attempt, ...] = tuple(facts.get("attempts", ()))
         self.agent: str | None = facts.get("agent")
         self.request_id: str | None = facts.get("request_id")
-        self.gave_up: str | None = facts.get("gave_up")
+        self.retry_stopped_reason: str | None = facts.get("retry_stopped_reason")
         self.hops: tuple[str, ...] = tuple(facts.get("hops", ()))
         self.loop: str | None = facts.get("loop")
         self.traceparent: str | None = facts.get("traceparent")
@@ -351,8 +351,8 @@ class A2AError(Exception):
         if self.retry_after is not None:
             exact = "3g" if self.retry_after < 100 else "0f"  # as far as anybody reads it
             notes.append(f"retry after {self.retry_after:.{exact}} s")
-        if self.gave_up is not None:
-            notes.append(f"not tried again: {self.gave_up}")
+        if self.retry_stopped_reason is not None:
+            notes.append(f"not tried again: {self.retry_stopped_reason}")
         if self.other_version is not None:
             version = self.other_version
             notes.append(
@@ -811,7 +811,7 @@ class OutcomeUnknownError(A2AError):
     Attributes:
         message_id: The id of the message that was sent.
         context_id: The context that it was sent in, if any.
-        looked_at: The places that were searched for the message, in order; empty if none was.
+        searched: The places that were searched for the message, in order; empty if none was.
         search_error: The error that ended the search early: a deadline, the close of the client,
             an unreachable agent. None if the search was finished, or not wanted. A later search
             may find the message; in a journal, its call stays pending for that.
@@ -823,14 +823,14 @@ class OutcomeUnknownError(A2AError):
         *,
         message_id: str,
         context_id: str | None = None,
-        looked_at: Sequence[str] = (),
+        searched: Sequence[str] = (),
         search_error: A2AError | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.message_id = message_id
         self.context_id = context_id
-        self.looked_at: tuple[str, ...] = tuple(looked_at)
+        self.searched: tuple[str, ...] = tuple(searched)
         self.search_error = search_error
 
 

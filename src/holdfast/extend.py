@@ -17,7 +17,7 @@ from holdfast._pipeline.transport import (
     PassThrough,
     Reply,
     Stream,
-    StreamOver,
+    StreamWrapper,
     Transport,
     UnaryOnly,
 )
@@ -49,7 +49,7 @@ __all__ = [
     "Reply",
     "SqliteJournal",
     "Stream",
-    "StreamOver",
+    "StreamWrapper",
     "Transport",
     "TransportProducer",
     "UnaryOnly",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._policy.breaker import BreakerPolicy, SeenFailure
+from holdfast._policy.breaker import BreakerFailure, BreakerPolicy
 from holdfast._policy.budget import BudgetPolicy
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.hedge import HedgePolicy
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast._net.tls_config import TlsConfig
 
 __all__ = [
+    "BreakerFailure",
     "BreakerPolicy",
     "BudgetPolicy",
     "ConcurrencyPolicy",
@@ -34,7 +35,6 @@ __all__ = [
     "ReconnectPolicy",
     "Resilience",
     "RetryPolicy",
-    "SeenFailure",
     "Timeouts",
     "TlsConfig",
 ]

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast._model import codec
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 
 __all__ = [
     "APIKeySecurityScheme",
@@ -358,7 +358,7 @@ class Request(WireValue, frozen=True, kw_only=True):
     tenant: str | None = None
 
 
-class AuthenticationInfo(Discreet, WireValue, frozen=True, kw_only=True):
+class AuthenticationInfo(RedactedRepr, WireValue, frozen=True, kw_only=True):
     """How the agent authenticates to a push-notification receiver (A2A 4.3.2)."""
 
     scheme: str = ""
@@ -368,7 +368,7 @@ class AuthenticationInfo(Discreet, WireValue, frozen=True, kw_only=True):
         return f"AuthenticationInfo(scheme={self.scheme!r})"  # the credentials are secret
 
 
-class TaskPushNotificationConfig(Discreet, Request, frozen=True, kw_only=True):
+class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=True):
     """Where the agent sends news of a task (A2A 4.3.1).
 
     Attributes:

@@ -152,7 +152,7 @@ from holdfast.extend import (
     PassThrough,
     RecordUpdate,
     Reply,
-    StreamOver,
+    StreamWrapper,
     Transport,
     TransportProducer,
     UnaryOnly,
@@ -170,7 +170,7 @@ from holdfast.observe import (
     RequestFinished,
     RetryScheduled,
 )
-from holdfast.policies import SeenFailure
+from holdfast.policies import BreakerFailure
 from holdfast.push import JwtPolicy, PushReceiver
 from holdfast.types import (
     AgentCapabilities,
@@ -301,7 +301,7 @@ class Counting(PassThrough):
         return Reply(value=Noisy(reply.value), headers=reply.headers)
 
 
-class Noisy(StreamOver[R]):
+class Noisy(StreamWrapper[R]):
     """What a layer puts around a stream."""
 
     async def __anext__(self) -> R:
@@ -756,7 +756,7 @@ async def coordinate(client: Client) -> None:
         pairs = zip(["a", "b"], ["hello", "again"], strict=True)
         async with coordinator.fan_out(pairs, within=5, cancel_remote=True) as fan_out:
             assert_type(fan_out, FanOut)
-            assert_type(fan_out.under_way, int)
+            assert_type(fan_out.in_flight, int)
             async for one in fan_out:
                 assert_type(one, AgentResult)
         for content in CONTENTS:
@@ -776,7 +776,7 @@ def look(client: Client) -> None:
         assert_type(endpoint, EndpointStats)
     circuit = client.circuit
     assert_type(circuit, Circuit)
-    assert_type(circuit.last_failure, SeenFailure | None)
+    assert_type(circuit.last_failure, BreakerFailure | None)
     circuit.open()
     circuit.close()
     circuit.reset()
@@ -871,7 +871,7 @@ async def handle(client: Client) -> None:
     except OutcomeUnknownError as error:
         assert_type(error.message_id, str)
         assert_type(error.context_id, str | None)
-        assert_type(error.looked_at, tuple[str, ...])
+        assert_type(error.searched, tuple[str, ...])
         assert_type(error.search_error, A2AError | None)
     except (TaskFailedError, TaskRejectedError, TaskCanceledError) as error:
         assert_type(error.task, Task)
@@ -957,7 +957,7 @@ async def manages(status: TaskStatusUpdateEvent, message: Message) -> None:
     assert_type(manager.update_with_message(message, manager.get_task_or_raise()), Task)
 
 
-async def is_told(client: Client) -> None:
+async def is_streamed(client: Client) -> None:
     jwt = JwtPolicy(algorithms=("ES256",), audience="https://me.test", max_age=60)
     async with PushReceiver("https://me.test/push", keys={"keys": []}, jwt=jwt) as signed:
         assert_type(signed.get_task("t-1"), Task | None)
@@ -1008,7 +1008,7 @@ async def survives() -> None:
             assert_type(result.answer, Answer | None)
             assert_type(result.error, Exception | None)
         run.stop()
-        assert_type(run.under_way, int)
+        assert_type(run.in_flight, int)
 
 
 async def examines() -> None:

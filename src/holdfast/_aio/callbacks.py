@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
     from typing import Any
 
-__all__ = ["side_by_side", "uncancelled"]
+__all__ = ["reject_self_cancellation", "side_by_side"]
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def _has_ended(task: asyncio.Task[T]) -> None:
         task.exception()
 
 
-async def uncancelled(awaitable: Awaitable[T]) -> T:
+async def reject_self_cancellation(awaitable: Awaitable[T]) -> T:
     """Waits for something, and takes it for failed where it cancels itself.
 
     To be called in a task of its own, such as those of `side_by_side`: a cancellation of that task

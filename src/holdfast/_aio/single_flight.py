@@ -34,7 +34,7 @@ class Flight(Generic[T]):
         self._run: _Run[T] | None = None
 
     @property
-    def is_under_way(self) -> bool:
+    def may_have_left(self) -> bool:
         """Whether somebody fetches."""
         return self._run is not None and not self._run.task.done()
 

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Task
 
-__all__ = ["Endable", "Ended", "add_last_seen", "in_vain", "overrun", "until"]
+__all__ = [
+    "CancelScope",
+    "ScopeCancelled",
+    "add_last_seen",
+    "callback_deadline_error",
+    "until",
+    "wait_deadline_error",
+]
 
 T = TypeVar("T")
 
@@ -40,11 +47,11 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
         raise too_late() from None
 
 
-class Ended(Exception):  # noqa: N818 (it is no error, but what was asked for)
+class ScopeCancelled(Exception):  # noqa: N818 (it is no error, but what was asked for)
     """A wait was ended by another task."""
 
 
-class Endable:
+class CancelScope:
     """Waits that another task can end.
 
     Attributes:
@@ -67,7 +74,7 @@ class Endable:
         if self.is_ended:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
-            raise Ended
+            raise ScopeCancelled
         scope = self._scope = asyncio.timeout(None)
         try:
             async with scope:
@@ -75,13 +82,13 @@ class Endable:
         except TimeoutError as error:
             if isinstance(error, A2AError) or not scope.expired():
                 raise
-            raise Ended from None
+            raise ScopeCancelled from None
         finally:
             self._scope = None
 
     async def wait(self, awaitable: Awaitable[object]) -> None:
         """Waits for something, and no longer than until `end`; `is_ended` says which it was."""
-        with contextlib.suppress(Ended):
+        with contextlib.suppress(ScopeCancelled):
             await self.result(awaitable)
 
     def end(self) -> None:
@@ -102,7 +109,7 @@ def add_last_seen(error: A2AError, task_id: str | None, state: TaskState | None)
             error.message = f"{error.message}; task {task_id} was last seen {state.name}"
 
 
-def overrun(
+def callback_deadline_error(
     what: str, deadline: Deadline, task: Task | None, *, then: str = ""
 ) -> DeadlineExceededError:
     """The error of the caller's own code that took too long: a consumer, a hook, a tool.
@@ -122,7 +129,7 @@ def overrun(
     )
 
 
-def in_vain(
+def wait_deadline_error(
     deadline: Deadline,
     task: Task | None,
     task_id: str | None,

@@ -24,7 +24,7 @@ from holdfast._cli.values import read_secret
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.login_names import Flow
     from holdfast._cli.logins import Login
     from holdfast._cli.output.interface import Output
@@ -105,7 +105,7 @@ def status(ctx: click.Context, /, **_options: object) -> int:
         return execute(ctx, _show)
     output = output_for(settings.output, settings)
     announce(ctx, output)
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     world.run(_show_all(world, output))
     return 0
 
@@ -358,7 +358,7 @@ async def _show(session: Session, output: Output) -> None:
     _tell(output, login, await session.logins.store(agent).load(""), "Logged in")
 
 
-async def _show_all(world: World, output: Output) -> None:
+async def _show_all(world: CliEnvironment, output: Output) -> None:
     from holdfast._cli.logins import Logins
     from holdfast.errors import AuthenticationError
 

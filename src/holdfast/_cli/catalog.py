@@ -26,7 +26,7 @@ from holdfast.errors import A2AError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.settings import Settings
     from holdfast._wire.network_scope import Scope
 
@@ -66,7 +66,7 @@ class _Fetched(NamedTuple):
     scope: Scope
 
 
-def find_agent(world: World, settings: Settings) -> str | Path:
+def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
     """Where the card is, by a reference of the caller or one in a catalog.
 
     Raises:
@@ -103,7 +103,7 @@ def find_agent(world: World, settings: Settings) -> str | Path:
     return _entry(fetched[0].body, catalog, name, fetched[0].scope)
 
 
-async def _fetch(world: World, settings: Settings, url: str) -> _Fetched:
+async def _fetch(world: CliEnvironment, settings: Settings, url: str) -> _Fetched:
     from holdfast._net.engine import fetch  # heavy, as the rest is
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.limits import Limits

@@ -314,14 +314,14 @@ class Chat:
         if is_answering:
             self._left()
         elif not isinstance(error, OutcomeUnknownError):  # its text says it
-            self._output.warn(_UNANSWERED[self._session.is_under_way and error.executed])
+            self._output.warn(_UNANSWERED[self._session.may_have_left and error.executed])
 
     def _left(self) -> None:
         """Say what is known of an answer that was not followed to its end."""
         session, task = self._session, self._open_task
         if session.message_id is not None:
             may_have = "was in flight; the agent may have received it"
-            became = may_have if session.is_under_way else "was not sent"
+            became = may_have if session.may_have_left else "was not sent"
             self._output.warn(f"message {session.message_id} {became}")
         elif task is not None:
             self._output.hint(

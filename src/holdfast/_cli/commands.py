@@ -39,12 +39,12 @@ from holdfast._cli.task_commands import task
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["app", "run"]
 
 
-def run(arguments: Sequence[str], world: World) -> int:
+def run(arguments: Sequence[str], world: CliEnvironment) -> int:
     """Runs one command and gives its exit code.
 
     Args:
@@ -133,7 +133,7 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
 """Options that other tools have for what an option here does."""
 
 
-def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:
+def _form(arguments: Sequence[str], world: CliEnvironment, ctx: click.Context | None) -> str:
     """The output format that is asked for, whatever else is wrong with the arguments."""
     asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
     if asked is None:

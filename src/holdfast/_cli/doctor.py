@@ -19,7 +19,7 @@ from holdfast._doctor.examination import Examination
 from holdfast._wire.bindings import HTTP_BINDINGS
 
 if TYPE_CHECKING:
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.interface import Output
     from holdfast._cli.session import Session
     from holdfast.doctor import Diagnosis
@@ -33,7 +33,7 @@ async def examine(
     *,
     send: str | None,
     twice: bool,
-    world: World,
+    world: CliEnvironment,
 ) -> None:
     """Examines the agent, and shows what was found.
 
@@ -52,7 +52,7 @@ async def examine(
     settings = session.settings
 
     def sending(message_id: str) -> None:
-        session.message_id, session.is_under_way = message_id, True
+        session.message_id, session.may_have_left = message_id, True
 
     examination = Examination(
         session.reference,

@@ -10,7 +10,7 @@ from holdfast._cli.execution import CONTEXT, execute
 from holdfast._cli.options import EVERYWHERE_BRIEFLY, LINES, with_options
 
 if TYPE_CHECKING:
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["doctor"]
 
@@ -52,7 +52,7 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
     """
     from holdfast._cli.doctor import examine  # heavy; help and usage errors are not
 
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     text, twice = options["sends"], options["twice"]
     if twice and text is None:
         message = "--twice is about a message: name it with --send TEXT."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast._net.tls_config import TlsConfig
     from holdfast._wire.tls import TlsFacts
 
-__all__ = ["World"]
+__all__ = ["CliEnvironment"]
 
 
 async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
@@ -43,7 +43,7 @@ def _aiohttp_engine(*, verify: bool, tls: TlsConfig | None = None) -> HttpEngine
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class CliEnvironment:
     """What commands run in.
 
     Attributes:

@@ -114,7 +114,7 @@ def may_have_run(error: A2AError, situation: Situation) -> bool:
     says_so = error.transient or isinstance(
         error, errors.InvalidAgentResponseError | errors.LimitExceededError
     )
-    in_flight = situation.is_under_way and situation.message_id is not None
+    in_flight = situation.may_have_left and situation.message_id is not None
     return in_flight and says_so and error.executed is None
 
 

@@ -125,13 +125,13 @@ def found(reconciled: Reconciled) -> str:
 def away(error: A2AError) -> str:
     """Say why the agent cannot be reached, in one line, without the attempts."""
     told = copy.copy(error)
-    told.excerpt = told.gave_up = None
+    told.excerpt = told.retry_stopped_reason = None
     return bare(told)
 
 
 def as_told(error: A2AError, _situation: Situation) -> str:
     """Return an error in one line, without the hint, and without facts that its reason repeats."""
-    told, reason = copy.copy(error), error.gave_up or ""
+    told, reason = copy.copy(error), error.retry_stopped_reason or ""
     told.other_version = None
     if f"{len(error.attempts) - 1} retries" in reason:
         told.attempts = ()
@@ -149,7 +149,7 @@ def _failure(operation: str, error: A2AError) -> str:
 def bare(error: A2AError) -> str:
     """Return an error in one line, without its attempts, which the caller of this describes."""
     told = copy.copy(error)
-    told.attempts, told.retry_after, told.gave_up = (), None, None
+    told.attempts, told.retry_after, told.retry_stopped_reason = (), None, None
     return str(told)
 
 

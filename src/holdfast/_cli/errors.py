@@ -95,7 +95,7 @@ class Situation(Protocol):
     def message_id(self) -> str | None: ...
 
     @property
-    def is_under_way(self) -> bool: ...
+    def may_have_left(self) -> bool: ...
 
     @property
     def continues(self) -> bool: ...
@@ -138,7 +138,7 @@ def unwritable(error: OSError, situation: Situation | None = None) -> Failure:
     message = f"the output cannot be written: {error.strerror or error}"
     hint = None
     if situation is not None:
-        done = ["the message was sent"] if situation.is_under_way else []
+        done = ["the message was sent"] if situation.may_have_left else []
         task = situation.task
         if task is not None:
             done.append(f"task {task.id} was last seen {task.state}")

@@ -30,7 +30,7 @@ from holdfast._cli.values import masked_reference
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.interface import Output
     from holdfast._cli.output.json_output import JsonOutput
     from holdfast._cli.output.text_output import TextOutput
@@ -96,7 +96,7 @@ def execute(
     """
     from holdfast._cli.session import Session  # heavy; help and usage errors are not
 
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
@@ -141,7 +141,7 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
     return reference.absolute() if absolute and isinstance(reference, Path) else reference
 
 
-def perform(world: World, session: Session, output: Output, action: Action) -> int:
+def perform(world: CliEnvironment, session: Session, output: Output, action: Action) -> int:
     """Runs an action, and gives the exit code."""
 
     async def act() -> None:
@@ -182,7 +182,7 @@ def _failure(error: Exception, session: Session) -> Failure:
 def _give_up(task: Task, output: Output) -> None:
     """Completes what was begun, for those who read it."""
     try:
-        output.gave_up(task)
+        output.stopped_waiting(task)
     except BrokenPipeError:  # what there is to say on standard error is said all the same
         discard()
 

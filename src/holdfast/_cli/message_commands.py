@@ -24,7 +24,7 @@ from holdfast._cli.parts import PARTS, PartsCommand, read_parts, read_text
 from holdfast._cli.settings import read_settings
 
 if TYPE_CHECKING:
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["chat", "send"]
 
@@ -91,7 +91,7 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     """
     from holdfast._cli.chat import Chat  # heavy; help and usage errors are not
 
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     if settings.output == "json":
         raise click.UsageError(_CHAT_IS_TEXT, ctx)

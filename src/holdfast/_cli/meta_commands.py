@@ -30,7 +30,7 @@ from holdfast._cli.sources import configuration_of, notices
 from holdfast._cli.values import Choice
 
 if TYPE_CHECKING:
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["COMPLETE", "completion", "config", "show_help"]
 
@@ -80,7 +80,7 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
         output.warn(notice)
 
 
-def _logins(world: World) -> tuple[dict[str, str], list[str]]:
+def _logins(world: CliEnvironment) -> tuple[dict[str, str], list[str]]:
     """The files of the user's logins by agent, and what is wrong with them."""
     try:
         home = world.home()

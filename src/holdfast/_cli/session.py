@@ -76,7 +76,7 @@ from holdfast.types import TaskState
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.logins import KeptCredentials, Login, Logins
     from holdfast._cli.output.interface import Output
     from holdfast._cli.settings import Settings
@@ -123,7 +123,7 @@ class Session:
         task: The task as last seen, once there is one.
         binding: The binding that calls go over, once it is chosen.
         message_id: Id of the message that is being sent, if one is.
-        is_under_way: Whether it may have left.
+        may_have_left: Whether it may have left.
         continues: Whether that message continues a task.
         follows: Whether somebody looks on while an answer comes.
         asks_for_config: Whether it is about a configuration of the task, by its id.
@@ -139,7 +139,7 @@ class Session:
 
     def __init__(
         self,
-        world: World,
+        world: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         output: Output,
@@ -151,7 +151,7 @@ class Session:
         self.task: Task | None = None
         self.binding: str | None = None
         self.message_id: str | None = None
-        self.is_under_way = False
+        self.may_have_left = False
         self.continues = False
         self.follows = settings.stream
         self.asks_for_config = False
@@ -465,7 +465,7 @@ class Session:
 
     def new_message_id(self) -> str:
         """Names the message that is about to be sent."""
-        self.is_under_way = False
+        self.may_have_left = False
         self.message_id = str(uuid.uuid4())
         return self.message_id
 
@@ -493,7 +493,7 @@ class Session:
         """
         self._await(observation)
         if isinstance(observation, AttemptStarted):
-            self.is_under_way |= observation.operation in SEND_NAMES
+            self.may_have_left |= observation.operation in SEND_NAMES
         elif isinstance(observation, ReconcileStarted):
             self._output.warn(searching(observation))
         elif isinstance(observation, Reconciled):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from click.types import OptionHelpExtra
 
     from holdfast._cli.configuration import Configuration, Ignored, Source, Stated
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = [
     "SettingOption",
@@ -261,7 +261,7 @@ def _named_file(ctx: click.Context) -> str | None:
 
 
 def _read_files(ctx: click.Context, named: str | None) -> Configuration:
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     try:
         return world.read_configuration(named)
     except (OSError, ValueError) as error:

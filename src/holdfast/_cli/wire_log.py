@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast._cli.values import hidden, masked_reference
 from holdfast._pipeline.open_streams import replaced
-from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamOver
+from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamWrapper
 from holdfast._wire.redaction import secrets_in
 from holdfast._wire.security import OF_THE_PROTOCOL
 from holdfast.errors import A2AError
@@ -164,7 +164,7 @@ class LoggedGrpc(PassThrough):
         return replaced(reply, _LoggedMessages(reply.value, call))
 
 
-class _LoggedMessages(StreamOver[R]):
+class _LoggedMessages(StreamWrapper[R]):
     """The messages of a stream, logged as they come."""
 
     def __init__(self, inner: Stream[R], call: AnyCall) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
-from holdfast._aio.callbacks import uncancelled
+from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._aio.closing import ClosingContext
 from holdfast._arguments import not_empty
 from holdfast._client.answer import Answer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from holdfast._client.core import PerCall
-    from holdfast._client.run_records import RunRecords, SentBefore
+    from holdfast._client.run_records import EarlierSend, RunRecords
     from holdfast._pipeline.observed_call import ObservedCall
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message
@@ -103,7 +103,7 @@ class BulkRun(ClosingContext):
         self._fault: BaseException | None = None
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many messages are on their way."""
         return len(self._on_the_way)
 
@@ -196,7 +196,7 @@ class BulkRun(ClosingContext):
 
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
-        item = await uncancelled(anext(self._items, None))
+        item = await reject_self_cancellation(anext(self._items, None))
         if item is not None:
             await asyncio.sleep(max(0.0, self._not_before - loop.time()))
             self._not_before = max(self._not_before, loop.time()) + self._interval
@@ -215,7 +215,7 @@ class BulkRun(ClosingContext):
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
-        return await uncancelled(self._result(item))
+        return await reject_self_cancellation(self._result(item))
 
     async def _result(self, item: RunItem) -> RunResult:
         clock, key = asyncio.get_running_loop().time, item.key
@@ -229,7 +229,7 @@ class BulkRun(ClosingContext):
         deadline, per_call, observed = self._begin(label)
         answer: Answer | None = None
         error: A2AError | None = None
-        before: SentBefore | None = None
+        before: EarlierSend | None = None
         is_taken = False
         try:
             with observed:
@@ -257,7 +257,7 @@ class BulkRun(ClosingContext):
 
     async def _sent_before(
         self, key: str, message: Message, deadline: Deadline
-    ) -> SentBefore | None:
+    ) -> EarlierSend | None:
         return None if self._records is None else await self._records.find(key, message, deadline)
 
 

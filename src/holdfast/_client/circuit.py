@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast._client.core import Calls
     from holdfast._pipeline.endpoints import Endpoint
-    from holdfast._policy.breaker import Breaker, BreakerState, SeenFailure
+    from holdfast._policy.breaker import Breaker, BreakerFailure, BreakerState
 
 __all__ = ["Circuit"]
 
@@ -51,7 +51,7 @@ class Circuit:
         return 0 if breaker is None else breaker.failures
 
     @property
-    def last_failure(self) -> SeenFailure | None:
+    def last_failure(self) -> BreakerFailure | None:
         """The last of them that there was, at any address, however well all was since then."""
         seen = [breaker.last_failure for _, breaker in self._known() if breaker.last_failure]
         return max(seen, key=lambda failure: failure.at, default=None)

@@ -28,14 +28,14 @@ from holdfast._arguments import (
 from holdfast._auth.providers import one_provider
 from holdfast._client.batch import BulkRun
 from holdfast._client.circuit import Circuit
-from holdfast._client.client_tools import ClientTools, ToolTurns, ask_for_tools, client_tools
+from holdfast._client.client_tools import ClientTools, ToolLoop, ask_for_tools, client_tools
 from holdfast._client.content import to_message
 from holdfast._client.conversation import Conversation
 from holdfast._client.core import Calls, PerCall, is_settled, is_terminal
 from holdfast._client.event_stream import EventStream
 from holdfast._client.pending import PendingCall, ResumedCall, resume_all
 from holdfast._client.run_records import RunRecords
-from holdfast._client.sending import Sending
+from holdfast._client.sending import SendOperation
 from holdfast._client.stats import ClientStats, client_stats
 from holdfast._client.streams import StreamCalls
 from holdfast._model import operations as op
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.listeners import Consumer, Interceptor
     from holdfast._pipeline.observed_call import ObservedCall
-    from holdfast._pipeline.transport import Errand, Reply
+    from holdfast._pipeline.transport import CallGroup, Reply
     from holdfast._policy.deadline import Deadline
     from holdfast.types import AgentCard
 
@@ -403,7 +403,7 @@ class Client(ClosingContext):
             reply = await self._calls.replying(
                 request.message, deadline, per_call, asks=_returns_immediately(request)
             )
-            sending = Sending(self._calls, request, deadline, per_call, reply=reply)
+            sending = SendOperation(self._calls, request, deadline, per_call, reply=reply)
             result = (await sending.answer()).value
             if per_call.consumers:
                 task = result if isinstance(result, Task) else None
@@ -579,7 +579,7 @@ class Client(ClosingContext):
             metadata=message_metadata,
         )
         json_object("metadata", metadata)  # what cannot be right is told at once
-        turns = ToolTurns(tools, self._calls, calls)
+        turns = ToolLoop(tools, self._calls, calls)
         return EventStream(calls, partial(turns.begin, first, send))
 
     def conversation(
@@ -1042,7 +1042,7 @@ class Client(ClosingContext):
                     reply = await self._calls.replying(
                         params.message, deadline, per_call, asks=_returns_immediately(params)
                     )
-                    sending = Sending(self._calls, params, deadline, per_call, reply=reply)
+                    sending = SendOperation(self._calls, params, deadline, per_call, reply=reply)
                     return cast("Reply[R]", await sending.response())
         return await self._call(operation, params, options, of=Client.call)
 
@@ -1079,7 +1079,7 @@ class Client(ClosingContext):
 
 def asking(
     client: Client, message: Content, options: SendOptions, *, within: Deadline | None = None
-) -> tuple[EventStream, Errand, Deadline]:
+) -> tuple[EventStream, CallGroup, Deadline]:
     """What `Client.ask` does, for those who ask several agents.
 
     Args:
@@ -1099,7 +1099,7 @@ def asking(
         deadline = within
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     events = ask(deadline, per_call, message, poll_interval=2.0, patient=True)
-    return events, per_call.errand, deadline
+    return events, per_call.call_group, deadline
 
 
 def streaming(
@@ -1148,7 +1148,7 @@ def _stream_calls(
     deadline, per_call = calls.begin("stream", options, sends=sends)
     if opening is not None and options.get("timeout") is None:
         bound = calls.deadline("call", opening)
-        deadline = msgspec.structs.replace(bound, is_for_opening=True)
+        deadline = msgspec.structs.replace(bound, ends_at_first_event=True)
     return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast._aio.callbacks import side_by_side
-from holdfast._aio.waiting import overrun, until
+from holdfast._aio.waiting import callback_deadline_error, until
 from holdfast._arguments import check_kind, items
 from holdfast._client.reply_loop import Turn
 from holdfast._client.tools import Tool
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from holdfast._client.core import Calls
     from holdfast._client.options import CallOptions
     from holdfast._client.streams import StreamCalls
-    from holdfast._stream.resumable import LiveStream
+    from holdfast._stream.resumable import ResumableStream
     from holdfast._wire.client_tools import ToolCall
 
-__all__ = ["ClientTools", "ToolTalk", "ToolTurns", "ask_for_tools", "client_tools"]
+__all__ = ["ClientTools", "ToolLoop", "ToolTranscript", "ask_for_tools", "client_tools"]
 
 _AT_ONCE = 16
 """How many calls of one turn run at the same time."""
@@ -122,7 +122,7 @@ def ask_for_tools(options: CallOptions, tools: ClientTools | None) -> None:
         options["extensions"] = (*asked, CLIENT_TOOLS)
 
 
-class ToolTalk:
+class ToolTranscript:
     """What an agent has called, and what was said, over all turns that belong together.
 
     Attributes:
@@ -165,7 +165,7 @@ class ToolTalk:
             self.answered.update(self.new_calls(task))
 
 
-class ToolTurns:
+class ToolLoop:
     """The tools in the turns of one answer: offered with each message, called, and answered.
 
     Args:
@@ -176,19 +176,23 @@ class ToolTurns:
     """
 
     def __init__(
-        self, tools: ClientTools, calls: Calls, stream: StreamCalls, talk: ToolTalk | None = None
+        self,
+        tools: ClientTools,
+        calls: Calls,
+        stream: StreamCalls,
+        talk: ToolTranscript | None = None,
     ) -> None:
         self._tools = tools
         self._offer = offer(tool.schema for tool in tools.tools.values())
         self._calls = calls
         self._stream = stream
-        self._talk = talk or ToolTalk()
+        self._talk = talk or ToolTranscript()
         self._turns = 0
         self._ran = 0  # calls
         self._last: tuple[Message, list[ToolCall], tuple[int, list[dict[str, Any]]]] | None = None
 
     async def begin(
-        self, message: Message, send: Callable[..., Callable[[], Awaitable[LiveStream]]]
+        self, message: Message, send: Callable[..., Callable[[], Awaitable[ResumableStream]]]
     ) -> Turn:
         """Sends a message, and gives the answer with all the turns that it takes.
 
@@ -201,7 +205,7 @@ class ToolTurns:
         """
         known = await self._look_at(message.task_id) if message.task_id else None
 
-        async def say(task: Task | None, said: Message) -> LiveStream:
+        async def say(task: Task | None, said: Message) -> ResumableStream:
             sending = send(
                 said,
                 task_id=said.task_id,
@@ -391,7 +395,7 @@ class ToolTurns:
 
     def _too_late(self, task: Task, calls: Sequence[ToolCall]) -> DeadlineExceededError:
         names = ", ".join(dict.fromkeys(c.name for c in calls))
-        late = overrun(
+        late = callback_deadline_error(
             f"tools ({names}) did not finish",
             self._stream.deadline,
             task,

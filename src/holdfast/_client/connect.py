@@ -26,7 +26,7 @@ from holdfast._client.client import Client
 from holdfast._client.core import Calls
 from holdfast._client.options import CALL_TIMEOUT
 from holdfast._client.resolve import engine_of, journal_of
-from holdfast._client.targets import AnAgent, card_in_hand, places_of, producers_of, route_to
+from holdfast._client.targets import AgentTarget, card_in_hand, places_of, producers_of, route_to
 from holdfast._journal.agent_name import agent_name
 from holdfast._journal.writer import Journaling
 from holdfast._model.addresses import is_http_address
@@ -36,11 +36,11 @@ from holdfast._pipeline.cards.replicas import ReplicaCards
 from holdfast._pipeline.cards.resolver import AgentCardResolver
 from holdfast._pipeline.cards.trust import CardTrust
 from holdfast._pipeline.cautions import Cautions
-from holdfast._pipeline.credentials import AuthSlot
+from holdfast._pipeline.credentials import AuthProviderRef
 from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
-from holdfast._pipeline.listeners import Consumer, Hooks, Interceptor, Observer, Observers
+from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
 from holdfast._pipeline.order import bottom_of_calls, card_source, layered_calls, layered_cards
 from holdfast._pipeline.replicas import Replica, ReplicaLayer
 from holdfast._policy.reconcile import ContextIds, OnUnknown
@@ -81,7 +81,7 @@ __all__ = ["ask", "connect"]
 
 
 def connect(
-    agent: AnAgent | Sequence[AnAgent],
+    agent: AgentTarget | Sequence[AgentTarget],
     *,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = CALL_TIMEOUT,
@@ -259,9 +259,9 @@ def connect(
     check_seconds("timeout", timeout)
     check_age("card_ttl", card_ttl)
     interceptors = hooks("interceptors", interceptors, "before", "after")
-    slot = AuthSlot(one_provider(to_provider(auth), interceptors))
+    slot = AuthProviderRef(one_provider(to_provider(auth), interceptors))
     consumers = hooks("consumers", consumers, "__call__")
-    hung = Hooks(interceptors, consumers)
+    hung = ListenerSet(interceptors, consumers)
     observers = observer_hooks(observers)
     call_layers = hooks("call_layers", call_layers, "__call__")
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
@@ -430,7 +430,7 @@ def _admissions(resilience: Resilience) -> PerLoop[Admission] | None:
 
 
 async def ask(
-    agent: AnAgent | Sequence[AnAgent],
+    agent: AgentTarget | Sequence[AgentTarget],
     message: Content,
     *,
     tools: ClientTools | Iterable[Callable[..., Any]] = (),

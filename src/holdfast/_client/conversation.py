@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import msgspec
 
-from holdfast._aio.callbacks import side_by_side, uncancelled
-from holdfast._aio.waiting import overrun, until
+from holdfast._aio.callbacks import reject_self_cancellation, side_by_side
+from holdfast._aio.waiting import callback_deadline_error, until
 from holdfast._arguments import json_object
-from holdfast._client.client_tools import ToolTalk, ToolTurns, ask_for_tools
+from holdfast._client.client_tools import ToolLoop, ToolTranscript, ask_for_tools
 from holdfast._client.content import Content, to_message
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reply_loop import Turn
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast._client.client_tools import ClientTools
     from holdfast._client.core import Calls
     from holdfast._client.options import SendOptions
-    from holdfast._stream.resumable import LiveStream
+    from holdfast._stream.resumable import ResumableStream
     from holdfast.types import Message, TaskStatus
 
 __all__ = ["Conversation", "Interruption", "InterruptionHook"]
@@ -129,7 +129,7 @@ class Conversation:
         self._max_turns = max_turns
         self._poll_interval = poll_interval
         self._tools = tools
-        self._talk = ToolTalk()
+        self._talk = ToolTranscript()
         if task is not None:
             self._talk.pass_over(task)
         self._heard: Task | Message | None = task  # what the agent said last
@@ -320,7 +320,7 @@ class Conversation:
     ) -> _Replies:
         tools = None
         if self._tools is not None:
-            tools = ToolTurns(self._tools, self._calls, calls, self._talk)
+            tools = ToolLoop(self._tools, self._calls, calls, self._talk)
         send = partial(
             calls.send,
             metadata=json_object("metadata", metadata),
@@ -342,10 +342,10 @@ class Conversation:
     async def _send(
         self,
         calls: StreamCalls,
-        send: Callable[..., Callable[[], Awaitable[LiveStream]]],
+        send: Callable[..., Callable[[], Awaitable[ResumableStream]]],
         task: Task | None,
         message: Message,
-    ) -> LiveStream:
+    ) -> ResumableStream:
         """Sends a message, to a task if there is one, and notes it where nothing comes back."""
         context_id = self._context_id if task is None else task.context_id or self._context_id
         task_id = None if task is None else task.id
@@ -396,8 +396,8 @@ class _Replies:
         self,
         calls: StreamCalls,
         *,
-        send: Callable[[Task | None, Message], Awaitable[LiveStream]],
-        tools: ToolTurns | None,
+        send: Callable[[Task | None, Message], Awaitable[ResumableStream]],
+        tools: ToolLoop | None,
         hooks: Mapping[TaskState, InterruptionHook],
         input_timeout: float | None,
         max_turns: int,
@@ -428,7 +428,7 @@ class _Replies:
 
     def turn(
         self,
-        live: LiveStream,
+        live: ResumableStream,
         seen_to: TaskStatus | None = None,
         *,
         max_quiet: float | None = None,
@@ -444,7 +444,7 @@ class _Replies:
             max_quiet=max_quiet,
         )
 
-    async def _send_reply(self, task: Task, reply: Message) -> LiveStream:
+    async def _send_reply(self, task: Task, reply: Message) -> ResumableStream:
         self._unsent = None
         try:
             if self._calls.is_closed:
@@ -468,7 +468,7 @@ class _Replies:
         Raises:
             TaskInterruptedError: The hook raised, did not reply in time, or has replied often
                 enough.
-            A2AError: See `ToolTurns.reply`.
+            A2AError: See `ToolLoop.reply`.
         """
         reply = None if self._tools is None else await self._tools.reply(task)
         if reply is None and self._unsent is not None and self._unsent[0] == task.status:
@@ -496,14 +496,14 @@ class _Replies:
         if self._input_timeout is not None and now + self._input_timeout < deadline.at:
             seconds = self._input_timeout
             deadline = Deadline(name="input", timeout=seconds, at=now + seconds)
-        late = overrun("the hook did not reply", deadline, task)
+        late = callback_deadline_error("the hook did not reply", deadline, task)
 
         async def ask() -> Content | None:
             given = hook(interruption)
             return await given if inspect.isawaitable(given) else given
 
         async def wait() -> Message | None:
-            (reply,) = await side_by_side([("a hook", uncancelled(ask()))])
+            (reply,) = await side_by_side([("a hook", reject_self_cancellation(ask()))])
             if reply is None:
                 return None
             return to_message(

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast._aio.closing import close_in_turn
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.waiting import overrun
+from holdfast._aio.waiting import callback_deadline_error
 from holdfast._aio.waiting import until as wait_until
 from holdfast._aio.watchdog import Watchdog
 from holdfast._arguments import (
@@ -41,13 +41,13 @@ from holdfast._model.operations import (
 )
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.trust import received_in
-from holdfast._pipeline.listeners import Consumer, Hooks
+from holdfast._pipeline.listeners import Consumer, ListenerSet
 from holdfast._pipeline.observed_call import ObservedCall
 from holdfast._pipeline.transport import (
     Call,
+    CallGroup,
     CallProgress,
     ClientCallContext,
-    Errand,
     Reply,
     Stream,
     Transport,
@@ -85,15 +85,15 @@ if TYPE_CHECKING:
     from holdfast._pipeline.admission import Admission
     from holdfast._pipeline.cards.replicas import ReplicaCards
     from holdfast._pipeline.cards.resolver import AgentCardResolver
-    from holdfast._pipeline.cards.trust import BelievedCard, CardTrust
+    from holdfast._pipeline.cards.trust import AcceptedCard, CardTrust
     from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast._pipeline.credentials import AuthSlot
+    from holdfast._pipeline.credentials import AuthProviderRef
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
     from holdfast._pipeline.listeners import Observers
     from holdfast._policy.origin import Origin
     from holdfast._policy.reconcile import ContextIds
     from holdfast._policy.resilience import Resilience
-    from holdfast._stream.resumable import LiveStream
+    from holdfast._stream.resumable import ResumableStream
     from holdfast._wire.limits import Limits
     from holdfast._wire.redaction import Secrets
     from holdfast.types import AgentCard, Event, Message
@@ -117,7 +117,7 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         tenant: In place of the interface's; None for that.
         timeouts: Limits of each attempt; None for the client's.
         consumers: Who is told what comes of it.
-        errand: What its requests share.
+        call_group: What its requests share.
         on_unknown: What to do about a message whose reply was lost.
         label: What the caller calls it in the journal.
     """
@@ -128,14 +128,14 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     timeouts: Timeouts | None = None
     consumers: tuple[Consumer, ...] = ()
-    errand: Errand = msgspec.field(default_factory=Errand)
+    call_group: CallGroup = msgspec.field(default_factory=CallGroup)
     on_unknown: OnUnknown = "reconcile"
     label: str | None = None
 
     @property
     def secrets(self) -> Secrets:
         """What its requests carry."""
-        return self.errand.secrets
+        return self.call_group.secrets
 
     @contextlib.contextmanager
     def hiding_secrets(self) -> Generator[None]:
@@ -198,8 +198,8 @@ class Calls:
         admissions: Who is let in; None where everybody is.
         agent: The address that answered last, as shown in errors.
         endpoint: What is known of the address that was called last; None before the first call.
-        can_be_watched: Whether a subscription leaves a task there as it is; None until somebody
-            has answered.
+        subscribing_is_safe: Whether a subscription leaves a task there as it is; None until
+            somebody has answered.
         is_closed: Whether it takes no more calls.
         streams: Those that are open, by the tasks that they are of.
     """
@@ -215,8 +215,8 @@ class Calls:
         headers: Mapping[str, str],
         extensions: tuple[str, ...],
         configuration: SendMessageConfiguration,
-        hooks: Hooks,
-        auth: AuthSlot,
+        hooks: ListenerSet,
+        auth: AuthProviderRef,
         observers: Observers,
         resilience: Resilience,
         limits: Limits,
@@ -243,13 +243,13 @@ class Calls:
         self.admissions = admissions
         self.agent: str | None = None
         self.endpoint: Endpoint | None = None
-        self.can_be_watched: bool | None = None
+        self.subscribing_is_safe: bool | None = None
         self._on_unknown: OnUnknown = on_unknown
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
         self._trust = trust
-        self._extended: BelievedCard | None = None  # unless the public card was given after it
+        self._extended: AcceptedCard | None = None  # unless the public card was given after it
         self._headers = headers
         self._extensions = extensions
         self._configuration = configuration
@@ -258,7 +258,7 @@ class Calls:
         self.is_closed = False
         self._closing = PerLoop(asyncio.Event)
         self._watchdogs = PerLoop(Watchdog)
-        self.streams: dict[str, WeakSet[LiveStream]] = {}
+        self.streams: dict[str, WeakSet[ResumableStream]] = {}
 
     async def close(self) -> None:
         """Takes no more calls, wakes who waits between two of them, and frees what is below."""
@@ -407,7 +407,7 @@ class Calls:
 
     def observed(self, per_call: PerCall, operation: str) -> ObservedCall:
         """A call of the caller's that may take several requests: see `ObservedCall`."""
-        return ObservedCall(per_call.errand, self.observers, operation)
+        return ObservedCall(per_call.call_group, self.observers, operation)
 
     @property
     def needs_card(self) -> bool:
@@ -416,7 +416,7 @@ class Calls:
 
     async def card(self, deadline: Deadline, *, is_asked_for: bool = False) -> AgentCard:
         """The agent's card, which the caller asks for or another call needs."""
-        per_call = PerCall(errand=Errand(ends_with_request=is_asked_for))
+        per_call = PerCall(call_group=CallGroup(ends_with_request=is_asked_for))
         call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, per_call)
         card = (await self._cards.unary(call)).value
         self._extended = None
@@ -440,7 +440,9 @@ class Calls:
                 error.agent = self.agent
                 raise
             except TimeoutError:
-                raise overrun("the card was not verified", deadline, None) from None
+                raise callback_deadline_error(
+                    "the card was not verified", deadline, None
+                ) from None
         self._extended = believed
         if per_call.context is None and not per_call.headers:  # else it is one user's of many
             self._resolver.replace(believed, per_call.secrets.found())
@@ -521,7 +523,7 @@ class Calls:
         """Remembers who has answered."""
         if endpoint is not None:
             self.agent = endpoint.agent
-        self.can_be_watched = endpoint is None or endpoint.can_be_watched
+        self.subscribing_is_safe = endpoint is None or endpoint.subscribing_is_safe
 
     def request(
         self,
@@ -580,8 +582,8 @@ class Calls:
             now = asyncio.get_running_loop().time()
             within = Deadline(name="look", timeout=_LOOK_S, at=min(deadline.at, now + _LOOK_S))
             look = GetTaskRequest(id=task_id)
-            errand = Errand(secrets=per_call.secrets, ends_with_request=False)
-            aside = msgspec.structs.replace(per_call, errand=errand)
+            call_group = CallGroup(secrets=per_call.secrets, ends_with_request=False)
+            aside = msgspec.structs.replace(per_call, call_group=call_group)
             with contextlib.suppress(A2AError):
                 task = await self.run(GET_TASK, look, within, aside, is_retried=False)
                 question = task.value.status
@@ -671,11 +673,11 @@ class Calls:
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
         self._check_open()
-        errand = per_call.errand
+        call_group = per_call.call_group
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
-        is_message = operation.name in SEND_NAMES and errand.operation not in SEND_NAMES
-        if errand.operation is None or is_message:
-            errand.operation, errand.request_id = operation.name, request_id
+        is_message = operation.name in SEND_NAMES and call_group.operation not in SEND_NAMES
+        if call_group.operation is None or is_message:
+            call_group.operation, call_group.request_id = operation.name, request_id
         push = _push_config_of(params)
         if push is not None:
             per_call.secrets.note_values(push.secrets)
@@ -698,7 +700,9 @@ class Calls:
 
     def progress(self, per_call: PerCall) -> CallProgress:
         """How far a call has come that begins now."""
-        return CallProgress(began=asyncio.get_running_loop().time(), errand=per_call.errand)
+        return CallProgress(
+            began=asyncio.get_running_loop().time(), call_group=per_call.call_group
+        )
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -722,7 +726,7 @@ class Calls:
                     await told
 
         def too_late() -> DeadlineExceededError:
-            return overrun("a consumer did not finish", deadline, task)
+            return callback_deadline_error("a consumer did not finish", deadline, task)
 
         await wait_until(deadline.at, tell(), too_late)
 

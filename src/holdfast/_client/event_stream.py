@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast._client.streams import StreamCalls
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
-    from holdfast._stream.outbox import Told
+    from holdfast._stream.outbox import EventOutbox
     from holdfast._stream.text import TextChange
     from holdfast.types import Event, Message, Task
 
@@ -26,10 +26,10 @@ __all__ = ["EventStream", "Live"]
 
 
 class Live(Protocol):
-    """Where the events of a stream come from: see `holdfast._stream.resumable.LiveStream`."""
+    """Where the events of a stream come from: see `holdfast._stream.resumable.ResumableStream`."""
 
     @property
-    def told(self) -> Told:
+    def told(self) -> EventOutbox:
         """What the caller has been told."""
         ...
 
@@ -63,7 +63,7 @@ class Live(Protocol):
         """Whether the task that the caller has still waits for what it was just given."""
         ...
 
-    def at_hand(self) -> Event | None:
+    def next_nowait(self) -> Event | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
         ...
 
@@ -129,7 +129,7 @@ class EventStream:
             raise
         # Consumers have to be waited for, and a journal.
         if not self._calls.per_call.consumers and self._calls.call is None:
-            self._at_hand = self._live.at_hand
+            self._at_hand = self._live.next_nowait
         return self
 
     async def __aexit__(
@@ -399,7 +399,7 @@ class EventStream:
                     task,
                     agent=calls.agent,
                     broke_with=None if self._live is None else self._live.cause,
-                    request_id=calls.per_call.errand.request_id,
+                    request_id=calls.per_call.call_group.request_id,
                     attempts=calls.attempts,
                 )
         except A2AError as failure:

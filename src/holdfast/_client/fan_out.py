@@ -77,7 +77,7 @@ class FanOut(ClosingContext):
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many have not come to an end yet."""
         return len(self._tasks) if self._is_begun else len(self._asked)
 
@@ -122,7 +122,7 @@ class FanOut(ClosingContext):
 
     async def close(self) -> None:
         """Waits no longer for those that are under way. Can be called twice."""
-        if self.under_way or not self._is_begun:
+        if self.in_flight or not self._is_begun:
             self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:

@@ -14,7 +14,7 @@ from holdfast._arguments import check_url
 from holdfast._client.answer import Answer
 from holdfast._client.client import Client, asking
 from holdfast._client.connect import connect
-from holdfast._client.targets import AnAgent
+from holdfast._client.targets import AgentTarget
 from holdfast._model.error_values import one_line
 from holdfast._wire.http import presentable
 from holdfast.errors import (
@@ -43,7 +43,7 @@ _LONGEST_QUESTION = 500
 _SHOWN = 3
 """Agents that an error names which have the places."""
 
-Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
+Agent: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
 """What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
 
 
@@ -115,7 +115,7 @@ class NamedAgent:
     def __init__(self, name: str, agent: Agent, options: ConnectOptions) -> None:
         self.name = name
         self.gone = ""
-        self._agent: AnAgent | Sequence[AnAgent] | None = None
+        self._agent: AgentTarget | Sequence[AgentTarget] | None = None
         self._options = options
         self._client: Client | None = None
         self._url: str | None = None
@@ -132,10 +132,10 @@ class NamedAgent:
     def client(self) -> Client:
         """What calls it."""
         if self._client is None:
-            self._client = self._connected(cast("AnAgent", self._agent))
+            self._client = self._connected(cast("AgentTarget", self._agent))
         return self._client
 
-    def _connected(self, agent: AnAgent | Sequence[AnAgent]) -> Client:
+    def _connected(self, agent: AgentTarget | Sequence[AgentTarget]) -> Client:
         """A client of what the name stands for.
 
         Raises:
@@ -207,7 +207,7 @@ class NamedAgent:
         answer: Answer | None = None
         error: A2AError | None = None
         client = self.client
-        events, errand, deadline = asking(client, message, options, within=within)
+        events, call_group, deadline = asking(client, message, options, within=within)
         # Who is refused at once takes no place, and waits for none.
         needs_place = client.circuit.state != "open"
         is_late = False
@@ -229,13 +229,13 @@ class NamedAgent:
             is_late = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
         except asyncio.CancelledError:
             is_late = True
-            cancelled(given_up(self.name, sends=errand.sends, duration=clock() - began))
+            cancelled(given_up(self.name, sends=call_group.sends, duration=clock() - began))
             raise
         except RuntimeError:
             if not self.gone:
                 raise
             # Its client was closed between two requests.
-            error = self._is_gone(is_sent=errand.sends > 0)
+            error = self._is_gone(is_sent=call_group.sends > 0)
         finally:
             task = events.task
             if is_late and late is not None and task is not None and not task.state.is_terminal:
@@ -245,7 +245,7 @@ class NamedAgent:
             answer=answer,
             error=error,
             duration=clock() - began,
-            attempts=errand.sends or (0 if error is None else len(error.attempts)),
+            attempts=call_group.sends or (0 if error is None else len(error.attempts)),
         )
 
     async def _enter(self, admission: Admission, line: AdmissionLine, deadline: Deadline) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from holdfast._arguments import check_seconds
 from holdfast._client.answer import Answer
 from holdfast._client.event_stream import EventStream
-from holdfast._client.reconcile import Lost, find_task
+from holdfast._client.reconcile import LostMessage, find_task
 from holdfast._client.reconcile_search import Found
 from holdfast._client.resend import outcome_unknown
 from holdfast._client.streams import StreamCalls
@@ -426,7 +426,7 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) 
         context_id=record.context_id,
     )
     search = await find_task(
-        Lost(
+        LostMessage(
             message=message,
             operation=SEND_MESSAGE.name,
             sent_at=record.began,

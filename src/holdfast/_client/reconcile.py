@@ -14,14 +14,14 @@ import msgspec
 from holdfast._aio.waiting import add_last_seen
 from holdfast._client.reconcile_search import (
     Absent,
+    DuplicateFound,
     Fetch,
     Found,
-    FoundTwice,
-    LookAgain,
+    Inconclusive,
     Reconciliation,
+    RetryLater,
     SearchReport,
     SearchResult,
-    Unseen,
 )
 from holdfast._model.operations import GET_TASK, LIST_TASKS
 from holdfast._policy.deadline import Deadline
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from holdfast.errors import OutcomeUnknownError
     from holdfast.types import Task
 
-__all__ = ["Lost", "find_task"]
+__all__ = ["LostMessage", "find_task"]
 
 _HISTORY = 1000
 """Messages of a history to ask for. Some agents show none unless asked, and some forget for good
 what is beyond the number that they are asked for."""
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
+class LostMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message whose reply was lost.
 
     Attributes:
@@ -68,7 +68,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_task(
-    lost: Lost,
+    lost: LostMessage,
     error: OutcomeUnknownError,
     calls: Calls,
     deadline: Deadline,
@@ -113,22 +113,22 @@ async def find_task(
     )
     outcome = await searcher.search()
     seconds = clock() - began
-    if isinstance(outcome, FoundTwice):
+    if isinstance(outcome, DuplicateFound):
         raise _duplicate(error, outcome.tasks) from error
     task = outcome.task if isinstance(outcome, Found) else search.seen
     calls.observers.reconciled(
         error,
         operation=lost.operation,
-        looked_at=search.looked_at,
+        searched=search.searched,
         task_id=None if task is None else task.id,
         seconds=seconds,
     )
     if task is not None and call is not None:
         await call.saw(task)
-    if isinstance(outcome, Unseen) and outcome.why is not None and task is not None:
+    if isinstance(outcome, Inconclusive) and outcome.why is not None and task is not None:
         raise _only_seen(outcome.why, task) from error
     told = "" if isinstance(outcome, Found) else search.told(seconds, is_begun=searcher.has_asked)
-    return SearchReport(result=outcome, looked_at=search.looked_at, told=told)
+    return SearchReport(result=outcome, searched=search.searched, told=told)
 
 
 class _Searcher:
@@ -160,12 +160,12 @@ class _Searcher:
         self._per_call = per_call
         self._epoch = calls.env.wall() - now  # once: the wall clock may be set meanwhile
 
-    async def search(self) -> SearchResult | FoundTwice:
+    async def search(self) -> SearchResult | DuplicateFound:
         """Goes on until it is found, or the time is over."""
         loop, search = asyncio.get_running_loop(), self._search
         policy = self._calls.resilience.reconcile
-        while not isinstance(step := search.step, Found | FoundTwice | Absent | Unseen):
-            self._is_due = self._is_due and not isinstance(step, LookAgain)
+        while not isinstance(step := search.step, Found | DuplicateFound | Absent | Inconclusive):
+            self._is_due = self._is_due and not isinstance(step, RetryLater)
             if self._calls.is_closed:
                 search.cut_short(self._closed())
             elif loop.time() >= self._deadline.at:
@@ -173,7 +173,7 @@ class _Searcher:
             elif loop.time() >= self._within.at:
                 search.finish(self._late(self._patience))
                 self._is_due = isinstance(search.step, Fetch)  # if it is not too late for that
-            elif not isinstance(step, LookAgain):
+            elif not isinstance(step, RetryLater):
                 await self._ask(step)
             else:
                 wait = growing_wait(

@@ -19,8 +19,8 @@ Rules (A2A 3.1.3, 3.1.4, 3.4):
   refused several attempts with errors of its own and never answered one; or it answered the
   message with an error, and shows that the task has ended or does not exist.
 - A task that was seen counts as found, even if there was no time for the remaining pages.
-- A search that was not finished proves even less, and reports why (`Unseen`). After a finished
-  one, each place was read to its end in the last round (`Absent`).
+- A search that was not finished proves even less, and reports why (`Inconclusive`). After a
+  finished one, each place was read to its end in the last round (`Absent`).
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
+    "DuplicateFound",
     "Fetch",
     "Found",
-    "FoundTwice",
     "GetTask",
+    "Inconclusive",
     "ListPage",
-    "LookAgain",
     "Reconciliation",
+    "RetryLater",
     "SearchReport",
     "SearchResult",
-    "Unseen",
 ]
 
 _NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
@@ -86,7 +86,7 @@ class Fetch(msgspec.Struct, frozen=True):
     task_id: str
 
 
-class LookAgain(msgspec.Struct, frozen=True):
+class RetryLater(msgspec.Struct, frozen=True):
     """Nothing was found yet: wait, then call `Reconciliation.waited`.
 
     Attributes:
@@ -102,7 +102,7 @@ class Found(msgspec.Struct, frozen=True):
     task: Task
 
 
-class FoundTwice(msgspec.Struct, frozen=True):
+class DuplicateFound(msgspec.Struct, frozen=True):
     """The message made more than one task."""
 
     tasks: tuple[Task, ...]
@@ -112,7 +112,7 @@ class Absent(msgspec.Struct, frozen=True):
     """Every place was read to its end, and the task was not there at that time."""
 
 
-class Unseen(msgspec.Struct, frozen=True):
+class Inconclusive(msgspec.Struct, frozen=True):
     """The task was not found, and not every place was read.
 
     Attributes:
@@ -123,7 +123,7 @@ class Unseen(msgspec.Struct, frozen=True):
     why: A2AError | None = None
 
 
-SearchResult: TypeAlias = Found | Absent | Unseen
+SearchResult: TypeAlias = Found | Absent | Inconclusive
 """The result of a search that does not find two tasks."""
 
 
@@ -132,12 +132,12 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         result: What was found.
-        looked_at: The places that were searched, in order, a line each.
+        searched: The places that were searched, in order, a line each.
         told: A sentence about the search, if nothing was found.
     """
 
     result: SearchResult
-    looked_at: tuple[str, ...]
+    searched: tuple[str, ...]
     told: str
 
 
@@ -192,11 +192,20 @@ class Reconciliation:
         self._matches: dict[str, Task] = {}
         self._late: A2AError | None = None
         self.seen: Task | None = None
-        self.step: GetTask | ListPage | Fetch | LookAgain | Found | FoundTwice | Absent | Unseen
+        self.step: (
+            GetTask
+            | ListPage
+            | Fetch
+            | RetryLater
+            | Found
+            | DuplicateFound
+            | Absent
+            | Inconclusive
+        )
         self._look()
 
     @property
-    def looked_at(self) -> tuple[str, ...]:
+    def searched(self) -> tuple[str, ...]:
         """The places that were searched, in order, a line each."""
         return tuple(str(place) for place in self._places if place.looks or place.trouble)
 
@@ -213,8 +222,8 @@ class Reconciliation:
             seconds: How long it took.
             is_begun: Whether a request was made.
         """
-        named = "; ".join(self.looked_at)
-        why = self.step.why if isinstance(self.step, Unseen) else None
+        named = "; ".join(self.searched)
+        why = self.step.why if isinstance(self.step, Inconclusive) else None
         if any(place.looks for place in self._places):
             if why is None:
                 how = f"took {seconds:.3g} s and found nothing, which proves nothing"
@@ -320,7 +329,7 @@ class Reconciliation:
         A task that was seen by then is requested all the same.
         """
         if len(self._matches) > 1:
-            self.step = FoundTwice(tuple(self._matches.values()))
+            self.step = DuplicateFound(tuple(self._matches.values()))
         elif self.seen is not None and self._late is None:
             self._late = late
             self.step = Fetch(self.seen.id)
@@ -329,7 +338,7 @@ class Reconciliation:
 
     def cut_short(self, why: A2AError) -> None:
         """End the search because of an error."""
-        self.step = Unseen(why)
+        self.step = Inconclusive(why)
 
     # ── Internal ───────────────────────────────────────────────────────────────────────────────
 
@@ -383,7 +392,7 @@ class Reconciliation:
         """Decide what follows a round through all places."""
         matches = tuple(self._matches.values())
         if len(matches) > 1:
-            self.step = FoundTwice(matches)
+            self.step = DuplicateFound(matches)
         elif matches:
             self.step = Fetch(matches[0].id)
         elif all(place.is_closed for place in self._places):
@@ -391,20 +400,20 @@ class Reconciliation:
         else:
             self._pause()
 
-    def _end(self, late: A2AError | None) -> Absent | Unseen:
+    def _end(self, late: A2AError | None) -> Absent | Inconclusive:
         """Return the result of a search that found nothing."""
         if self.error is not None:
-            return Unseen(self.error)
+            return Inconclusive(self.error)
         is_to_come = not all(place.looks or place.is_closed for place in self._places)
         if is_to_come or self.seen is not None:
-            return Unseen(late)
+            return Inconclusive(late)
         is_read = any(place.looks for place in self._places)
         is_cut_short = any(place.is_cut_short or place.is_answered for place in self._places)
-        return Absent() if is_read and not is_cut_short else Unseen()
+        return Absent() if is_read and not is_cut_short else Inconclusive()
 
     def _pause(self) -> None:
         self._looks += 1
-        self.step = LookAgain(self._looks)
+        self.step = RetryLater(self._looks)
 
     def _begin_of_time(self) -> datetime:
         """The earliest time, by the agent's clock, of a task of the message."""

@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from holdfast._aio.waiting import Endable
+from holdfast._aio.waiting import CancelScope
 from holdfast._stream.replies import still_waits
 from holdfast.errors import A2AError, DeadlineExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._stream.outbox import Told
-    from holdfast._stream.resumable import LiveStream
+    from holdfast._stream.outbox import EventOutbox
+    from holdfast._stream.resumable import ResumableStream
     from holdfast.types import Event, Message, Task, TaskStatus
 
 __all__ = ["Turn"]
@@ -44,10 +44,10 @@ class Turn:
 
     def __init__(
         self,
-        live: LiveStream,
+        live: ResumableStream,
         *,
         reply_to: Callable[[Task], Awaitable[Message | None]],
-        send: Callable[[Task, Message], Awaitable[LiveStream]],
+        send: Callable[[Task, Message], Awaitable[ResumableStream]],
         is_sent: Callable[[], bool],
         wants_reply: Callable[[Task], bool],
         seen_to: TaskStatus | None,
@@ -62,11 +62,11 @@ class Turn:
         self._max_quiet = max_quiet
         self._has_no_reply = False  # the interruption that was asked about last
         self._is_over = False
-        self._past: list[LiveStream] = []
-        self._going_on = Endable()
+        self._past: list[ResumableStream] = []
+        self._going_on = CancelScope()
 
     @property
-    def told(self) -> Told:
+    def told(self) -> EventOutbox:
         """What the caller has been told."""
         return self._live.told
 
@@ -102,9 +102,9 @@ class Turn:
             return False
         return self._is_over or not self._is_interrupted or self._is_answered
 
-    def at_hand(self) -> Event | None:
+    def next_nowait(self) -> Event | None:
         """The next event if nothing has to be waited for."""
-        return self._live.at_hand()
+        return self._live.next_nowait()
 
     async def next(self) -> Event | None:
         """The next event; None at the end."""

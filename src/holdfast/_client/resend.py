@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from holdfast._client.reconcile_search import Absent, Unseen
+from holdfast._client.reconcile_search import Absent, Inconclusive
 
 if TYPE_CHECKING:
     from holdfast._client.reconcile_search import SearchReport
@@ -55,8 +55,8 @@ def outcome_unknown(
     sentences = [lost.message]
     if search is not None:
         result = search.result
-        error.looked_at = search.looked_at
-        error.search_error = result.why if isinstance(result, Unseen) else None
+        error.searched = search.searched
+        error.search_error = result.why if isinstance(result, Inconclusive) else None
         sentences.append(search.told)
     often = "once" if times == 1 else f"{times} times"
     if failed is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.errors import CallOutcome
 
-__all__ = ["RunRecords", "SentBefore", "label_of", "run_and_key"]
+__all__ = ["EarlierSend", "RunRecords", "label_of", "run_and_key"]
 
 
 def label_of(run_id: str, key: str) -> str:
@@ -63,7 +63,7 @@ class RunRecords:
         """What the journal calls a message: see `label_of`."""
         return label_of(self._run_id, key)
 
-    async def find(self, key: str, message: Message, deadline: Deadline) -> SentBefore | None:
+    async def find(self, key: str, message: Message, deadline: Deadline) -> EarlierSend | None:
         """A message that may have been sent; None for one that was not.
 
         Raises:
@@ -93,12 +93,12 @@ class RunRecords:
                 message_id=record.message_id,
                 executed=False,
             )
-        return SentBefore(
+        return EarlierSend(
             record, self._calls, self._journaling, self._poll_interval, message=message
         )
 
 
-class SentBefore:
+class EarlierSend:
     """A message that was sent before, or may have been."""
 
     def __init__(

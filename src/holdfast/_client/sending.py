@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast._aio.waiting import until
 from holdfast._client.client_context_id import in_own_context, is_context_refused, without_context
-from holdfast._client.reconcile import Lost, find_task
+from holdfast._client.reconcile import LostMessage, find_task
 from holdfast._client.reconcile_search import Found
 from holdfast._client.resend import is_to_be_looked_for, is_to_be_resent, outcome_unknown
 from holdfast._model.digest import digest_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.errors import Attempt
     from holdfast.types import Message, SendMessageRequest, StreamResponse
 
-__all__ = ["Sending"]
+__all__ = ["SendOperation"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ _POLL = 2.0
 """Seconds between two looks at a task that was found."""
 
 
-class Sending:
+class SendOperation:
     """One message on its way.
 
     Args:
@@ -225,7 +225,7 @@ class Sending:
         """
         message, opened = self._request.message, self._opened
         facts = Facts() if error is None else error.facts()
-        facts |= {"executed": None, "transient": False, "gave_up": None}
+        facts |= {"executed": None, "transient": False, "retry_stopped_reason": None}
         if opened is not None:
             facts["attempts"] = opened.attempts
             facts["agent"] = None if opened.endpoint is None else opened.endpoint.agent
@@ -312,7 +312,7 @@ class Sending:
         if not is_to_be_looked_for(self._per_call.on_unknown, calls.resilience.reconcile):
             return None
         ago = asyncio.get_running_loop().time() - began
-        lost = Lost(
+        lost = LostMessage(
             message=self._request.message,
             operation=operation,
             sent_at=calls.env.wall() - ago,

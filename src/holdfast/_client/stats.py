@@ -56,14 +56,14 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         url: The address that answered last, without credentials or query; None before.
         endpoints: The addresses that it has called, or was about to.
-        under_way: Calls that have a place among those at once; None where
+        in_flight: Calls that have a place among those at once; None where
             `Resilience.concurrency` sets no number.
         waiting: Calls that wait for such a place.
     """
 
     url: str | None = None
     endpoints: tuple[EndpointStats, ...] = ()
-    under_way: int | None = None
+    in_flight: int | None = None
     waiting: int = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def client_stats(
         endpoints=tuple(
             _endpoint_stats(one, resilience, endpoints.switch, now=now) for one in endpoints
         ),
-        under_way=none_yet if admission is None else admission.taken,
+        in_flight=none_yet if admission is None else admission.taken,
         waiting=0 if admission is None else admission.waiting,
     )
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from holdfast._client.sending import Sending
+from holdfast._client.sending import SendOperation
 from holdfast._model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast._pipeline.transport import Reply
 from holdfast._policy.deadline import NEVER
 from holdfast._stream.machine import Resume
-from holdfast._stream.resumable import LiveStream
+from holdfast._stream.resumable import ResumableStream
 from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.types import SubscribeToTaskRequest
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import Stream
     from holdfast._policy.deadline import Deadline
     from holdfast._policy.origin import Origin
-    from holdfast._stream.outbox import Told
+    from holdfast._stream.outbox import EventOutbox
     from holdfast._stream.replies import PendingReply
     from holdfast.errors import Attempt
     from holdfast.types import (
@@ -80,7 +80,7 @@ class StreamCalls:
         self.extensions: tuple[str, ...] = ()
         self.call: HeldCall | None = None
         self._request_id = ""
-        self._sending: Sending | None = None
+        self._sending: SendOperation | None = None
         self.is_polled = False
         self._origin: Origin | None = None  # the message that the task answers
         self.observed = calls.observed(per_call, SUBSCRIBE_TO_TASK.name)
@@ -107,7 +107,7 @@ class StreamCalls:
         message_metadata: Mapping[str, Any] | None = None,
         known: Task | None = None,
         has_gone_on: Callable[[Task], bool] | None = None,
-    ) -> Callable[[], Awaitable[LiveStream]]:
+    ) -> Callable[[], Awaitable[ResumableStream]]:
         """What sends a message, and gives what comes of it.
 
         Where the agent does not stream, it is asked to answer at once, and its task is polled.
@@ -129,25 +129,25 @@ class StreamCalls:
         *,
         known: Task | None = None,
         has_gone_on: Callable[[Task], bool] | None = None,
-    ) -> Callable[[], Awaitable[LiveStream]]:
+    ) -> Callable[[], Awaitable[ResumableStream]]:
         """The same for a request that says everything itself; its message has an id."""
         self.observed.operation = SEND_STREAMING_MESSAGE.name
         machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
         return partial(self._send, request, known, machine)
 
-    def saw(self, told: Told) -> None:
+    def saw(self, told: EventOutbox) -> None:
         """Notes how the task of a stream stands when that is over."""
         if told.task_id is not None and told.status is not None:
             self._calls.replies.saw(told.task_id, told.status)
 
     def has_begun(self) -> None:
-        """Notes that there is a first event; see `Deadline.is_for_opening`."""
-        if self.deadline.is_for_opening:
+        """Notes that there is a first event; see `Deadline.ends_at_first_event`."""
+        if self.deadline.ends_at_first_event:
             self.deadline = NEVER
 
     def subscribe_to(
         self, task_id: str, *, forced: bool = False, origin: Origin | None = None
-    ) -> Callable[[], Awaitable[LiveStream]]:
+    ) -> Callable[[], Awaitable[ResumableStream]]:
         """What gives a task and its events: by a subscription, where streams are offered.
 
         At an agent of protocol 0.3, whose stored task a subscription may change, the task is
@@ -159,7 +159,7 @@ class StreamCalls:
 
     def follow(
         self, task_id: str, task: Task | None = None
-    ) -> Callable[[], Awaitable[LiveStream]]:
+    ) -> Callable[[], Awaitable[ResumableStream]]:
         """What gives a task and its events: by a subscription only where that does it no harm.
 
         Of a task that the caller has already, only what is new is told.
@@ -168,11 +168,11 @@ class StreamCalls:
 
     async def _send(
         self, request: SendMessageRequest, known: Task | None, machine: Callable[..., Resume]
-    ) -> LiveStream:
+    ) -> ResumableStream:
         reply = await self._calls.replying(
             request.message, self.deadline, self.per_call, known=known
         )
-        sending = self._sending = Sending(
+        sending = self._sending = SendOperation(
             self._calls, request, self.deadline, self.per_call, reply=reply
         )
         machine = partial(machine, reply=reply)
@@ -183,7 +183,9 @@ class StreamCalls:
         finally:
             self.call = sending.call
 
-    async def _begin(self, sending: Sending, machine: Callable[..., Resume]) -> LiveStream:
+    async def _begin(
+        self, sending: SendOperation, machine: Callable[..., Resume]
+    ) -> ResumableStream:
         if await self._are_streams_offered():
             try:
                 opened = await sending.open()
@@ -192,7 +194,7 @@ class StreamCalls:
                     raise
             else:
                 self._origin = sending.origin
-                resume = machine(resubscribes=self.can_be_watched)
+                resume = machine(resubscribes=self.subscribing_is_safe)
                 self.has_begun()
                 if isinstance(opened, Reply):
                     self.extensions = opened.extensions
@@ -209,7 +211,7 @@ class StreamCalls:
         resume.polled()
         return self._live(resume, None)
 
-    async def _subscribe_to(self, task_id: str, *, forced: bool) -> LiveStream:
+    async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
         resume = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
         if not await self._are_streams_offered():
             resume.polled()
@@ -225,13 +227,13 @@ class StreamCalls:
 
     async def _is_of_v03(self) -> bool:
         """Whether calls go to an interface of protocol 0.3, which may be known by now."""
-        if self._calls.can_be_watched is not None:
-            return not self._calls.can_be_watched
+        if self._calls.subscribing_is_safe is not None:
+            return not self._calls.subscribing_is_safe
         card = await self._calls.card(self.deadline)
         versions = [one.protocol_version or "" for one in card.supported_interfaces]
         return bool(versions) and all(version.startswith("0.") for version in versions)
 
-    async def _follow(self, task_id: str, task: Task | None) -> LiveStream:
+    async def _follow(self, task_id: str, task: Task | None) -> ResumableStream:
         reply = self._calls.replies.pending(task_id)
         resume = self._machine(task_id=task_id, task=task, reply=reply)
         if not (await self._are_streams_offered() and await self._may_subscribe(task_id)):
@@ -240,10 +242,10 @@ class StreamCalls:
 
     async def _may_subscribe(self, task_id: str) -> bool:
         """Whether a subscription leaves a task as it is; not as long as nobody knows."""
-        if self._calls.can_be_watched is None:
+        if self._calls.subscribing_is_safe is None:
             with contextlib.suppress(A2AError):  # which comes again when the task is polled
                 await self.look(task_id)
-        return self.can_be_watched
+        return self.subscribing_is_safe
 
     async def _are_streams_offered(self) -> bool:
         if not self._calls.streaming:
@@ -274,9 +276,9 @@ class StreamCalls:
             origin=self._origin,
         )
 
-    def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> LiveStream:
+    def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> ResumableStream:
         resilience = self._calls.resilience
-        return LiveStream(
+        return ResumableStream(
             resume,
             self,
             connection,
@@ -315,7 +317,7 @@ class StreamCalls:
         return task
 
     async def search(self, error: A2AError | None) -> Task:
-        """Searches for the task of the message that was sent last: see `Sending.search`."""
+        """Searches for the task of the message that was sent last: see `SendOperation.search`."""
         self.check_open("")
         if self._sending is None:
             text = "no message was sent"
@@ -332,13 +334,13 @@ class StreamCalls:
             error=error,
         )
 
-    def follows(self, task_id: str, live: LiveStream) -> None:
+    def follows(self, task_id: str, live: ResumableStream) -> None:
         """Notes a stream of a task."""
         self._calls.streams.setdefault(task_id, WeakSet()).add(live)
 
-    def leaves(self, task_id: str, live: LiveStream) -> None:
+    def leaves(self, task_id: str, live: ResumableStream) -> None:
         """Forgets it."""
-        others = self._calls.streams.get(task_id, WeakSet[LiveStream]())
+        others = self._calls.streams.get(task_id, WeakSet[ResumableStream]())
         others.discard(live)
         if not others:
             self._calls.streams.pop(task_id, None)
@@ -353,9 +355,9 @@ class StreamCalls:
         return self._calls.agent
 
     @property
-    def can_be_watched(self) -> bool:
+    def subscribing_is_safe(self) -> bool:
         """Whether a subscription leaves a task as it is, as far as anybody has answered."""
-        return bool(self._calls.can_be_watched)
+        return bool(self._calls.subscribing_is_safe)
 
     @property
     def is_closed(self) -> bool:

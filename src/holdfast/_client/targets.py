@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._wire.network_scope import Network, Reach
 
-__all__ = ["AnAgent", "card_in_hand", "places_of", "producers_of", "route_to"]
+__all__ = ["AgentTarget", "card_in_hand", "places_of", "producers_of", "route_to"]
 
 
 _LEFT_OUT: Mapping[str, str] = {
@@ -40,11 +40,11 @@ _LEFT_OUT: Mapping[str, str] = {
     "missing": str(missing_extra("GRPC", "grpc")),
 }
 
-AnAgent: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
+AgentTarget: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
 """How an agent can be named."""
 
 
-def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent]:
+def places_of(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> list[AgentTarget]:
     """Where the agent is, which may be several places.
 
     Raises:
@@ -52,7 +52,7 @@ def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAge
     """
     if not isinstance(agent, list | tuple):
         return [_own(agent)]
-    agents = [_own(one) for one in cast("Sequence[AnAgent]", agent)]
+    agents = [_own(one) for one in cast("Sequence[AgentTarget]", agent)]
     if not agents:
         message = "the list of agents is empty; it must have a URL, a Path or a card"
         raise ValueError(message)
@@ -62,13 +62,13 @@ def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAge
     return agents
 
 
-def _own(agent: object) -> AnAgent:
+def _own(agent: object) -> AgentTarget:
     """Return what names an agent; a card of the official SDK in Holdfast's form."""
-    return cast("AnAgent", from_sdk(agent, AgentCard))
+    return cast("AgentTarget", from_sdk(agent, AgentCard))
 
 
 def route_to(
-    agent: AnAgent,
+    agent: AgentTarget,
     *,
     url: str | None,
     tenant: str | None,
@@ -141,7 +141,7 @@ def route_to(
     )
 
 
-def card_in_hand(agent: AnAgent, route: Route) -> str | Path | AgentCard:
+def card_in_hand(agent: AgentTarget, route: Route) -> str | Path | AgentCard:
     """Reads a card that the caller brought along, and checks that it has an interface to call.
 
     Raises:

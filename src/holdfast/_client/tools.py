@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._aio.callbacks import uncancelled
+from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._wire.client_tools import ToolResult, ToolSchema
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Tool:
     async def run(self, call: ToolCall, *, raises: bool = False) -> ToolResult:
         """Runs it; one that is not async runs in a thread, to its end.
 
-        To be called in a task of its own: see `holdfast._aio.callbacks.uncancelled`.
+        To be called in a task of its own: see `holdfast._aio.callbacks.reject_self_cancellation`.
 
         Args:
             call: What the agent wants.
@@ -84,7 +84,7 @@ class Tool:
                 `ToolError` is always told.
         """
         try:
-            content = _written(await uncancelled(self._result(call.arguments)))
+            content = _written(await reject_self_cancellation(self._result(call.arguments)))
         except (_WrongArgumentsError, ToolError) as error:
             return ToolResult(id=call.id, name=call.name, error=str(error))
         except Exception as error:

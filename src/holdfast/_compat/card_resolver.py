@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._aio.closing import ClosingContext
 from holdfast._aio.env import Env, SystemEnv
-from holdfast._aio.waiting import overrun
+from holdfast._aio.waiting import callback_deadline_error
 from holdfast._arguments import (
     check_able,
     check_kind,
@@ -205,7 +205,7 @@ class A2ACardResolver(ClosingContext):
             error.executed = False  # there is nothing to execute
             raise
         except TimeoutError:
-            late = overrun("the card was not verified", call.deadline, None)
+            late = callback_deadline_error("the card was not verified", call.deadline, None)
             late.executed = False
             raise late from None
 

@@ -13,7 +13,7 @@ from holdfast._pipeline.cards.files import read_card_file
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import card_source
-from holdfast._pipeline.transport import Call, CallProgress, Errand
+from holdfast._pipeline.transport import Call, CallGroup, CallProgress
 from holdfast._policy.deadline import Deadline
 from holdfast._wire.bindings import PROTOCOL_VERSION, protocol_headers
 from holdfast._wire.http import HttpRequest, presentable
@@ -73,7 +73,7 @@ async def fetch_card(
             headers=caller.headers,
             endpoint=endpoints.of(server),
             auth=caller.auth,
-            progress=CallProgress(began=now, errand=Errand(caller.secrets)),
+            progress=CallProgress(began=now, call_group=CallGroup(caller.secrets)),
         )
     )
     found: FoundCard = reply.value

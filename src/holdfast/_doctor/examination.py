@@ -347,7 +347,10 @@ class Examination:
                 observed.scope = furthest_in([scope, observed.scope])
         except A2AError as error:
             self._secrets.hide_in(error)
-            error.attempts, error.gave_up = (), None  # there was one, and it was meant to be
+            error.attempts, error.retry_stopped_reason = (
+                (),
+                None,
+            )  # there was one, and it was meant to be
             observed.card_error = error
         else:
             observed.card = await self._verified(observed.card)

@@ -19,7 +19,7 @@ from holdfast._model import operations as op
 from holdfast._net.engine import HttpEngine
 from holdfast._pipeline.credentials import CredentialsLayer, with_credentials
 from holdfast._pipeline.http_binding import HttpBinding
-from holdfast._pipeline.transport import AuthProvider, Call, CallProgress, Errand, compose
+from holdfast._pipeline.transport import AuthProvider, Call, CallGroup, CallProgress, compose
 from holdfast._pipeline.versions import is_of_another_version
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.resilience import Resilience
@@ -180,7 +180,7 @@ class Questions:
             reach=self._reach,
             card=self._card,
             auth=caller.auth if with_all else None,
-            progress=CallProgress(began=now, errand=Errand(caller.secrets)),
+            progress=CallProgress(began=now, call_group=CallGroup(caller.secrets)),
         )
 
     async def ask(self, call: Call[P, R], *, within: float | None = None) -> Heard[R]:

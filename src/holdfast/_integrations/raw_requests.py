@@ -327,7 +327,7 @@ class _OpenBody:
             self._look_at(chunk)
         return chunk
 
-    def at_hand(self) -> bytes | None:
+    def next_nowait(self) -> bytes | None:
         """Nothing: each piece is waited for."""
         return None
 

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast._aio.waiting import Endable, Ended
+from holdfast._aio.waiting import CancelScope, ScopeCancelled
 from holdfast._journal.guard import in_time, said
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate, lease_end
@@ -74,7 +74,7 @@ class HeldCall:
         self.record = record
         self._leases = leases
         self._deadline = deadline
-        self._working = Endable()
+        self._working = CancelScope()
         self._taken_by = ""
         self._has_failed = False  # what was to be noted last
         self._seen: tuple[str | None, TaskState | None] = (None, None)
@@ -93,7 +93,7 @@ class HeldCall:
             if self._leases.is_stale:
                 await self._leases.renew()
             return await self._working.result(work)
-        except Ended:
+        except ScopeCancelled:
             raise self._taken_over() from None
         finally:
             if asyncio.iscoroutine(work):

@@ -143,8 +143,8 @@ def _said_in(message: str, chain: tuple[str, ...]) -> list[str]:
     """What each agent of a chain said, as far as the message of the first error tells it."""
     said: list[str] = []
     for agent in chain:
-        _, is_told, rest = message.partition(f"agent {agent} failed: ")
-        message = rest if is_told else message
+        _, is_streamed, rest = message.partition(f"agent {agent} failed: ")
+        message = rest if is_streamed else message
         said.append(rest)
     return said
 

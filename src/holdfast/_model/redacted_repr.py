@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Discreet"]
+__all__ = ["RedactedRepr"]
 
 
-class Discreet:
+class RedactedRepr:
     """Comes before `msgspec.Struct` where a class has a ``__repr__`` of its own.
 
     A struct tells ``rich`` all its members besides, which prints them, and puts them into

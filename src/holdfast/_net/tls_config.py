@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast._model.extras import how_to_install
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import check_kind
 from holdfast._wire.origins import SECURITY_LOGGER
 
@@ -49,7 +49,7 @@ class PemFiles(NamedTuple):
         return f"PemFiles({shown})"  # names only: the key is secret
 
 
-class TlsConfig(Discreet, msgspec.Struct, frozen=True, kw_only=True):
+class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """How a client speaks TLS; with a certificate of its own, mutual TLS.
 
     Where other users may read or replace the file of the key, that is a warning of

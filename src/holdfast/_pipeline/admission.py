@@ -18,11 +18,11 @@ from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
-    Onward,
+    CallNext,
     PassThrough,
     Reply,
     Stream,
-    StreamOver,
+    StreamWrapper,
     Transport,
 )
 from holdfast.errors import QueueFullError
@@ -188,7 +188,7 @@ class AdmissionLayer(PassThrough):
         self._policy = policy
         self._admissions = admissions
 
-    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         leave = await self._let_in(call)
         try:
             return await onward(call)
@@ -210,8 +210,8 @@ class AdmissionLayer(PassThrough):
         Raises:
             QueueFullError: Too many wait already, or this one has waited for too long.
         """
-        admission, errand = self._admissions.here(), call.progress.errand
-        needs_place = not errand.places
+        admission, call_group = self._admissions.here(), call.progress.call_group
+        needs_place = not call_group.places
         if needs_place and not admission.enter_at_once():
             if admission.waiting >= self._policy.queue:
                 waiting = admission.waiting
@@ -219,10 +219,10 @@ class AdmissionLayer(PassThrough):
             call.progress.awaits = "concurrency slot"
             await self._enter(admission, call)
             call.progress.awaits = None
-        errand.places += 1
+        call_group.places += 1
 
         def leave() -> None:
-            errand.places -= 1
+            call_group.places -= 1
             if needs_place:
                 admission.leave()
 
@@ -255,12 +255,12 @@ class AdmissionLayer(PassThrough):
         )
 
 
-class _Admitted(StreamOver[T]):
+class _Admitted(StreamWrapper[T]):
     """Keeps the place of a stream until it is closed."""
 
     def __init__(self, inner: Stream[T], leave: Callable[[], None]) -> None:
         super().__init__(inner)
-        self.at_hand = inner.at_hand
+        self.next_nowait = inner.next_nowait
         self._leave: Callable[[], None] | None = leave
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast._pipeline.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
+from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
 from holdfast.errors import A2AError, Attempt
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class AttemptLayer(PassThrough):
         super().__init__(inner)
         self._observers = observers
 
-    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         loop, progress, endpoint = asyncio.get_running_loop(), call.progress, call.endpoint
         started = loop.time()
         if progress.attempts:
@@ -37,7 +37,7 @@ class AttemptLayer(PassThrough):
         if endpoint is not None:
             endpoint.used = started
             endpoint.attempts += 1
-        progress.errand.sends += call.operation.safety == "conditional"
+        progress.call_group.sends += call.operation.safety == "conditional"
         progress.sent = progress.lacks_credentials = False
         self._observers.attempt_started(call)
         try:

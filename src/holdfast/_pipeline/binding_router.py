@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, Transport
 
-__all__ = ["ByBinding"]
+__all__ = ["BindingRouter"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -21,7 +21,7 @@ _CLOSING = 5.0
 """Seconds that one of them has to close."""
 
 
-class ByBinding(PassThrough):
+class BindingRouter(PassThrough):
     """Hands a call to the transport of its binding.
 
     Args:

@@ -14,7 +14,7 @@ from holdfast._pipeline.transport import (
     AnyCall,
     AuthProvider,
     Call,
-    Onward,
+    CallNext,
     PassThrough,
     Reply,
     Transport,
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.cautions import Cautions
 
-__all__ = ["AuthProvider", "AuthSlot", "CredentialsLayer", "with_credentials"]
+__all__ = ["AuthProvider", "AuthProviderRef", "CredentialsLayer", "with_credentials"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AuthSlot:
+class AuthProviderRef:
     """The place of a client's one provider, which may come after the client.
 
     Attributes:
@@ -60,7 +60,7 @@ class CredentialsLayer(PassThrough):
         self._last = (Credentials(), Credentials())
 
     def through(
-        self, call: Call[P, R], onward: Onward[P, R, T], /
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         provider = call.auth
         if provider is not None:
@@ -70,7 +70,7 @@ class CredentialsLayer(PassThrough):
         return onward(call)
 
     async def _authorized(
-        self, call: Call[P, R], onward: Onward[P, R, T], provider: AuthProvider
+        self, call: Call[P, R], onward: CallNext[P, R, T], provider: AuthProvider
     ) -> Reply[T]:
         is_replay = False
         while True:

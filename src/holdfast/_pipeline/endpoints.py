@@ -13,7 +13,7 @@ from holdfast._aio.per_loop import PerLoop
 from holdfast._model.addresses import in_ascii
 from holdfast._model.latest import Latest
 from holdfast._model.operations import CANCEL_TASK, CARD_BINDING
-from holdfast._pipeline.retry_after_gate import Gate
+from holdfast._pipeline.retry_after_gate import RetryAfterGate
 from holdfast._policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast._policy.budget import BudgetPolicy, RetryBudget
 from holdfast._policy.hedge import HedgePolicy, Hedging
@@ -46,7 +46,7 @@ class Endpoint:
         interface: Address, binding, tenant.
         agent: The address as shown in errors and logs.
         version: The version of the protocol to speak there.
-        can_be_watched: Whether a subscription leaves a task as it is. Official servers of 0.3
+        subscribing_is_safe: Whether a subscription leaves a task as it is. Official servers of 0.3
             store the chunks of a task once more for each who subscribes to it.
         clock_skew: Seconds that its clock is ahead of the own; None where not known.
         lists_tasks: Whether it has a list of tasks; None where not known.
@@ -76,13 +76,13 @@ class Endpoint:
         "asking",
         "asking_files",
         "attempts",
-        "can_be_watched",
         "clock_skew",
         "files_are_base64",
         "has_two_file_forms",
         "interface",
         "lists_tasks",
         "speaks_version",
+        "subscribing_is_safe",
         "takes_contexts",
         "used",
         "version",
@@ -92,7 +92,7 @@ class Endpoint:
         self.interface = interface
         self.agent = presentable(in_ascii(interface.url))
         self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
-        self.can_be_watched = self.version == PROTOCOL_VERSION
+        self.subscribing_is_safe = self.version == PROTOCOL_VERSION
         self.clock_skew: float | None = None
         self.lists_tasks: bool | None = None
         self.takes_contexts: bool | None = None
@@ -109,7 +109,7 @@ class Endpoint:
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._hedgings = PerLoop[dict[HedgePolicy, Hedging]](dict)
-        self._gates: PerLoop[dict[bool, Gate]] | None = None
+        self._gates: PerLoop[dict[bool, RetryAfterGate]] | None = None
         self._spoken: dict[str, AnyOperation] = {}
 
     @property
@@ -183,7 +183,7 @@ class Endpoint:
         budget = self._budgets.get(policy)
         return float(policy.tokens) if budget is None else budget.tokens
 
-    def gates(self) -> list[Gate]:
+    def gates(self) -> list[RetryAfterGate]:
         """Where calls wait, or have waited, in the running event loop."""
         return [] if self._gates is None else [*(self._gates.known_here() or {}).values()]
 
@@ -192,7 +192,7 @@ class Endpoint:
         """Whether it has ever asked to be called later."""
         return self._gates is not None
 
-    def gate(self, operation: AnyOperation) -> Gate | None:
+    def gate(self, operation: AnyOperation) -> RetryAfterGate | None:
         """Where calls of an operation wait, if such calls were ever told to come later.
 
         A cancel never waits: what it ends is what the agent is busy with.
@@ -201,7 +201,7 @@ class Endpoint:
             return None
         return self._gates.here().get(_sends(operation))
 
-    def told_to_wait(
+    def on_retry_after(
         self, operation: AnyOperation, seconds: float, *, started: float, draw: float
     ) -> None:
         """Holds back calls of an operation's kind, sends and reads apart.
@@ -213,9 +213,9 @@ class Endpoint:
             draw: A random number from 0 up to 1.
         """
         if self._gates is None:
-            self._gates = PerLoop[dict[bool, Gate]](dict)
-        gate = self._gates.here().setdefault(_sends(operation), Gate())
-        gate.told_to_wait(seconds, started=started, draw=draw)
+            self._gates = PerLoop[dict[bool, RetryAfterGate]](dict)
+        gate = self._gates.here().setdefault(_sends(operation), RetryAfterGate())
+        gate.on_retry_after(seconds, started=started, draw=draw)
 
 
 class Endpoints:

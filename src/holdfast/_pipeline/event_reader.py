@@ -113,7 +113,7 @@ class EventReader(Generic[R]):
             error.agent = self._agent
             raise
 
-    def at_hand(self) -> R | None:
+    def next_nowait(self) -> R | None:
         """The next value if it is there already; what fails does so where it is waited for."""
         if not self._frames or self._value is not None:
             return None

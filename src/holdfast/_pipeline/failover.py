@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._policy.limiter import asks_to_wait
-from holdfast._policy.retry import nobody_is_there
+from holdfast._policy.retry import is_permanent_connect_failure
 from holdfast._wire.status import is_no_agent
 from holdfast.errors import A2AError
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.transport import AnyCall
 
-__all__ = ["first_that_takes"]
+__all__ = ["try_in_order"]
 
 W = TypeVar("W", bound="Hashable")
 T = TypeVar("T")
 
 
-async def first_that_takes(
+async def try_in_order(
     call: AnyCall, ways: Iterable[W], make: Callable[[W], Awaitable[T | None]]
 ) -> T:
     """Makes a call at one way after another, until one does not refuse it.
@@ -56,7 +56,7 @@ async def first_that_takes(
             if asks_to_wait(error) or progress.lacks_credentials:
                 del known[way]
             is_untried = len(progress.attempts) == tried
-            is_none = nobody_is_there(error) or is_no_agent(call.operation, error)
+            is_none = is_permanent_connect_failure(error) or is_no_agent(call.operation, error)
             is_passed = is_untried or (is_none and not progress.lacks_credentials)
             if error.executed is not False or not is_passed:
                 raise

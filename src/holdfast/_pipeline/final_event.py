@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._pipeline.transport import Stream, StreamOver
+from holdfast._pipeline.transport import Stream, StreamWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["UntilLast"]
+__all__ = ["StopAtFinalEvent"]
 
 R = TypeVar("R")
 
 
-class UntilLast(StreamOver[R]):
+class StopAtFinalEvent(StreamWrapper[R]):
     """A stream that has ended in good order after its last event, however long it stays open.
 
     Args:
@@ -24,8 +24,8 @@ class UntilLast(StreamOver[R]):
 
     def __init__(self, inner: Stream[R], is_last: Callable[[R], bool]) -> None:
         super().__init__(inner)
-        self.at_hand = self._at_hand
-        self._inner_at_hand = inner.at_hand
+        self.next_nowait = self._at_hand
+        self._inner_at_hand = inner.next_nowait
         self._is_last = is_last
         self._is_over = False
 

@@ -16,7 +16,7 @@ from holdfast._net.grpc.channels import Channels
 from holdfast._net.grpc.rpc import Rpc, RpcEvents, answer_of
 from holdfast._net.proxies import Proxies
 from holdfast._pipeline.extensions import asked_for
-from holdfast._pipeline.final_event import UntilLast
+from holdfast._pipeline.final_event import StopAtFinalEvent
 from holdfast._pipeline.http_binding import name_task
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.tenants import addressed
@@ -112,7 +112,7 @@ class GrpcBinding:
             headers = await reader.open()
         events: Stream[R] = reader
         if codec.is_last is not None:
-            events = UntilLast(reader, codec.is_last)
+            events = StopAtFinalEvent(reader, codec.is_last)
         return Reply(value=events, headers=headers, endpoint=endpoint)
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._pipeline.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
+from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
 from holdfast._policy.breaker import Verdict, judge
 from holdfast._policy.limiter import asks_to_wait
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
@@ -47,7 +47,7 @@ class GuardLayer(PassThrough):
         self._observers = observers
         self._switch = switch
 
-    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         endpoint, loop = call.endpoint, asyncio.get_running_loop()
         if endpoint is None:
             return await onward(call)
@@ -124,7 +124,7 @@ class GuardLayer(PassThrough):
         if call.progress.lacks_credentials:
             return None
         if resilience.rate_limit is not None and asks_to_wait(error):
-            endpoint.told_to_wait(
+            endpoint.on_retry_after(
                 call.operation,
                 min(error.retry_after or 0.0, resilience.retry.max_retry_after),
                 started=started,

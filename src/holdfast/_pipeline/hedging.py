@@ -16,8 +16,8 @@ from holdfast._aio.per_loop import PerLoop
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
+    CallNext,
     CallProgress,
-    Onward,
     PassThrough,
     Reply,
     Stream,
@@ -52,11 +52,11 @@ class HedgeLayer(PassThrough):
         return self._inner.stream(call)
 
     def through(
-        self, call: Call[P, R], onward: Onward[P, R, T], /
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         return self._hedged(call, onward) if call.operation.safety == "read" else onward(call)
 
-    async def _hedged(self, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
+    async def _hedged(self, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
         progress = call.progress
         tries = [asyncio.create_task(self._tried(call, onward))]
         twin: Call[P, R] | None = None
@@ -73,7 +73,7 @@ class HedgeLayer(PassThrough):
                 progress.join(twin.progress)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
-    async def _tried(self, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
+    async def _tried(self, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
         """Makes one of the attempts, and notes how long it took; or if it lost, at least took."""
         tried = len(call.progress.attempts)
         try:
@@ -156,5 +156,5 @@ def _is_nobodys_concern(lost: asyncio.Task[Any]) -> None:
 def _twin(call: Call[P, R]) -> Call[P, R]:
     """The same call with a progress of its own, which goes elsewhere if it can."""
     mine = call.progress
-    progress = CallProgress(began=mine.began, errand=mine.errand, ways=dict(mine.ways))
+    progress = CallProgress(began=mine.began, call_group=mine.call_group, ways=dict(mine.ways))
     return msgspec.structs.replace(call, progress=progress)

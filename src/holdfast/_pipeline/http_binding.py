@@ -14,7 +14,7 @@ from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCR
 from holdfast._net.engine import HttpEngine, redirected
 from holdfast._pipeline.event_reader import EventReader
 from holdfast._pipeline.extensions import asked_for
-from holdfast._pipeline.final_event import UntilLast
+from holdfast._pipeline.final_event import StopAtFinalEvent
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.tenants import addressed
 from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream
@@ -135,7 +135,9 @@ class HttpBinding:
             else:
                 endpoint.learn(learned.operation)
                 is_last = codec.is_last
-                events: Stream[R] = reader if is_last is None else UntilLast(reader, is_last)
+                events: Stream[R] = (
+                    reader if is_last is None else StopAtFinalEvent(reader, is_last)
+                )
                 return Reply(value=events, headers=headers, endpoint=endpoint)
 
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:

@@ -19,7 +19,7 @@ import msgspec
 from holdfast._model.addresses import doubt
 from holdfast._model.grpc_addresses import without_grpc
 from holdfast._pipeline.extensions import Extensions, check_spoken
-from holdfast._pipeline.failover import first_that_takes
+from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.interfaces import (
     CHECK_ADDRESS,
     Route,
@@ -29,7 +29,7 @@ from holdfast._pipeline.interfaces import (
 )
 from holdfast._pipeline.transport import Call, PassThrough
 from holdfast._pipeline.versions import find_out, is_of_another_version, shows_another_version
-from holdfast._policy.retry import nobody_is_there
+from holdfast._policy.retry import is_permanent_connect_failure
 from holdfast._wire.bindings import PROTOCOL_VERSIONS
 from holdfast._wire.http import presentable
 from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.resolver import AgentCardResolver
     from holdfast._pipeline.cautions import Cautions
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
-    from holdfast._pipeline.transport import AnyCall, AuthProvider, Onward, Reply, Transport
+    from holdfast._pipeline.transport import AnyCall, AuthProvider, CallNext, Reply, Transport
     from holdfast.types import AgentCard
 
 __all__ = ["InterfaceLayer"]
@@ -84,7 +84,7 @@ class InterfaceLayer(PassThrough):
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
 
-    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         """Makes the call at the chosen endpoint.
 
         Raises:
@@ -121,7 +121,7 @@ class InterfaceLayer(PassThrough):
         self,
         call: Call[P, R],
         choice: _Choice,
-        onward: Onward[P, R, T],
+        onward: CallNext[P, R, T],
         provider: AuthProvider | None,
     ) -> Reply[T]:
         """Makes the call at the first of several interfaces that takes it.
@@ -145,13 +145,13 @@ class InterfaceLayer(PassThrough):
                     choice.others = [other for other in choice.others if other is not way]
                 return None
 
-        return await first_that_takes(call, ways, make)
+        return await try_in_order(call, ways, make)
 
     async def _called(
         self,
         call: Call[P, R],
         choice: _Choice,
-        onward: Onward[P, R, T],
+        onward: CallNext[P, R, T],
         provider: AuthProvider | None,
     ) -> Reply[T]:
         """Makes the call at one interface, in a version that is spoken there."""
@@ -364,7 +364,7 @@ def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider
 
 def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
     """Whether an error shows that something else than the agent is there, and that nothing ran."""
-    if error.transient or nobody_is_there(error):
+    if error.transient or is_permanent_connect_failure(error):
         return False
     is_read = call.operation.safety != "conditional"
     return error.executed is False or (is_read and is_unknown_there(error))

@@ -29,14 +29,14 @@ from holdfast._pipeline.open_streams import (
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
-    Onward,
+    CallNext,
     PassThrough,
     Reply,
     Stream,
     Transport,
 )
 from holdfast._policy.deadline import NEVER
-from holdfast._policy.retry import lost_the_reply
+from holdfast._policy.retry import is_outcome_unknown
 from holdfast._wire.http import media_type
 from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import (
@@ -52,7 +52,7 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
 
-    from holdfast._pipeline.listeners import Hooks, Interceptor, Observers
+    from holdfast._pipeline.listeners import Interceptor, ListenerSet, Observers
     from holdfast.types import SendMessageRequest
 
 __all__ = [
@@ -83,7 +83,7 @@ class ObservedLayer(PassThrough):
         reply = await self.through(call, self._inner.stream)
         return replaced(reply, ObservedStream(reply.value, call, self._observers))
 
-    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         try:
             reply = await onward(call)
         except BaseException as failure:
@@ -101,7 +101,7 @@ class ObservedLayer(PassThrough):
 class InterceptorLayer(PassThrough):
     """Runs the caller's interceptors around a call, and around each event of a stream."""
 
-    def __init__(self, inner: Transport, hooks: Hooks) -> None:
+    def __init__(self, inner: Transport, hooks: ListenerSet) -> None:
         super().__init__(inner)
         self._hooks = hooks
 
@@ -147,7 +147,7 @@ class OutcomeLayer(PassThrough):
     """Turn the error of a lost reply to a message into an `OutcomeUnknownError`."""
 
     def through(
-        self, call: Call[P, R], onward: Onward[P, R, T], /
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         return _sent(call, onward) if call.operation in SENDS else onward(call)
 
@@ -157,22 +157,22 @@ class DeadlineLayer(PassThrough):
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
-        self._under_way = PerLoop(_UnderWay)
+        self._in_flight = PerLoop(_UnderWay)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self._bounded(call, self._inner.stream(call))
-        if call.deadline.is_for_opening:
+        if call.deadline.ends_at_first_event:
             call = msgspec.structs.replace(call, deadline=NEVER)
         return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
 
     def through(
-        self, call: Call[P, R], onward: Onward[P, R, T], /
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         return self._bounded(call, onward(call))
 
     async def _bounded(self, call: AnyCall, waiting: Coroutine[Any, Any, T]) -> T:
-        under_way = self._under_way.here()
-        limit = under_way.watchdog.until(call.deadline.at)
+        in_flight = self._in_flight.here()
+        limit = in_flight.watchdog.until(call.deadline.at)
         try:
             with limit:
                 return await waiting
@@ -181,12 +181,12 @@ class DeadlineLayer(PassThrough):
             if not limit.expired or isinstance(error, A2AError):
                 raise
         finally:
-            under_way.one_is_over()
+            in_flight.one_is_over()
         raise _closed(call) if limit.ended else deadline_exceeded(call)
 
     async def close(self) -> None:
         """Ends the calls under way in this event loop, and frees what is below."""
-        await self._under_way.here().end()
+        await self._in_flight.here().end()
         await self._inner.close()
 
 
@@ -225,11 +225,11 @@ class _UnderWay:
                 await self._drained.wait()
 
 
-async def _sent(call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
+async def _sent(call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
     try:
         return await onward(call)
     except A2AError as error:
-        if lost_the_reply(error):
+        if is_outcome_unknown(error):
             raise _outcome_unknown(call, error) from error
         if _is_no_answer(error):
             error.message = f"{error.message}; {_may_have_run(call)}"
@@ -340,7 +340,7 @@ def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     facts = error.facts()
     facts["executed"] = None
     facts["transient"] = False
-    facts["gave_up"] = None  # the message says it
+    facts["retry_stopped_reason"] = None  # the message says it
     return OutcomeUnknownError(
         f"the outcome of message {message.message_id} is unknown: the message was sent, but its "
         f"reply was lost: {error.message}",

@@ -24,7 +24,7 @@ from holdfast.errors import A2AError
 from holdfast.types import AgentCard, Event, Task
 
 if TYPE_CHECKING:
-    from holdfast._pipeline.transport import AnyCall, AnyReply, Errand
+    from holdfast._pipeline.transport import AnyCall, AnyReply, CallGroup
     from holdfast._policy.breaker import Breaker
     from holdfast.errors import Attempt, OutcomeUnknownError
 
@@ -35,8 +35,8 @@ __all__ = [
     "CardChecked",
     "CircuitChanged",
     "Consumer",
-    "Hooks",
     "Interceptor",
+    "ListenerSet",
     "Observation",
     "Observer",
     "Observers",
@@ -81,7 +81,7 @@ class Interceptor:
         return outcome
 
 
-class Hooks:
+class ListenerSet:
     """A client's interceptors and consumers; others may come later.
 
     A call goes by those that there are when it begins.
@@ -174,12 +174,12 @@ class Reconciled(Observation, frozen=True, kw_only=True):
     """The search for a message whose reply was lost has ended, after `duration` seconds.
 
     `operation` is the one that sent it, ``"SendMessage"`` if it comes from a journal, and
-    `looked_at` the places that were searched, in order. `task_id` is the task that it made, and
+    `searched` the places that were searched, in order. `task_id` is the task that it made, and
     that stands for the reply; None if none was found.
     """
 
     message_id: str
-    looked_at: tuple[str, ...]
+    searched: tuple[str, ...]
     task_id: str | None
     duration: float
 
@@ -314,7 +314,7 @@ class Observers:
         lost: OutcomeUnknownError,
         *,
         operation: str,
-        looked_at: tuple[str, ...],
+        searched: tuple[str, ...],
         task_id: str | None,
         seconds: float,
     ) -> None:
@@ -325,7 +325,7 @@ class Observers:
                 operation=operation,
                 agent=lost.agent,
                 message_id=lost.message_id,
-                looked_at=looked_at,
+                searched=searched,
                 task_id=task_id,
                 duration=seconds,
             )
@@ -341,12 +341,12 @@ class Observers:
         """A request is over, and with it the caller's call, unless that may take several."""
         if not self._are_curious():
             return
-        now, errand = asyncio.get_running_loop().time(), call.progress.errand
+        now, call_group = asyncio.get_running_loop().time(), call.progress.call_group
         attempts = attempts_of(call)
         agent = attempts[-1].agent if attempts else None
         duration = now - call.progress.began
-        errand.attempts += len(attempts)
-        errand.agent = agent or errand.agent
+        call_group.attempts += len(attempts)
+        call_group.agent = agent or call_group.agent
         self._tell(
             RequestFinished(
                 request_id=call.request_id,
@@ -357,17 +357,17 @@ class Observers:
                 error=error,
             )
         )
-        if errand.ends_with_request:
-            errand.request_id = errand.request_id or call.request_id
-            self.call_finished(errand, call.operation.name, duration, error)
+        if call_group.ends_with_request:
+            call_group.request_id = call_group.request_id or call.request_id
+            self.call_finished(call_group, call.operation.name, duration, error)
 
     def call_finished(
-        self, errand: Errand, operation: str, duration: float, error: BaseException | None
+        self, call_group: CallGroup, operation: str, duration: float, error: BaseException | None
     ) -> None:
         """A call of the caller's is over.
 
         Args:
-            errand: What its requests shared.
+            call_group: What its requests shared.
             operation: Name of the operation, where no request was made.
             duration: Seconds.
             error: The error that the caller gets.
@@ -376,15 +376,15 @@ class Observers:
             return
         failure = error if isinstance(error, A2AError) else None
         tried = () if failure is None else failure.attempts  # to fetch the card, where no request
-        request_id, agent = errand.request_id, errand.agent
+        request_id, agent = call_group.request_id, call_group.agent
         if failure is not None:
             request_id, agent = request_id or failure.request_id, agent or failure.agent
         self._tell(
             CallFinished(
                 request_id=request_id or "",
-                operation=errand.operation or operation,
+                operation=call_group.operation or operation,
                 agent=agent,
-                attempts=errand.attempts or len(tried),
+                attempts=call_group.attempts or len(tried),
                 duration=duration,
                 error=error,
             )

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast._pipeline.listeners import Observers
-    from holdfast._pipeline.transport import Errand
+    from holdfast._pipeline.transport import CallGroup
 
 __all__ = ["ObservedCall"]
 
@@ -17,11 +17,11 @@ __all__ = ["ObservedCall"]
 class ObservedCall:
     """Reports `CallFinished` for the caller's call, and not for each of its requests.
 
-    As a context manager, the call lasts as long as the block. Of two that share an errand, the one
+    As a context manager, the call lasts as long as the block. Of two in one call group, the one
     that begins first reports.
 
     Args:
-        errand: What the requests of the call share.
+        call_group: What the requests of the call share.
         observers: Who is told.
         operation: See below.
 
@@ -30,8 +30,8 @@ class ObservedCall:
             before its first request.
     """
 
-    def __init__(self, errand: Errand, observers: Observers, operation: str) -> None:
-        self._errand = errand
+    def __init__(self, call_group: CallGroup, observers: Observers, operation: str) -> None:
+        self._errand = call_group
         self._observers = observers
         self.operation = operation
         self._began = 0.0

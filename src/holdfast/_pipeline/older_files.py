@@ -23,7 +23,7 @@ from holdfast._pipeline.transport import (
     PassThrough,
     Reply,
     Stream,
-    StreamOver,
+    StreamWrapper,
 )
 from holdfast._wire.files import as_base64, from_base64, has_content, may_be_base64
 from holdfast.errors import A2AError
@@ -113,7 +113,7 @@ class OlderFilesLayer(PassThrough):
                 return  # another call has asked meanwhile
             name = f"{call.request_id}-files"
             progress = CallProgress(
-                began=asyncio.get_running_loop().time(), errand=call.progress.errand
+                began=asyncio.get_running_loop().time(), call_group=call.progress.call_group
             )
             question = msgspec.structs.replace(
                 call,
@@ -131,7 +131,7 @@ class OlderFilesLayer(PassThrough):
                     raise
 
 
-class _ReadStream(StreamOver[R]):
+class _ReadStream(StreamWrapper[R]):
     """A stream whose events are converted.
 
     Args:
@@ -141,8 +141,8 @@ class _ReadStream(StreamOver[R]):
 
     def __init__(self, inner: Stream[R], read: Callable[[R], Awaitable[R]]) -> None:
         super().__init__(inner)
-        self.at_hand = self._at_hand
-        self._inner_at_hand = inner.at_hand
+        self.next_nowait = self._at_hand
+        self._inner_at_hand = inner.next_nowait
         self._read = read
         self._held: list[R] = []
 

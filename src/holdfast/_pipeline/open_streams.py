@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import msgspec
 
 from holdfast._aio.closing import close
-from holdfast._pipeline.transport import AnyCall, Reply, Stream, StreamOver
+from holdfast._pipeline.transport import AnyCall, Reply, Stream, StreamWrapper
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OneEvent(Generic[T]):
             raise StopAsyncIteration
         return self._events.pop()
 
-    def at_hand(self) -> T | None:
+    def next_nowait(self) -> T | None:
         """The event, until it is taken."""
         return self._events.pop() if self._events else None
 
@@ -53,12 +53,12 @@ class OneEvent(Generic[T]):
         self._events.clear()
 
 
-class ObservedStream(StreamOver[T]):
+class ObservedStream(StreamWrapper[T]):
     """Tells observers when a stream is closed, names its call in errors, and keeps secrets."""
 
     def __init__(self, inner: Stream[T], call: AnyCall, observers: Observers) -> None:
         super().__init__(inner)
-        self.at_hand = inner.at_hand
+        self.next_nowait = inner.next_nowait
         self._call: AnyCall | None = call
         self._observers = observers
         self._failure: BaseException | None = None
@@ -87,7 +87,7 @@ class ObservedStream(StreamOver[T]):
                 self._observers.request_finished(call, self._failure)
 
 
-class InterceptedStream(StreamOver[T]):
+class InterceptedStream(StreamWrapper[T]):
     """Shows each event, and a failure, to the interceptors that were asked before.
 
     Args:
@@ -129,7 +129,7 @@ class InterceptedStream(StreamOver[T]):
         return msgspec.structs.replace(self._reply, value=event)
 
 
-class BoundedStream(StreamOver[T]):
+class BoundedStream(StreamWrapper[T]):
     """Waits for no event longer than its call may, and to be closed no longer than some seconds.
 
     Args:
@@ -143,7 +143,7 @@ class BoundedStream(StreamOver[T]):
         bounded: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, T]],
     ) -> None:
         super().__init__(inner)
-        self.at_hand = inner.at_hand
+        self.next_nowait = inner.next_nowait
         self._bounded = bounded
 
     def __anext__(self) -> Coroutine[Any, Any, T]:

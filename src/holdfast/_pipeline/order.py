@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast._net.resolve_engine import tls_of
 from holdfast._pipeline.admission import Admission, AdmissionLayer
 from holdfast._pipeline.attempts import AttemptLayer
-from holdfast._pipeline.binding_router import ByBinding
+from holdfast._pipeline.binding_router import BindingRouter
 from holdfast._pipeline.cards.fetch import CardTransport
 from holdfast._pipeline.credentials import CredentialsLayer
 from holdfast._pipeline.grpc_extra import grpc_transport
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast._aio.per_loop import PerLoop
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.cautions import Cautions
-    from holdfast._pipeline.listeners import Hooks, Observers
+    from holdfast._pipeline.listeners import ListenerSet, Observers
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._policy.resilience import Resilience
     from holdfast._wire.limits import Limits
@@ -76,7 +76,7 @@ def bottom_of_calls(
         grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
     )
     over_http = HttpBinding(engine, env, resilience, limits, networks=networks)
-    bottom = ByBinding(over_http, {GRPC_BINDING: over_grpc})
+    bottom = BindingRouter(over_http, {GRPC_BINDING: over_grpc})
     return ProducedTransports(bottom, producers) if producers else bottom
 
 
@@ -87,7 +87,7 @@ def layered_calls(
     resilience: Resilience,
     env: Env,
     observers: Observers,
-    hooks: Hooks,
+    hooks: ListenerSet,
     switch: Switch,
     cautions: Cautions,
     admissions: PerLoop[Admission] | None,

@@ -72,7 +72,7 @@ async def _look(call: AnyCall, transport: Transport) -> Task:
         call,
         operation=GET_TASK,
         params=GetTaskRequest(id=call.params.id),
-        progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
+        progress=CallProgress(began=call.progress.began, call_group=call.progress.call_group),
     )
     task: Task = (await transport.unary(question)).value
     return task

@@ -21,7 +21,7 @@ from holdfast._pipeline.transport import (
     PassThrough,
     Reply,
     Stream,
-    StreamOver,
+    StreamWrapper,
     Transport,
     UnaryOnly,
 )
@@ -161,11 +161,11 @@ class ProducedTransports(PassThrough):
         if too_many <= 0:
             return
         idle = [interface for interface, produced in made.items() if not produced.calls]
-        under_way = self._letting_go.here()
+        in_flight = self._letting_go.here()
         for interface in idle[:too_many]:
             closing = asyncio.ensure_future(self._let_go(made.pop(interface).transport))
-            under_way.add(closing)
-            closing.add_done_callback(under_way.discard)
+            in_flight.add(closing)
+            closing.add_done_callback(in_flight.discard)
 
     async def _let_go(self, transport: Transport) -> None:
         try:
@@ -184,7 +184,7 @@ class _Produced:
         self.calls = 0
 
 
-class _InUse(StreamOver[R]):
+class _InUse(StreamWrapper[R]):
     """A stream of a caller's transport, which tells when it is closed."""
 
     def __init__(self, inner: Stream[R], closed: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast._pipeline.transport import Call, Onward, PassThrough, Reply, Transport
+from holdfast._pipeline.transport import Call, CallNext, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -34,7 +34,7 @@ class ReachLayer(PassThrough):
         self._reach = reach
 
     def through(
-        self, call: Call[P, R], onward: Onward[P, R, T], /
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         """Makes the call within its bounds."""
         if call.reach is None:

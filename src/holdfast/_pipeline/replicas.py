@@ -30,17 +30,17 @@ import msgspec
 from holdfast._aio.waiting import until
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, task_of, unmarked
-from holdfast._pipeline.failover import first_that_takes
+from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
+    CallNext,
     CallProgress,
-    Onward,
     PassThrough,
     Reply,
     Stream,
-    StreamOver,
+    StreamWrapper,
     Transport,
 )
 from holdfast._policy.attempts import joined_attempts
@@ -172,7 +172,7 @@ class ReplicaLayer(PassThrough):
         return replaced(reply, _Placed(reply.value, self, call, replica))
 
     async def _somewhere(
-        self, call: Call[P, R], way: Callable[[Replica], Onward[P, R, T]]
+        self, call: Call[P, R], way: Callable[[Replica], CallNext[P, R, T]]
     ) -> tuple[Replica, Reply[T]]:
         params, page_home = unmarked(call.params, self._by_mark)
         if page_home is not None:
@@ -190,20 +190,23 @@ class ReplicaLayer(PassThrough):
             return await self._stand_in(replica, call, way(replica))
 
         if home is None:
-            return await first_that_takes(call, self._in_order(), make)
+            return await try_in_order(call, self._in_order(), make)
         return await self._at_home(home, call, make)
 
-    async def _at(self, replica: Replica, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
+    async def _at(self, replica: Replica, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
         progress, sends = call.progress, call.operation.safety == "conditional"
-        errand, may_have_arrived = progress.errand, _may_have_arrived(call)
+        call_group, may_have_arrived = progress.call_group, _may_have_arrived(call)
         if sends:
-            errand.home, errand.message_id = self._replicas.index(replica), _message_id(call)
+            call_group.home, call_group.message_id = (
+                self._replicas.index(replica),
+                _message_id(call),
+            )
         replica.in_flight += 1
         try:
             return await onward(call)
         except A2AError as error:
             if sends and error.executed is False and not may_have_arrived:
-                errand.home = None
+                call_group.home = None
             if _is_away(call, error):
                 replica.failed(asyncio.get_running_loop().time())
             raise
@@ -256,7 +259,7 @@ class ReplicaLayer(PassThrough):
         """Make a call at its home, or where others may stand in at one of these."""
         progress, now = call.progress, asyncio.get_running_loop().time()
         if _may_have_arrived(call):
-            return await first_that_takes(call, [home], make)
+            return await try_in_order(call, [home], make)
         shares = self._homes.shares_store(now)
         if shares is None and home.penalty(now):
             shares = bool(await self._ask_for_store(home, call))
@@ -265,7 +268,7 @@ class ReplicaLayer(PassThrough):
                 progress.ways.setdefault(replica, 0)
         tried = len(progress.attempts)
         try:
-            return await first_that_takes(call, self._ways(home, call, shares=shares), make)
+            return await try_in_order(call, self._ways(home, call, shares=shares), make)
         except A2AError as error:
             is_refusal = len(progress.attempts) == tried
             is_away = isinstance(error, CircuitOpenError) or _is_away(call, error)
@@ -273,7 +276,7 @@ class ReplicaLayer(PassThrough):
                 raise
             if not await self._ask_for_store(home, call):
                 raise
-        return await first_that_takes(call, self._ways(home, call, shares=True), make)
+        return await try_in_order(call, self._ways(home, call, shares=True), make)
 
     def _ways(self, home: Replica, call: AnyCall, *, shares: bool | None) -> list[Replica]:
         """Where a call may be made, the best replica first."""
@@ -286,7 +289,7 @@ class ReplicaLayer(PassThrough):
         return ways
 
     async def _stand_in(
-        self, replica: Replica, call: Call[P, R], onward: Onward[P, R, T]
+        self, replica: Replica, call: Call[P, R], onward: CallNext[P, R, T]
     ) -> tuple[Replica, Reply[T]] | None:
         """Make a call at another replica than its home; None where that does not know of it."""
         task_id = task_of(call.params)
@@ -330,7 +333,7 @@ class ReplicaLayer(PassThrough):
 
     def _home(self, call: AnyCall) -> Replica | None:
         """The replica that a call belongs to, as far as it is known."""
-        sent_to = call.progress.errand.home
+        sent_to = call.progress.call_group.home
         if sent_to is not None:
             return self._replicas[sent_to]
         params, homes = call.params, self._homes
@@ -384,7 +387,7 @@ class ReplicaLayer(PassThrough):
 
     async def _ask_for(self, task_id: str, call: AnyCall, replica: Replica) -> A2AError | None:
         """Ask one replica for a task; None if it is there."""
-        progress = CallProgress(began=call.progress.began, errand=call.progress.errand)
+        progress = CallProgress(began=call.progress.began, call_group=call.progress.call_group)
         question = msgspec.structs.replace(
             call,
             operation=GET_TASK,
@@ -403,7 +406,7 @@ class ReplicaLayer(PassThrough):
         self._homes.learn(value, replica, moves=isinstance(call.params, SendMessageRequest))
 
 
-class _Placed(StreamOver[T]):
+class _Placed(StreamWrapper[T]):
     """Counts a stream at its replica, and learns from its first event what it is about."""
 
     def __init__(
@@ -421,7 +424,7 @@ class _Placed(StreamOver[T]):
         if self._is_new and self._replica is not None:
             self._is_new = False
             self._layer.learn(self._call, event, self._replica)
-            self.at_hand = self._inner.at_hand
+            self.next_nowait = self._inner.next_nowait
         return event
 
     async def close(self) -> None:
@@ -439,9 +442,9 @@ def _is_away(call: AnyCall, error: A2AError) -> bool:
 
 def _may_have_arrived(call: AnyCall) -> bool:
     """Return whether this message was sent before, and may have been executed."""
-    errand = call.progress.errand
+    call_group = call.progress.call_group
     is_send = isinstance(call.params, SendMessageRequest)
-    return is_send and errand.home is not None and errand.message_id == _message_id(call)
+    return is_send and call_group.home is not None and call_group.message_id == _message_id(call)
 
 
 def _message_id(call: AnyCall) -> str | None:

@@ -1,20 +1,20 @@
-"""Holds back calls to an agent that asked for time, and lets them through at a `Pace`."""
+"""Holds back calls to an agent that asked for time, and lets them through at a `SlowStart`."""
 
 from __future__ import annotations
 
 import asyncio
 
 from holdfast._aio.semaphore import WaitingLine
-from holdfast._policy.pace import Pace
+from holdfast._policy.pace import SlowStart
 
-__all__ = ["Gate"]
+__all__ = ["RetryAfterGate"]
 
 
-class Gate:
+class RetryAfterGate:
     """The gate of one endpoint, in one event loop."""
 
     def __init__(self) -> None:
-        self._pace = Pace()
+        self._pace = SlowStart()
         self._line = WaitingLine(self._pass_on)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -55,7 +55,7 @@ class Gate:
             self._set_timer()
             await self._line.wait(first=True)
 
-    def told_to_wait(self, seconds: float, *, started: float, draw: float) -> None:
+    def on_retry_after(self, seconds: float, *, started: float, draw: float) -> None:
         """Holds everybody back, as an agent has asked.
 
         Args:
@@ -64,7 +64,7 @@ class Gate:
             draw: A random number from 0 up to 1.
         """
         now = asyncio.get_running_loop().time()
-        self._pace.told_to_wait(seconds, started=started, now=now, draw=draw)
+        self._pace.on_retry_after(seconds, started=started, now=now, draw=draw)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -10,15 +10,15 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._pipeline.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
+from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
 from holdfast._policy.limiter import asks_to_wait
-from holdfast._policy.retry import GiveUp, Retry, Tries, decide
+from holdfast._policy.retry import GiveUp, Retry, RetryState, decide
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._pipeline.listeners import Observers
-    from holdfast._pipeline.retry_after_gate import Gate
+    from holdfast._pipeline.retry_after_gate import RetryAfterGate
     from holdfast._policy.resilience import Resilience
 
 __all__ = ["RetryLayer"]
@@ -45,15 +45,15 @@ class RetryLayer(PassThrough):
         self._env = env
         self._observers = observers
 
-    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         progress = call.progress
-        tries: Tries | None = None
+        tries: RetryState | None = None
         while True:
             tried = len(progress.attempts)
             try:
                 reply = await onward(call)
             except A2AError as error:
-                tries = tries or Tries()
+                tries = tries or RetryState()
                 was_attempted = len(progress.attempts) > tried
                 await self._after_failure(call, error, tries, was_attempted=was_attempted)
             else:
@@ -62,7 +62,7 @@ class RetryLayer(PassThrough):
                 return reply
 
     async def _after_failure(
-        self, call: AnyCall, error: A2AError, tries: Tries, *, was_attempted: bool
+        self, call: AnyCall, error: A2AError, tries: RetryState, *, was_attempted: bool
     ) -> None:
         """Waits until the next try.
 
@@ -85,7 +85,7 @@ class RetryLayer(PassThrough):
         decision = self._decide(call, error, tries.failures, is_charged=is_charged)
         if isinstance(decision, GiveUp):
             if error.transient and call.is_retried:
-                last.gave_up = decision.reason if error is last else error.message
+                last.retry_stopped_reason = decision.reason if error is last else error.message
             if last.retry_after is None:
                 last.retry_after = error.retry_after  # of who was refused here after that
             last.attempts = tuple(call.progress.attempts)
@@ -94,14 +94,14 @@ class RetryLayer(PassThrough):
         call.progress.goes_on(asyncio.get_running_loop().time() + wait)
         last.attempts = tuple(call.progress.attempts)
         self._observers.retry_scheduled(call, last, wait=wait)
-        asked = call.progress.errand.operation
+        asked = call.progress.call_group.operation
         if self._policy.on_retry is not None and asked in (None, call.operation.name):
             told = self._policy.on_retry(tries.failures, last, wait)
             if inspect.isawaitable(told):
                 await told
         await asyncio.sleep(wait if gate is None else 0.0)  # in line it is waited below
 
-    def _gate(self, call: AnyCall, error: A2AError) -> Gate | None:
+    def _gate(self, call: AnyCall, error: A2AError) -> RetryAfterGate | None:
         """Where the next try waits, in line with all others that call there, if it does."""
         endpoint = call.progress.endpoint
         if not self._waits_in_line or endpoint is None or not asks_to_wait(error):

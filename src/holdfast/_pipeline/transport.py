@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 import msgspec
 
 from holdfast._model.operations import Operation
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._pipeline.endpoints import Endpoint
 from holdfast._policy.attempts import joined_attempts
 from holdfast._policy.deadline import Deadline
@@ -34,15 +34,15 @@ __all__ = [
     "AnyReply",
     "AuthProvider",
     "Call",
+    "CallGroup",
+    "CallNext",
     "CallProgress",
     "ClientCallContext",
-    "Errand",
     "Layer",
-    "Onward",
     "PassThrough",
     "Reply",
     "Stream",
-    "StreamOver",
+    "StreamWrapper",
     "Transport",
     "UnaryOnly",
     "compose",
@@ -54,7 +54,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Errand(msgspec.Struct):
+class CallGroup(msgspec.Struct):
     """What the calls share that are made for one call of the caller's.
 
     Attributes:
@@ -111,9 +111,9 @@ class CallProgress(Progress):
         endpoint: Where the last attempt was made; None before. Written by `AttemptLayer`, and by
             `HedgeLayer` for the one of two that counts; read by both and `RetryLayer`.
         ways: Each way that the call may take, and how often it has failed there, was refused, or
-            is being made. Written and read by `first_that_takes`; `HedgeLayer` gives its second
+            is being made. Written and read by `try_in_order`; `HedgeLayer` gives its second
             attempt a copy.
-        errand: What it shares with other calls.
+        call_group: What it shares with other calls.
     """
 
     began: float = 0.0
@@ -123,12 +123,12 @@ class CallProgress(Progress):
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
     ways: dict[Hashable, int] = {}  # noqa: RUF012  the same
-    errand: Errand = msgspec.field(default_factory=Errand)
+    call_group: CallGroup = msgspec.field(default_factory=CallGroup)
 
     @property
     def secrets(self) -> Secrets:
         """What the requests carry."""
-        return self.errand.secrets
+        return self.call_group.secrets
 
     def goes_on(self, at: float) -> None:
         """Notes when the next attempt begins, or is to begin at the earliest."""
@@ -162,7 +162,7 @@ class CallProgress(Progress):
                 error.executed = None
 
 
-class ClientCallContext(Discreet, msgspec.Struct, frozen=True, kw_only=True):
+class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """What a caller tells those who look at one call: credential services, interceptors, layers.
 
     It goes with the call, and not to the agent.
@@ -196,7 +196,7 @@ class AuthProvider(Protocol):
         ...
 
 
-class Call(Discreet, msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
+class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     """One call of one operation.
 
     Attributes:
@@ -295,7 +295,7 @@ class Stream(Protocol[T_co]):
         ...
 
     @property
-    def at_hand(self) -> Callable[[], T_co | None]:
+    def next_nowait(self) -> Callable[[], T_co | None]:
         """Gives the next event if it is there already, else None; a method will do.
 
         Events come in bursts, and to wait for each, through all layers, costs more than to read
@@ -308,20 +308,20 @@ class Stream(Protocol[T_co]):
         ...
 
 
-class StreamOver(Generic[T]):
+class StreamWrapper(Generic[T]):
     """A stream over another one; derive from it, and override what changes.
 
     Args:
         inner: What is below.
 
     Attributes:
-        at_hand: Gives None, so that ``__anext__`` sees every event. A stream that has nothing to
-            do with single events hands on what the one below has.
+        next_nowait: Gives None, so that ``__anext__`` sees every event. A stream that has nothing
+            to do with single events hands on what the one below has.
     """
 
     def __init__(self, inner: Stream[T]) -> None:
         self._inner = inner
-        self.at_hand: Callable[[], T | None] = _nothing
+        self.next_nowait: Callable[[], T | None] = _nothing
 
     def __aiter__(self) -> Self:
         return self
@@ -363,7 +363,7 @@ class Transport(Protocol):
         ...
 
 
-Onward = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
+CallNext = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
 """How a layer hands a call to what is below."""
 
 
@@ -389,7 +389,7 @@ class PassThrough:
         return self.through(call, self._inner.stream)
 
     def through(
-        self, call: Call[P, R], onward: Onward[P, R, T], /
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         """Makes a call of either kind.
 

@@ -68,7 +68,7 @@ async def _understands(transport: Transport, call: AnyCall) -> bool | None:
         params=GetTaskRequest(id=name),
         request_id=name,
         is_retried=False,
-        progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
+        progress=CallProgress(began=call.progress.began, call_group=call.progress.call_group),
     )
     try:
         await transport.unary(question)

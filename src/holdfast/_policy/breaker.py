@@ -34,10 +34,10 @@ from holdfast.errors import (
 
 __all__ = [
     "Breaker",
+    "BreakerFailure",
     "BreakerPolicy",
     "BreakerState",
     "Permit",
-    "SeenFailure",
     "Switch",
     "Verdict",
     "judge",
@@ -137,7 +137,7 @@ class Permit(msgspec.Struct, frozen=True, eq=False):
     is_probe: bool = False
 
 
-class SeenFailure(msgspec.Struct, frozen=True, kw_only=True):
+class BreakerFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A failure that showed an agent to be away.
 
     Attributes:
@@ -187,7 +187,7 @@ class Breaker:
     def __init__(self, policy: BreakerPolicy) -> None:
         self.policy = policy
         self._window = _Window(policy.window)
-        self.last_failure: SeenFailure | None = None
+        self.last_failure: BreakerFailure | None = None
         self._state: BreakerState = "closed"
         self._permit = Permit(0)  # what all get while it is closed; tells its states apart
         self._probe: Permit | None = None
@@ -267,7 +267,7 @@ class Breaker:
         if verdict == "success" and duration > self.policy.slow_after:
             verdict, cause = "failure", f"the reply took {duration:.3g} s"
         if verdict == "failure":
-            self.last_failure = SeenFailure(at=now, cause=cause)
+            self.last_failure = BreakerFailure(at=now, cause=cause)
         if permit.is_probe:
             self._settle_probe(permit, verdict, now, draw)
         elif verdict == "success":

@@ -21,14 +21,14 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             ``"stream"``, ``"fan-out"``; or ``"quiet"``, of a stream that brings nothing new.
         timeout: Seconds from its beginning to its end.
         at: The moment, on the event loop's clock.
-        is_for_opening: Whether it is over with the first event of a stream, which may then go on
-            for as long as it likes.
+        ends_at_first_event: Whether it is over with the first event of a stream, which may then go
+            on for as long as it likes.
     """
 
     name: str
     timeout: float
     at: float
-    is_for_opening: bool = False
+    ends_at_first_event: bool = False
 
     @property
     def shown(self) -> str:

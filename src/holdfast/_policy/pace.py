@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Pace"]
+__all__ = ["SlowStart"]
 
 _FIRST = 1.0
 """Calls a second after the first hint, at least."""
@@ -42,7 +42,7 @@ _SPREAD = 0.1
 """How far a wait is drawn beyond the hint, as a share of it; a second at most."""
 
 
-class Pace:
+class SlowStart:
     """How fast calls may start at one endpoint."""
 
     __slots__ = ("_complained", "_growth", "_held_at", "_next", "_rate", "_until")
@@ -92,7 +92,7 @@ class Pace:
         else:
             self._next = max(now, self._next) + 1 / rate
 
-    def told_to_wait(self, seconds: float, *, started: float, now: float, draw: float) -> None:
+    def on_retry_after(self, seconds: float, *, started: float, now: float, draw: float) -> None:
         """Notes a hint.
 
         Args:

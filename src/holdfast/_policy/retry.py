@@ -36,11 +36,11 @@ __all__ = [
     "GiveUp",
     "Retry",
     "RetryPolicy",
-    "Tries",
+    "RetryState",
     "backoff",
     "decide",
-    "lost_the_reply",
-    "nobody_is_there",
+    "is_outcome_unknown",
+    "is_permanent_connect_failure",
 ]
 
 
@@ -114,7 +114,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Tries:
+class RetryState:
     """What has been tried in one call, as far as another try depends on it.
 
     - A refusal on this side, by a circuit that is open, counts like a failure once something was
@@ -209,7 +209,7 @@ def backoff(policy: RetryPolicy, attempt: int, draw: float) -> float:
     return bound * draw if policy.jitter else bound
 
 
-def lost_the_reply(error: A2AError) -> bool:
+def is_outcome_unknown(error: A2AError) -> bool:
     """Whether a failure leaves open if the agent ran the operation, because no answer came.
 
     An answer in the protocol's terms is never lost, whatever it says about execution.
@@ -221,7 +221,7 @@ def lost_the_reply(error: A2AError) -> bool:
     return type(error) is A2AHTTPError and error.transient
 
 
-def nobody_is_there(error: A2AError) -> bool:
+def is_permanent_connect_failure(error: A2AError) -> bool:
     """Whether no connection came about, and none will: another place is all that may help."""
     if not isinstance(error, A2AConnectionError) or error.failure == "closed":
         return False

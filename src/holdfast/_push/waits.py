@@ -11,7 +11,7 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._aio.waiting import in_vain
+from holdfast._aio.waiting import wait_deadline_error
 from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline
 from holdfast._stream.order import is_newer
@@ -180,7 +180,7 @@ class TaskWait:
 
     def _too_late(self, task: Task | None = None) -> A2AError:
         seen = task or self._watch.deliveries.task
-        return in_vain(self._deadline, seen, self._task_id, self._failure)
+        return wait_deadline_error(self._deadline, seen, self._task_id, self._failure)
 
     def _left(self) -> float:
         return self._deadline.left(asyncio.get_running_loop().time())

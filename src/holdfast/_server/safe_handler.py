@@ -62,7 +62,7 @@ class Guarded:
         self._max_parts = max_parts
         self._max_values = max_values
         self._required = required
-        self._under_way = 0
+        self._in_flight = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         for name in dir(handler):
@@ -121,7 +121,7 @@ class Guarded:
 
     @contextlib.contextmanager
     def _guard(self) -> Generator[None]:
-        self._under_way += 1
+        self._in_flight += 1
         self._is_idle.clear()
         try:
             yield
@@ -130,8 +130,8 @@ class Guarded:
         except Exception as failure:
             raise _told(failure, self._agent) from failure
         finally:
-            self._under_way -= 1
-            if not self._under_way:
+            self._in_flight -= 1
+            if not self._in_flight:
                 self._is_idle.set()
 
 

@@ -29,7 +29,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from holdfast._policy.attempts import more_informative
-from holdfast._stream.outbox import Told
+from holdfast._stream.outbox import EventOutbox
 from holdfast._stream.steps import Step, Wait
 from holdfast._stream.subscription_merge import Subscription
 from holdfast._stream.task_locations import is_own_word
@@ -113,7 +113,8 @@ class Resume:
             a task is over that does not say so itself.
         reply: The reply to an interrupted task that the stream answers; None for none.
         may_repeat: Whether the connection may tell what was told before. If not, its chunks can go
-            to the caller at once: `Told.pass_on` does for them what `received` and `Told.take` do.
+            to the caller at once: `EventOutbox.pass_on` does for them what `received` and
+            `EventOutbox.take` do.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Resume:
         has_gone_on: Callable[[Task], bool] | None = None,
         origin: Origin | None = None,
     ) -> None:
-        self.told = Told(limits, task_id=task_id, task=task, known=known)
+        self.told = EventOutbox(limits, task_id=task_id, task=task, known=known)
         self.reply = reply
         self._has_gone_on = has_gone_on
         self._origin = origin

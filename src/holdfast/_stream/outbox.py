@@ -17,7 +17,7 @@ import msgspec
 from holdfast._stream.difference import difference
 from holdfast._stream.fold import TaskFold, fold
 from holdfast._stream.order import is_newer
-from holdfast._stream.overlap import Writing
+from holdfast._stream.overlap import FlattenedText
 from holdfast._stream.past import Past
 from holdfast.types import (
     Message,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast._wire.limits import Limits
     from holdfast.types import Artifact, Event
 
-__all__ = ["Told"]
+__all__ = ["EventOutbox"]
 
 
 class _Truth(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class _Truth(msgspec.Struct, frozen=True):
 _Found: TypeAlias = "Event | _Truth"
 
 
-class Told:
+class EventOutbox:
     """The events of one task on their way to the caller: put in at one end, taken at the other.
 
     `task` and `message` are as the caller knows them, after the events that were taken. What else
@@ -82,7 +82,7 @@ class Told:
         self.count = 0
         self.is_whole = task is not None
         self.past = Past()
-        self.writing = Writing()
+        self.writing = FlattenedText()
         self._has_waited = False  # for input, as far as the caller knows
         self._known = known
         self._fold = TaskFold(task, limits=limits)

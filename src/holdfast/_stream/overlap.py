@@ -34,10 +34,10 @@ from holdfast.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._stream.outbox import Told
+    from holdfast._stream.outbox import EventOutbox
     from holdfast.types import Event, Part, Task, TaskStatus
 
-__all__ = ["CatchUp", "Writing"]
+__all__ = ["FlattenedText", "OverlapResolver"]
 
 _HELD = 1 << 20
 """Characters of chunks of an artifact to keep for the case that there turns out to be no store."""
@@ -49,7 +49,7 @@ which are no plain text; there are 65,534 of them, and the last one stands for a
 _LAST = 0x10FFFD
 
 
-class Writing:
+class FlattenedText:
     """Writes parts as text, so that what runs on can be told by comparing; equal parts alike."""
 
     def __init__(self) -> None:
@@ -70,14 +70,14 @@ class Writing:
         return self._characters.setdefault(digest, chr(code))
 
 
-class CatchUp:
+class OverlapResolver:
     """What one connection brings, after the task was asked for.
 
     Args:
         told: What the caller has.
     """
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: EventOutbox) -> None:
         self._told = told
         self._status = None if (task := told.whole()) is None else task.status
         self._is_alone = False  # there is no store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast._aio.waiting import add_last_seen, in_vain
+from holdfast._aio.waiting import add_last_seen, wait_deadline_error
 from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline, poll_delays
 from holdfast.errors import A2AError, DeadlineExceededError
@@ -57,12 +57,12 @@ async def poll(
             left = deadline.left(loop.time())
             await pause(min(max(next(delays), asked), left))
         if deadline.left(loop.time()) <= 0:
-            raise in_vain(deadline, task, task_id, failure)
+            raise wait_deadline_error(deadline, task, task_id, failure)
         try:
             found = await look()
         except DeadlineExceededError as error:
             cause = failure or error
-            raise in_vain(deadline, task, task_id, cause)  # noqa: B904  it has its cause
+            raise wait_deadline_error(deadline, task, task_id, cause)  # noqa: B904  it has its cause
         except A2AError as error:
             if not error.transient:
                 add_last_seen(error, task_id, None if task is None else task.state)

@@ -11,7 +11,7 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from holdfast._aio.waiting import Endable, add_last_seen, in_vain
+from holdfast._aio.waiting import CancelScope, add_last_seen, wait_deadline_error
 from holdfast._policy.deadline import NEVER, Deadline, poll_delays
 from holdfast._policy.reconnect import ReconnectPolicy, growing_wait
 from holdfast._stream.machine import Resume, Step, Wait
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import Stream
     from holdfast.types import Event, StreamResponse, Task
 
-__all__ = ["LiveStream", "TaskSource"]
+__all__ = ["ResumableStream", "TaskSource"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class TaskSource(Protocol):
         ...
 
     @property
-    def can_be_watched(self) -> bool:
+    def subscribing_is_safe(self) -> bool:
         """Whether a subscription leaves a task as it is where it was made last."""
         ...
 
@@ -83,16 +83,16 @@ class TaskSource(Protocol):
         """Told of each reconnect, and of what made it necessary."""
         ...
 
-    def follows(self, task_id: str, live: LiveStream) -> None:
+    def follows(self, task_id: str, live: ResumableStream) -> None:
         """Told once which task a stream is of; it is to hurry when something else changes that."""
         ...
 
-    def leaves(self, task_id: str, live: LiveStream) -> None:
+    def leaves(self, task_id: str, live: ResumableStream) -> None:
         """Told when a stream is closed that it was told of."""
         ...
 
 
-class LiveStream:
+class ResumableStream:
     """The events of one task or message, over any number of connections.
 
     Args:
@@ -144,7 +144,7 @@ class LiveStream:
         self._wakes_at = 0.0
         self._quiet_since: float | None = None  # as far as a task is polled
         self._stale_since: float | None = None  # as far as a task was seen that has not gone on
-        self._going_on = Endable()
+        self._going_on = CancelScope()
         self._follows: str | None = None  # the task, as the source knows it
 
     @property
@@ -181,7 +181,7 @@ class LiveStream:
             return self.told.message is not None
         return state.is_settled and not self.told.has_news and not self._resume.is_stale
 
-    def at_hand(self) -> Event | None:
+    def next_nowait(self) -> Event | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
         resume = self._resume
         try:
@@ -241,7 +241,7 @@ class LiveStream:
         if self._follows is None and self.told.task_id is not None:
             self._follows = self.told.task_id
             self._source.follows(self._follows, self)
-        if self._deadline.is_for_opening:
+        if self._deadline.ends_at_first_event:
             self._deadline = NEVER
         return event
 
@@ -267,7 +267,7 @@ class LiveStream:
         self._connection = connection
         self._patient_until = None
         self._forget_reading()
-        self._at_hand = _nothing if connection is None else connection.at_hand
+        self._at_hand = _nothing if connection is None else connection.next_nowait
 
     async def _read(self) -> None:
         connection = self._connection
@@ -431,7 +431,7 @@ class LiveStream:
             self._check_deadline(error)
             self._resume.refused(error)
         else:
-            self._resume.subscribed(resubscribes=self._source.can_be_watched)
+            self._resume.subscribed(resubscribes=self._source.subscribing_is_safe)
             if self._resume.reconnects:
                 self._source.reconnected(task_id, self._resume.reconnects, self._resume.error)
 
@@ -445,7 +445,7 @@ class LiveStream:
         await self._source.pause(max(0.0, min(self._wakes_at, end.at) - loop.time()))
         self._check_open()
         if end.left(loop.time()) <= 0:
-            raise in_vain(end, self.told.task, self.told.task_id, step.error)
+            raise wait_deadline_error(end, self.told.task, self.told.task_id, step.error)
         self._check_stale(loop.time())
         self._resume.waited()
 
@@ -474,11 +474,13 @@ class LiveStream:
         error, left, most = step.error, self._time_left, self._max_retry_after
         if error is None or most is None or step.at_least <= min(most, left):
             return
-        error.gave_up = f"another try has to wait {step.at_least:g} s"
+        error.retry_stopped_reason = f"another try has to wait {step.at_least:g} s"
         if step.at_least > most:
             raise error
-        error.gave_up = f"{error.gave_up}, and {left:g} s are left"
-        raise in_vain(self._deadline, self.told.task, self.told.task_id, error, left=left)
+        error.retry_stopped_reason = f"{error.retry_stopped_reason}, and {left:g} s are left"
+        raise wait_deadline_error(
+            self._deadline, self.told.task, self.told.task_id, error, left=left
+        )
 
     def _delay(self, step: Wait) -> float:
         if not step.attempt:
@@ -528,7 +530,7 @@ class LiveStream:
             return
         if self.told.task_id is None:
             raise error
-        raise in_vain(self._deadline, self.told.task, self.told.task_id, error)
+        raise wait_deadline_error(self._deadline, self.told.task, self.told.task_id, error)
 
     def _check_open(self) -> None:
         self._source.check_open(self.told.task_id or "")

@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from holdfast._stream.order import is_newer
-from holdfast._stream.overlap import CatchUp
+from holdfast._stream.overlap import OverlapResolver
 from holdfast._stream.steps import Step, Wait
 from holdfast._wire.status import is_unknown_there
 from holdfast.errors import (
@@ -37,7 +37,7 @@ from holdfast.errors import (
 from holdfast.types import Task, TaskState, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
-    from holdfast._stream.outbox import Told
+    from holdfast._stream.outbox import EventOutbox
     from holdfast.errors import A2AError
     from holdfast.types import Event, TaskStatus
 
@@ -88,7 +88,7 @@ class Subscription:
         patience: Seconds without an event after which to say `quiet`; None for any number.
     """
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: EventOutbox) -> None:
         self.rest: TaskStatusUpdateEvent | None = None
         self.patience: float | None = _QUIET
         self._told = told
@@ -96,7 +96,7 @@ class Subscription:
         self._snapshot: Task | None = None
         self._seen: Task | None = None  # the task, as it was asked for last
         self._ahead: Event | None = None  # what it brought before the task was asked for
-        self._catch_up: CatchUp | None = None
+        self._catch_up: OverlapResolver | None = None
         self._has_store: bool | None = (
             None  # None as long as the task was neither seen nor refused
         )
@@ -186,7 +186,7 @@ class Subscription:
         """Lays what it brings over the task."""
         if base is not None:
             self._told.adopt(base)
-        catch_up = self._catch_up = CatchUp(self._told)
+        catch_up = self._catch_up = OverlapResolver(self._told)
         if self._has_store is False:
             catch_up.go_alone()
         ahead, self._ahead = self._ahead, None
@@ -201,7 +201,7 @@ class Subscription:
             self._told.believe(snapshot)
         return self._begin_from(None)
 
-    def _follow(self, event: Event, catch_up: CatchUp) -> Step | Wait:
+    def _follow(self, event: Event, catch_up: OverlapResolver) -> Step | Wait:
         """Puts what is new of an event, as far as that is known."""
         if isinstance(event, TaskStatusUpdateEvent) and event.status.state.is_terminal:
             return self._ask_whether_it_rests(event)
@@ -215,7 +215,7 @@ class Subscription:
         self._has_held = True
         return self._look(_Why.HELD)
 
-    def _compare_with(self, task: Task, catch_up: CatchUp) -> None:
+    def _compare_with(self, task: Task, catch_up: OverlapResolver) -> None:
         """Puts what is new of the task, but for what the connection itself tells.
 
         Of one that waits for input all is put: it may be the last that the caller reads.
@@ -247,7 +247,7 @@ class Subscription:
         return self._look(_Why.REST)
 
     def _compare_rest(
-        self, task: Task, rest: TaskStatusUpdateEvent, catch_up: CatchUp
+        self, task: Task, rest: TaskStatusUpdateEvent, catch_up: OverlapResolver
     ) -> Step | Wait:
         """Believes a task that is as far as its stream said, and all of it if it is no further."""
         if not _holds(task.status, rest.status):
@@ -260,7 +260,7 @@ class Subscription:
         catch_up.looked(task, is_ahead=True)
         return Step.READ
 
-    def _doubt_the_rest(self, catch_up: CatchUp) -> Step | Wait:
+    def _doubt_the_rest(self, catch_up: OverlapResolver) -> Step | Wait:
         """It says that the task is at rest, and the agent's task does not."""
         if self._doubts < len(_DOUBTS):
             self._doubts += 1

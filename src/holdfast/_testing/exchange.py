@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast._testing.operations import Result
     from holdfast._testing.serverwire import Wire
     from holdfast._testing.streaming import Events
-    from holdfast._testing.timeline import Life
+    from holdfast._testing.timeline import TaskTimeline
     from holdfast._wire.http import HttpReply
 
 __all__ = ["Exchange"]
@@ -117,7 +117,7 @@ class Exchange:
             return self._whole(self._wire.refuse(result))
         if result.events is not None:
             return await self._streamed(result.events)
-        life: Life | None = result.after
+        life: TaskTimeline | None = result.after
         if life is not None:
             await life.settled()
         await asyncio.sleep(max(0.0, not_before - loop.time()))

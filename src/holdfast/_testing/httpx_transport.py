@@ -70,7 +70,7 @@ class _Pieces:
     async def __anext__(self) -> bytes:
         return await anext(self._chunks)
 
-    def at_hand(self) -> None:
+    def next_nowait(self) -> None:
         """Nothing is known to be there already."""
 
     async def close(self) -> None:

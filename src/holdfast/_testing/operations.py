@@ -12,7 +12,7 @@ from holdfast._model import operations as op
 from holdfast._testing.plans import Behaviour, Plan, Step, Turn, completes
 from holdfast._testing.serverwire import Refusal
 from holdfast._testing.streaming import Events, Streaming
-from holdfast._testing.timeline import EPOCH, Life, Store
+from holdfast._testing.timeline import EPOCH, Store, TaskTimeline
 from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -53,7 +53,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     value: Callable[[float], object] = lambda _now: None
-    after: Life | None = None
+    after: TaskTimeline | None = None
     events: Events | None = None
 
 
@@ -169,7 +169,7 @@ class Operations:
             raise Refusal(-32004, f"Task {life.task_id} is in terminal state: {task.state}")
         return Result(events=Events.of_known(streaming, life, life.place(now), task))
 
-    def _take(self, request: SendMessageRequest, now: float) -> Life | Message:
+    def _take(self, request: SendMessageRequest, now: float) -> TaskTimeline | Message:
         """Does what a message asks for: a life that it made or goes on with, or a reply."""
         message, configuration = request.message, request.configuration
         if not message.message_id or not message.parts:
@@ -189,7 +189,7 @@ class Operations:
             made.append(reply.message_id)
             return reply
         if life is None:
-            life = Life(
+            life = TaskTimeline(
                 self._new_id("task"),
                 message.context_id or self._new_id("context"),
                 keeps_history=self._records_messages,
@@ -217,7 +217,7 @@ class Operations:
             raise Refusal(-32602, f"Context {message.context_id} is unknown")
         return msgspec.structs.replace(message, context_id=None)
 
-    def _continued(self, message: Message, now: float) -> Life | None:
+    def _continued(self, message: Message, now: float) -> TaskTimeline | None:
         """The life that a message continues (A2A 3.4.3); None if it begins one."""
         if not message.task_id:
             return None
@@ -311,13 +311,13 @@ class Operations:
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
-    def _life(self, task_id: str) -> Life:
+    def _life(self, task_id: str) -> TaskTimeline:
         life = self.lives.get(task_id)
         if life is None:
             raise _not_found(task_id)
         return life
 
-    def _stored(self, life: Life, now: float) -> Task:
+    def _stored(self, life: TaskTimeline, now: float) -> Task:
         """A task as those see it who only read."""
         return life.task(now - self._store_lag)
 

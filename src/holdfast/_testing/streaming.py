@@ -20,7 +20,7 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
-    from holdfast._testing.timeline import Event, Life, Update
+    from holdfast._testing.timeline import Event, TaskTimeline, Update
 
 __all__ = ["Events", "Ping", "Streaming", "comment", "ends", "frame"]
 
@@ -94,7 +94,7 @@ class Events:
         self,
         streaming: Streaming,
         *opening: StreamResponse,
-        life: Life | None = None,
+        life: TaskTimeline | None = None,
         place: int = 0,
     ) -> None:
         self.streaming = streaming
@@ -104,7 +104,7 @@ class Events:
         self._heard = asyncio.get_running_loop().time()  # when anything came the last time
 
     @classmethod
-    def of_new(cls, streaming: Streaming, life: Life, task: Task) -> Events:
+    def of_new(cls, streaming: Streaming, life: TaskTimeline, task: Task) -> Events:
         """The stream of a task that has just begun.
 
         Args:
@@ -121,7 +121,7 @@ class Events:
         )
 
     @classmethod
-    def of_known(cls, streaming: Streaming, life: Life, place: int, task: Task) -> Events:
+    def of_known(cls, streaming: Streaming, life: TaskTimeline, place: int, task: Task) -> Events:
         """The stream of a task that was there before.
 
         Args:
@@ -170,10 +170,10 @@ class Events:
         if life is not None:
             life.stir()
 
-    def _take(self, life: Life, event: Event, now: float) -> Refusal | None:
+    def _take(self, life: TaskTimeline, event: Event, now: float) -> Refusal | None:
         """Makes what has happened ready to be told."""
         self._place += 1
-        if not event.is_told:
+        if not event.is_streamed:
             return None
         state = event.state
         crash = life.crash(now) if state is TaskState.FAILED else None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast._testing.plans import Plan, Step
     from holdfast.types import TaskPushNotificationConfig
 
-__all__ = ["EPOCH", "Event", "Life", "Store", "Update", "folded", "http_date", "timestamp"]
+__all__ = ["EPOCH", "Event", "Store", "TaskTimeline", "Update", "folded", "http_date", "timestamp"]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 """Wall time of a fake agent when the event loop's clock shows zero, in seconds since 1970."""
@@ -49,13 +49,13 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         at: When, on the event loop's clock.
         what: A new status or artifact, or a message.
         is_stored: Whether the task shows it.
-        is_told: Whether streams tell it: not what a client said.
+        is_streamed: Whether streams tell it: not what a client said.
     """
 
     at: float
     what: Update | Message
     is_stored: bool = True
-    is_told: bool = True
+    is_streamed: bool = True
 
     @property
     def state(self) -> TaskState | None:
@@ -63,7 +63,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return self.what.status.state if isinstance(self.what, TaskStatusUpdateEvent) else None
 
 
-class Life:
+class TaskTimeline:
     """What happens to one task, and when.
 
     Args:
@@ -113,7 +113,7 @@ class Life:
             message = msgspec.structs.replace(
                 message, task_id=self.task_id, context_id=self.context_id
             )
-            self._events.append(Event(now, message, is_told=False))
+            self._events.append(Event(now, message, is_streamed=False))
         if not lag:
             self.newest = self.opening = len(self._events)
         self._crash = plan.crash
@@ -302,7 +302,7 @@ class Store:
     """
 
     def __init__(self) -> None:
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, TaskTimeline] = {}
         self.configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
         self.numbers = count(1)
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote_plus
 
 import msgspec
 
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._wire.http import check_headers
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _NO_TOKENS = {
 _OTHERWISE = "no bearer token: it has a character where a token has none (RFC 6750)"
 
 
-class Credentials(Discreet, msgspec.Struct, frozen=True, kw_only=True):
+class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """What a request carries to say who sends it.
 
     Attributes:

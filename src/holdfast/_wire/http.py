@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast._model.addresses import in_ascii
 from holdfast._model.error_values import excerpt, presentable
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import check_numbers
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import Reach
@@ -127,7 +127,7 @@ class Encoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     body: bytes = b""
 
 
-class HttpRequest(Discreet, msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """A request as an engine needs it.
 
     Attributes:

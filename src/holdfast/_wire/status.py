@@ -291,8 +291,8 @@ def _reply_facts(reply: HttpReply, *, with_excerpt: bool = False) -> Facts:
 def _lacks_its_body(reply: HttpReply) -> bool:
     """Whether there was a body that could not be read, or was too large: it may be an agent's."""
     headers = reply.headers
-    is_told = any(name in headers for name in ("content-encoding", "transfer-encoding"))
-    return not reply.body and (is_told or headers.get("content-length", "0").strip("0") != "")
+    is_streamed = any(name in headers for name in ("content-encoding", "transfer-encoding"))
+    return not reply.body and (is_streamed or headers.get("content-length", "0").strip("0") != "")
 
 
 def retry_after_in(headers: Mapping[str, str], now: float) -> float | None:

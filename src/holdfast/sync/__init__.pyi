@@ -42,7 +42,7 @@ from holdfast._client.named_agent import AgentHealth, AgentResult
 from holdfast._client.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
 from holdfast._client.pending import ResumedCall
 from holdfast._client.stats import ClientStats
-from holdfast._client.targets import AnAgent
+from holdfast._client.targets import AgentTarget
 from holdfast._compat.config import ClientConfig
 from holdfast._compat.factory import Producer
 from holdfast._doctor.findings import Diagnosis
@@ -55,7 +55,7 @@ from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
 from holdfast._pipeline.produced import TransportProducer
 from holdfast._pipeline.transport import Layer, Reply
-from holdfast._policy.breaker import BreakerState, SeenFailure
+from holdfast._policy.breaker import BreakerFailure, BreakerState
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
@@ -85,7 +85,7 @@ R = TypeVar("R")
 
 _T = TypeVar("_T")
 
-Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
+Agent: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
 
 __all__ = [
     "A2ACardResolver",
@@ -199,7 +199,7 @@ class BulkRun:
     run. Whoever leaves early says `close`, or uses the run as a context manager.
     """
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many messages are on their way."""
 
     def __iter__(self) -> Self: ...
@@ -252,7 +252,7 @@ class Circuit:
         """Calls that have failed in a row, as far as failing shows that the agent is away."""
 
     @property
-    def last_failure(self) -> SeenFailure | None:
+    def last_failure(self) -> BreakerFailure | None:
         """The last of them that there was, at any address, however well all was since then."""
 
     @property
@@ -1285,7 +1285,7 @@ class FanOut:
     Whoever iterates and may leave early uses it as a context manager, or says `close`.
     """
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many have not come to an end yet."""
 
     def __enter__(self) -> Self:
@@ -1427,7 +1427,7 @@ class PendingCall:
         """
 
 def ask(
-    agent: AnAgent | Sequence[AnAgent],
+    agent: AgentTarget | Sequence[AgentTarget],
     message: Content,
     *,
     tools: ClientTools | Iterable[Callable[..., Any]] = (),
@@ -1448,7 +1448,7 @@ def ask(
     """
 
 def connect(
-    agent: AnAgent | Sequence[AnAgent],
+    agent: AgentTarget | Sequence[AgentTarget],
     *,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = 900.0,

@@ -349,7 +349,7 @@ class OAuthProvider(ABC):
             text = f"the authorization server gave no token for {self._timeout:g} s or more"
             raise AuthenticationError(text, transient=True, executed=False) from error
         finally:
-            if more and not flight.is_under_way and held.flights.get(name) is flight:
+            if more and not flight.may_have_left and held.flights.get(name) is flight:
                 del held.flights[name]
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:

@@ -19,7 +19,7 @@ from holdfast._auth.oauth.tokens import Token
 from holdfast._model import codec
 from holdfast._model.error_values import one_line
 from holdfast._model.extras import missing_extra
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._wire.credentials import bearer_fault
 from holdfast._wire.http import HttpRequest, presentable
 from holdfast._wire.redaction import redact
@@ -67,7 +67,7 @@ def oauth_library() -> ModuleType:
     return oauthlib.oauth2
 
 
-class ClientIdentity(Discreet, msgspec.Struct, frozen=True, kw_only=True):
+class ClientIdentity(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and how that is said (RFC 6749, 2.3).
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -26,7 +26,7 @@ _LOOKS = 0.05
 """Seconds between two looks at whether it is one's turn."""
 
 
-class Token(Discreet, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Token(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an authorization server gave out (RFC 6749, 5.1).
 
     Attributes:

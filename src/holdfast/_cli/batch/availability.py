@@ -30,7 +30,7 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.interface import Output
     from holdfast._cli.settings import Settings
     from holdfast._client.answer import Answer
@@ -167,7 +167,7 @@ class WatchedSession(JournaledSession):
 
     def __init__(
         self,
-        world: World,
+        world: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         output: Output,

@@ -22,7 +22,7 @@ from holdfast._cli.values import masked_reference, shown_duration, shown_rate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.interface import Output
     from holdfast._cli.output.json_output import JsonOutput
     from holdfast._cli.output.text_output import TextOutput
@@ -82,7 +82,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     plan = Plan(
         input=options["source"],
@@ -150,7 +150,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     agent = _named_agent(ctx, settings)
     if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
     async def look() -> None:
@@ -238,7 +238,7 @@ def _resume(
     from holdfast._cli.batch import resume as resuming
     from holdfast._cli.batch.session import JournaledSession, journal_at
 
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     try:
         reference = find_agent(world, settings)
         settings = bind(ctx, settings, reference, output)

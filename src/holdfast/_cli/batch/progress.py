@@ -148,7 +148,7 @@ class Progress:
         rate = f"{counts.written / max(clock() - began, _DRAWN):.1f}/s"
         if away := int(self._outage.seconds):
             rate = f"agent away for {shown_duration(away)}"
-        return f"{done}, {run.under_way} in flight, {rate}: {counts.told(0)}"
+        return f"{done}, {run.in_flight} in flight, {rate}: {counts.told(0)}"
 
 
 def _fitted(line: str) -> str:

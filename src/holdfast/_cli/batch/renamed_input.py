@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from holdfast._cli.batch.output import Results
     from holdfast._cli.batch.session import JournaledSession
 
-__all__ = ["check_not_moved"]
+__all__ = ["check_not_already_running"]
 
 
-async def check_not_moved(
+async def check_not_already_running(
     plan: Plan, session: JournaledSession, lines: Lines, results: Results
 ) -> None:
     """Checks, for a run without a given name, that no other one has a line of it under way.
@@ -48,7 +48,7 @@ async def check_not_moved(
             if isinstance(line, Line) and line.key not in results.known:
                 name = names.get((line.key, line.digest))
                 if name is not None:
-                    raise CommandError(_under_way(line, name, plan, session))
+                    raise CommandError(_in_flight(line, name, plan, session))
     except OSError as error:
         raise unusable(plan.input, f"cannot be read: {error.strerror or error}") from None
 
@@ -70,7 +70,7 @@ async def _under_way_elsewhere(
     return names
 
 
-def _under_way(line: Line, name: str, plan: Plan, session: JournaledSession) -> Failure:
+def _in_flight(line: Line, name: str, plan: Plan, session: JournaledSession) -> Failure:
     go_on = session.command(*plan.words(run_id=name))
     return Failure(
         code="HOLDFAST_ERR_INPUT",

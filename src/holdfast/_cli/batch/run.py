@@ -19,7 +19,7 @@ from holdfast._cli.batch.availability import LONGEST_OUTAGE, is_away
 from holdfast._cli.batch.input import BadLine, Line
 from holdfast._cli.batch.options import STANDARD
 from holdfast._cli.batch.progress import Counts, Progress
-from holdfast._cli.batch.renamed_input import check_not_moved
+from holdfast._cli.batch.renamed_input import check_not_already_running
 from holdfast._cli.batch.session import (
     answer_of,
     check_journal,
@@ -105,7 +105,7 @@ class Run:
         self._unsendable = 0
         self._has_open = self._is_away = False
         self._stop: Callable[[], None] = lambda: None
-        self._under_way: Callable[[], int] = lambda: 0
+        self._in_flight: Callable[[], int] = lambda: 0
 
     async def run(self) -> None:
         """Send the messages, and write their results.
@@ -122,7 +122,7 @@ class Run:
             await check_journal(session.journal)
             results = plan.open_output()
             try:
-                await check_not_moved(plan, session, lines, results)
+                await check_not_already_running(plan, session, lines, results)
                 if await self._is_there():
                     await self._work(lines, results)
             finally:
@@ -203,7 +203,7 @@ class Run:
         progress.begin(lines, run)
         writing = asyncio.create_task(self._write_all(run, results))
         self._stop = run.stop
-        self._under_way = lambda: run.under_way
+        self._in_flight = lambda: run.in_flight
         watching = asyncio.create_task(self._watch(writing))
 
         def interrupted() -> None:
@@ -213,10 +213,10 @@ class Run:
                 return
             run.stop()
             asyncio.get_running_loop().call_later(plan.grace, writing.cancel)
-            if run.under_way:
+            if run.in_flight:
                 self._output.warn(
                     f"sending has stopped; waiting up to {shown_duration(plan.grace)} for "
-                    f"{run.under_way} in flight; press Ctrl-C again to stop at once"
+                    f"{run.in_flight} in flight; press Ctrl-C again to stop at once"
                 )
 
         try:
@@ -343,7 +343,7 @@ class Run:
         until = clock() + outage.pause()
 
         def is_over() -> bool:
-            is_asked_for = outage.is_asked_for() and self._under_way() > 0
+            is_asked_for = outage.is_asked_for() and self._in_flight() > 0
             return not outage.is_on or (clock() >= until and not is_asked_for)
 
         await _looking(is_over)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.interface import Output
     from holdfast._cli.settings import Settings
     from holdfast._pipeline.listeners import Observation
@@ -89,7 +89,7 @@ class JournaledSession(Session):
 
     def __init__(
         self,
-        world: World,
+        world: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         output: Output,
@@ -228,9 +228,9 @@ def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
             "it; it was not sent again"
         )
         return replace(failure, message=message, hint=hint)
-    if error.looked_at:
-        looked_at = f"searched: {'; '.join(error.looked_at)}"
-        failure = replace(failure, message=f"{failure.message}; {looked_at}")
+    if error.searched:
+        searched = f"searched: {'; '.join(error.searched)}"
+        failure = replace(failure, message=f"{failure.message}; {searched}")
     if isinstance(why, DeadlineExceededError) and why.deadline == "reconcile":
         late = f"the search for its task did not finish within {shown_duration(why.timeout)}"
         hint = "the call is pending in the journal: holdfast resume searches for its task again"
@@ -252,6 +252,6 @@ class _Call:
         self.binding = session.binding
         self.task: Task | None = getattr(error, "task", None)
         self.message_id: str | None = getattr(error, "message_id", None)
-        self.is_under_way = error.executed is not False
+        self.may_have_left = error.executed is not False
         self.command = session.command
         self.go_on = session.go_on

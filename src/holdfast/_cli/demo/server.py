@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from holdfast._cli.demo.faults import WrittenFault
-    from holdfast._cli.environment import World
+    from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["demo_server"]
 
@@ -111,7 +111,7 @@ def demo_server(
     With --faults, things go wrong: of each new message, the first request meets the first fault,
     the next one (sent again, or asking for the task) the second, until none is left.
     """
-    world: World = ctx.obj
+    world: CliEnvironment = ctx.obj
     ended = _Ended()
     world.run(_serve(world, host, port, faults, ended))
     if ended.failure is not None:
@@ -131,7 +131,7 @@ class _Ended:
 
 
 async def _serve(
-    world: World, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
+    world: CliEnvironment, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
 ) -> None:
     from holdfast._cli.demo.agent import DemoAgent  # heavy; help is not
     from holdfast._server.host_check import host_rules

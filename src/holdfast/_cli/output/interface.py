@@ -47,7 +47,7 @@ class Output(Protocol):
         """A task is known, and will be waited for."""
         ...
 
-    def gave_up(self, task: Task) -> None:
+    def stopped_waiting(self, task: Task) -> None:
         """The wait for that task ends here, and the task goes on."""
         ...
 

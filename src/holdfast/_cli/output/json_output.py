@@ -56,7 +56,7 @@ class JsonOutput(Speaks):
         self._say("Task ID", task.id)
         self.has_named_task = True
 
-    def gave_up(self, task: Task) -> None:
+    def stopped_waiting(self, task: Task) -> None:
         """The error's message says it."""
 
     def event(self, event: Event, task: Task | None) -> None:

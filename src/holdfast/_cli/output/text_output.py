@@ -60,7 +60,7 @@ class TextOutput(Speaks):
         self._lines(self._told)
         self.has_named_task = True
 
-    def gave_up(self, task: Task) -> None:
+    def stopped_waiting(self, task: Task) -> None:
         """Completes what was begun: no output about a task is without its state."""
         if self._live is not None:
             self._pieces(self._live, self._live.last_seen(task))

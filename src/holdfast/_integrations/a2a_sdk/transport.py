@@ -39,7 +39,7 @@ from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._stream.difference import difference
-from holdfast._stream.overlap import Writing
+from holdfast._stream.overlap import FlattenedText
 from holdfast._wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSION
 from holdfast._wire.http import Timeouts, check_headers, presentable
 from holdfast.errors import A2AError
@@ -466,7 +466,7 @@ def _last_words(told: Task | None, truth: Task | None) -> Iterable[Event]:
     """
     if told is None or truth is None or told is truth:
         return ()
-    writing = Writing()
+    writing = FlattenedText()
     known = {artifact.artifact_id: writing.text(artifact.parts) for artifact in told.artifacts}
     news = {
         artifact.artifact_id

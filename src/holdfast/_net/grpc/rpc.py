@@ -234,7 +234,7 @@ class RpcEvents(Generic[R]):
             error.agent = self._agent
             raise
 
-    def at_hand(self) -> R | None:
+    def next_nowait(self) -> R | None:
         """The next value if it is there already; what fails does so where it is waited for."""
         arrived = self._inbox.arrived
         if not arrived or self._first is not None:

@@ -11,7 +11,7 @@ import msgspec
 from holdfast._model import codec
 from holdfast._model.card_reading import content_kind, read_card
 from holdfast._model.operations import WELL_KNOWN
-from holdfast._model.redacted_repr import Discreet
+from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._net.engine import HttpEngine, fetch
 from holdfast._pipeline.transport import AnyCall, Call, Reply, UnaryOnly
 from holdfast._wire import status
@@ -54,7 +54,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-class FoundCard(Discreet, msgspec.Struct, frozen=True, kw_only=True):
+class FoundCard(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     """A card as its server gave it.
 
     Attributes:

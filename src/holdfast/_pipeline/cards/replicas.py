@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast._pipeline.cards.resolver import AgentCardResolver
-    from holdfast._pipeline.cards.trust import BelievedCard, ReceivedCard
+    from holdfast._pipeline.cards.trust import AcceptedCard, ReceivedCard
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.transport import AnyCall
     from holdfast.types import AgentCard
@@ -97,7 +97,7 @@ class ReplicaCards(UnaryOnly):
         """That card as it came."""
         return next((one.received for one in self._resolvers if one.last is not None), None)
 
-    def replace(self, believed: BelievedCard, secrets: frozenset[str]) -> None:
+    def replace(self, believed: AcceptedCard, secrets: frozenset[str]) -> None:
         """Keeps nothing: a card that one place gave says nothing of the way to the others."""
 
     async def close(self) -> None:
@@ -115,5 +115,5 @@ async def _card_or_error(resolver: AgentCardResolver, call: AnyCall) -> AgentCar
 
 def _beside(call: AnyCall) -> AnyCall:
     """Return the same call with progress of its own."""
-    progress = CallProgress(began=call.progress.began, errand=call.progress.errand)
+    progress = CallProgress(began=call.progress.began, call_group=call.progress.call_group)
     return msgspec.structs.replace(call, progress=progress)

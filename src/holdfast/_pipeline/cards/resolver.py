@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast._model.operations import Operation
-    from holdfast._pipeline.cards.trust import BelievedCard, CardTrust
+    from holdfast._pipeline.cards.trust import AcceptedCard, CardTrust
     from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast._pipeline.credentials import AuthSlot
+    from holdfast._pipeline.credentials import AuthProviderRef
     from holdfast._pipeline.endpoints import KnownEndpoints
     from holdfast._policy.deadline import Deadline
     from holdfast._wire.limits import Limits
@@ -86,7 +86,7 @@ class AgentCardResolver(UnaryOnly):
         agent: str | Path | AgentCard,
         fetch: Transport,
         endpoints: KnownEndpoints,
-        auth: AuthSlot,
+        auth: AuthProviderRef,
         *,
         headers: Mapping[str, str],
         ttl: float,
@@ -105,10 +105,10 @@ class AgentCardResolver(UnaryOnly):
         self._trust = trust
         self._document = document
         self._reach = reach
-        self._believed: BelievedCard | None = None  # what came from the source last
+        self._believed: AcceptedCard | None = None  # what came from the source last
         self._believed_until = -math.inf
         self._replaced_until = math.inf
-        self._used: BelievedCard | None = None
+        self._used: AcceptedCard | None = None
         self._card: AgentCard | None = None
         self._source: AgentCard | None = None  # which is another one if `replace` was called
         self._found: FoundCard | None = None
@@ -150,7 +150,9 @@ class AgentCardResolver(UnaryOnly):
             try:
                 flight.card = await self._load(call)
             except A2AError as error:
-                if not (error.gave_up or "").endswith(TOO_LATE):  # others may have more time
+                if not (error.retry_stopped_reason or "").endswith(
+                    TOO_LATE
+                ):  # others may have more time
                     flight.failure = copy.copy(error)  # what becomes of this one is its caller's
                 raise
             else:
@@ -194,7 +196,7 @@ class AgentCardResolver(UnaryOnly):
         """What the card's server was sent, and may have put into the card."""
         return self._secrets
 
-    def replace(self, believed: BelievedCard, secrets: frozenset[str]) -> None:
+    def replace(self, believed: AcceptedCard, secrets: frozenset[str]) -> None:
         """Uses a card in place of the present one, until its source has a new one.
 
         Args:
@@ -213,7 +215,7 @@ class AgentCardResolver(UnaryOnly):
             return card
         return await self._verified_replacement(call, used)
 
-    async def _verified_replacement(self, call: AnyCall, used: BelievedCard) -> AgentCard:
+    async def _verified_replacement(self, call: AnyCall, used: AcceptedCard) -> AgentCard:
         """The card that replaced the source's, verified again when its keys are due.
 
         One that is no longer verified is dropped for the source's.
@@ -244,7 +246,7 @@ class AgentCardResolver(UnaryOnly):
                 read = await asyncio.to_thread(read_card_file, self._agent, self._limits)
                 return self._keep(await self._trusted(call, ReceivedCard(*read)), self._ttl)
 
-    async def _trusted(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
+    async def _trusted(self, call: AnyCall, received: ReceivedCard) -> AcceptedCard:
         """The card that may be used; verified again only if it or its keys may have changed."""
         loop = asyncio.get_running_loop()
         before = self._believed
@@ -293,7 +295,7 @@ class AgentCardResolver(UnaryOnly):
             grace = _STANDING_IN if self._ttl else 0.0
         return self._keep(believed, lifetime, min(grace, _MOST_AGE))
 
-    def _keep(self, believed: BelievedCard, lifetime: float, grace: float = 0.0) -> AgentCard:
+    def _keep(self, believed: AcceptedCard, lifetime: float, grace: float = 0.0) -> AgentCard:
         if self._card is None or believed.card != self._source:
             self._card = self._source = believed.card
         if self._card is self._source:  # and nothing was put in its place
@@ -309,7 +311,7 @@ class AgentCardResolver(UnaryOnly):
     async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
         server = AgentInterface(url=origin(agent), protocol_binding=CARD_BINDING)
         began = asyncio.get_running_loop().time()
-        progress = CallProgress(began=began, errand=call.progress.errand)
+        progress = CallProgress(began=began, call_group=call.progress.call_group)
         call.progress.card = self._flights.here().progress = progress
         reply = await self._fetch.unary(
             Call(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.types import AgentCard
 
 __all__ = [
-    "BelievedCard",
+    "AcceptedCard",
     "CardChecker",
     "CardTrust",
     "Checked",
@@ -131,7 +131,7 @@ class CardChecker(Protocol):
         ...
 
 
-class BelievedCard(NamedTuple):
+class AcceptedCard(NamedTuple):
     """A card that may be used.
 
     Attributes:
@@ -167,7 +167,7 @@ class CardTrust:
         self._is_required = is_required
         self._observers = observers
 
-    async def believed(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
+    async def believed(self, call: AnyCall, received: ReceivedCard) -> AcceptedCard:
         """The card that may be used.
 
         Args:
@@ -181,7 +181,7 @@ class CardTrust:
         if not received.card.signatures and not received.document.get("signatures"):
             checked = Checked(_ABSENT)
         elif self._checker is None:
-            return BelievedCard(received.card, _NOBODY, received)
+            return AcceptedCard(received.card, _NOBODY, received)
         else:
             checked = await self._checker.check(received)
         found = checked.verification
@@ -190,11 +190,11 @@ class CardTrust:
         if found.outcome == "invalid" or (self._is_required and found.outcome != "verified"):
             raise _refused(found, received.card)
         if checked.document is None:
-            return BelievedCard(received.card, found, received, checked.fresh_for)
+            return AcceptedCard(received.card, found, received, checked.fresh_for)
         signatures = received.card.signatures
         card = read_card(checked.document)
         card = msgspec.structs.replace(card, signatures=signatures)
-        return BelievedCard(card, found, received, checked.fresh_for)
+        return AcceptedCard(card, found, received, checked.fresh_for)
 
     async def close(self) -> None:
         """Lets go of what is under way."""
