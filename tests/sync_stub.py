@@ -15,7 +15,7 @@ from pathlib import Path
 
 import holdfast.sync
 from holdfast._sync import blocking
-from holdfast._sync.docs import blocking_words
+from holdfast._sync.blocking import blocking_words
 
 STUB = Path(holdfast.sync.__file__).with_suffix(".pyi")
 HEAD = f'# Written by `python -m tests.sync_stub`.\n\n"""{holdfast.sync.__doc__}"""\n'

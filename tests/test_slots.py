@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast._aio.slots import Slots
+from holdfast._aio.semaphore import Slots
 
 
 async def waiting(slots, number):

@@ -9,8 +9,7 @@ from holdfast._auth.providers import (
 )
 from holdfast._client.content import create_text_message_object
 from holdfast._compat.card_resolver import A2ACardResolver
-from holdfast._compat.config import ClientConfig
-from holdfast._compat.factory import ClientFactory, Producer, minimal_agent_card
+from holdfast._compat.factory import ClientConfig, ClientFactory, Producer, minimal_agent_card
 from holdfast._compat.task_manager import ClientTaskManager
 from holdfast._model.article_errors import ArticleErrorCode, make_error
 from holdfast._public import publish

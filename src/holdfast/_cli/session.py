@@ -49,6 +49,7 @@ from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
+from holdfast._pipeline.layers import ReachLayer
 from holdfast._pipeline.listeners import (
     AttemptFailed,
     AttemptStarted,
@@ -58,7 +59,6 @@ from holdfast._pipeline.listeners import (
     RequestFinished,
     RetryScheduled,
 )
-from holdfast._pipeline.reaching import ReachLayer
 from holdfast._policy.resilience import Resilience
 from holdfast._version import __version__
 from holdfast._wire.bindings import (

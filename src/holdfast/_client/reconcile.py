@@ -27,7 +27,7 @@ from holdfast._model.operations import GET_TASK, LIST_TASKS
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.reconnect import growing_wait
 from holdfast._stream.task_locations import GetTask, ListPage, is_own_word
-from holdfast._wire.fields import http_date
+from holdfast._wire.caching import http_date
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from holdfast._wire.fields import http_date
+from holdfast._wire.caching import http_date
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractStreamWriter
 
-    from holdfast._aio.slots import Slots
+    from holdfast._aio.semaphore import Slots
     from holdfast._aio.watchdog import TimeLimit
     from holdfast.errors import TimeoutPhase
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import aiohttp
 from yarl import URL
 
-from holdfast._aio.slots import Slots
+from holdfast._aio.semaphore import Slots
 from holdfast._aio.watchdog import Watchdog
 from holdfast._net.sockets import check_host, sockets_within
 from holdfast._net.tls_config import TlsConfig

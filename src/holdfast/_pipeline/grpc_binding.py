@@ -19,8 +19,7 @@ from holdfast._pipeline.extensions import asked_for
 from holdfast._pipeline.final_event import StopAtFinalEvent
 from holdfast._pipeline.http_binding import name_task
 from holdfast._pipeline.pending_stream import subscribed
-from holdfast._pipeline.tenants import addressed
-from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream
+from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.grpc_metadata import request_metadata
 from holdfast._wire.http import HttpRequest

@@ -16,8 +16,7 @@ from holdfast._pipeline.event_reader import EventReader
 from holdfast._pipeline.extensions import asked_for
 from holdfast._pipeline.final_event import StopAtFinalEvent
 from holdfast._pipeline.pending_stream import subscribed
-from holdfast._pipeline.tenants import addressed
-from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream
+from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
 from holdfast._wire.bindings import CODECS, protocol_headers
 from holdfast._wire.credentials import with_query
 from holdfast._wire.http import HttpRequest

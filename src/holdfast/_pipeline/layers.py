@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
 
     from holdfast._pipeline.listeners import Interceptor, ListenerSet, Observers
+    from holdfast._wire.network_scope import Reach
     from holdfast.types import SendMessageRequest
 
 __all__ = [
@@ -61,12 +62,35 @@ __all__ = [
     "ObservedLayer",
     "OpeningLayer",
     "OutcomeLayer",
+    "ReachLayer",
     "deadline_exceeded",
 ]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class ReachLayer(PassThrough):
+    """Bounds where calls lead, over whatever binding: for an address that others named.
+
+    Args:
+        inner: What is below.
+        reach: How far inside it may lie.
+    """
+
+    def __init__(self, inner: Transport, reach: Reach) -> None:
+        super().__init__(inner)
+        self._reach = reach
+
+    def through(
+        self, call: Call[P, R], onward: CallNext[P, R, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
+        """Makes the call within its bounds."""
+        if call.reach is None:
+            call = msgspec.structs.replace(call, reach=self._reach)
+        return onward(call)
+
 
 _LAST_WORD = 1.0
 """Seconds that an interceptor has for a call whose own time is over, and a call that is closed."""

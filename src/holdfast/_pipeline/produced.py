@@ -14,7 +14,6 @@ from holdfast._aio.closing import close, raise_first
 from holdfast._aio.per_loop import PerLoop
 from holdfast._model.hosts import number_of
 from holdfast._net.engine import reach_error
-from holdfast._pipeline.tenants import addressed
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
@@ -24,6 +23,7 @@ from holdfast._pipeline.transport import (
     StreamWrapper,
     Transport,
     UnaryOnly,
+    addressed,
 )
 from holdfast.types import AgentCard, AgentInterface
 

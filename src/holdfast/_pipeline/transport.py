@@ -18,11 +18,11 @@ from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._pipeline.endpoints import Endpoint
 from holdfast._policy.attempts import joined_attempts
 from holdfast._policy.deadline import Deadline
-from holdfast._wire.bindings import extensions_in
+from holdfast._wire.bindings import OLDER_VERSION, extensions_in
 from holdfast._wire.http import Progress, Timeouts
 from holdfast._wire.network_scope import Reach
 from holdfast._wire.redaction import Secrets
-from holdfast.errors import A2AError, Attempt, UnsupportedOperationError
+from holdfast.errors import A2AError, Attempt, UnsupportedOperationError, VersionNotSupportedError
 from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ __all__ = [
     "StreamWrapper",
     "Transport",
     "UnaryOnly",
+    "addressed",
     "compose",
 ]
 
@@ -52,6 +53,30 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+def addressed(call: Call[P, R]) -> Call[P, R]:
+    """The call with the tenant of its interface, unless its parameters name one.
+
+    Raises:
+        VersionNotSupportedError: They name one, and the interface is of a version without tenants.
+    """
+    params: Any = call.params
+    endpoint = call.endpoint
+    if not params.tenant:
+        tenant = None if endpoint is None else endpoint.interface.tenant
+        if params.tenant == tenant:
+            return call
+        params = msgspec.structs.replace(params, tenant=tenant)
+        return msgspec.structs.replace(call, params=params)
+    if endpoint is not None and endpoint.version == OLDER_VERSION:
+        raise VersionNotSupportedError(
+            f"{call.operation.name} was not called: the agent speaks protocol {OLDER_VERSION}, "
+            "which knows no tenants",
+            agent=endpoint.agent,
+            executed=False,
+        )
+    return call
 
 
 class CallGroup(msgspec.Struct):

@@ -3,7 +3,7 @@
 Rules, where a stream has the order of its connection:
 
 - A task that is over stays as it ended, whatever comes behind.
-- Of two statuses the newer one counts (`holdfast._stream.order`); where nobody can say which that
+- Of two statuses the newer one counts (`holdfast._stream.fold`); where nobody can say which that
   is, the one that came last.
 - A whole `Task` takes the place of what is known if its status is newer; where nobody can say, if
   it takes no artifact back. After one that is over, artifacts and messages add nothing.
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._model import codec
 from holdfast._model.latest import Latest
-from holdfast._stream.fold import TaskFold
-from holdfast._stream.order import is_newer
+from holdfast._stream.fold import TaskFold, is_newer
 from holdfast.types import (
     Message,
     Task,

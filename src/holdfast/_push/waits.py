@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast._aio.waiting import wait_deadline_error
 from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline
-from holdfast._stream.order import is_newer
+from holdfast._stream.fold import is_newer
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,

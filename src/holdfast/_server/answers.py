@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast._model import codec
 from holdfast._model.error_hops import as_hop
 from holdfast._model.error_values import integer, text_of
+from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend, ShortReply, reply
 from holdfast._wire.http import HttpReply, media_type
 from holdfast._wire.status import from_http_status
 from holdfast.errors import (
@@ -21,7 +24,34 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["answer", "error_of_failure", "error_of_status", "event", "is_proper"]
+__all__ = [
+    "Application",
+    "answer",
+    "error_of_failure",
+    "error_of_status",
+    "event",
+    "is_proper",
+    "refuse",
+]
+
+Application = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
+
+
+async def refuse(
+    send: ASGISend, status: int, reason: str, headers: Mapping[str, str] | None = None
+) -> None:
+    """Answers a request with a status, and with the reason as the ``detail`` of a JSON object.
+
+    Args:
+        send: Where the answer goes.
+        status: From 400 on.
+        reason: One line, without a secret.
+        headers: Besides those of the body; names in lower case.
+    """
+    kind = {"content-type": "application/json"}
+    text = json.dumps({"detail": reason})
+    await reply(send, ShortReply(status, text, {**(headers or {}), **kind}))
+
 
 _CODES = {
     400: -32600,

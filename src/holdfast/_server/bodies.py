@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast._push.asgi import Gone, read_body
 from holdfast._push.refusals import Refusal, Refused
-from holdfast._server.refusing import refuse
+from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast._server.refusing import Application
+    from holdfast._server.answers import Application
 
 __all__ = ["BoundedBodies"]
 

@@ -16,13 +16,13 @@ import msgspec
 
 from holdfast._model.error_values import one_line
 from holdfast._model.hosts import is_loopback, spelled
-from holdfast._server.refusing import refuse
+from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast._server.refusing import Application
+    from holdfast._server.answers import Application
 
 __all__ = ["HostCheck", "HostRules", "host_rules"]
 

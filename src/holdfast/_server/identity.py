@@ -19,13 +19,13 @@ from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.utils.errors import InternalError
 
 from holdfast._push.asgi import headers_of
-from holdfast._server.refusing import refuse
+from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast._server.refusing import Application
+    from holdfast._server.answers import Application
 
 __all__ = ["Authenticate", "Authentication", "HttpContextBuilder", "NamedUser", "name_of_caller"]
 

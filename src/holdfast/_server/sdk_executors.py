@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a.server.agent_execution import AgentExecutor
 
-from holdfast._server.shutdown_timer import Grace
+from holdfast._server.turn_registry import Grace
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext

@@ -20,18 +20,43 @@ from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.answers import error_of_failure
 from holdfast._server.outcomes import Ending
 from holdfast._server.safe_handler import sdk_error
-from holdfast._server.shutdown_timer import Grace
 from holdfast.errors import A2AError, InternalError
 from holdfast.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from a2a.server.agent_execution import RequestContext
     from a2a.server.events import EventQueue
 
     from holdfast._aio.env import Env
     from holdfast._server.executors import Executor
 
-__all__ = ["Runs"]
+__all__ = ["Grace", "Runs"]
+
+
+class Grace:
+    """A time that can be taken away."""
+
+    def __init__(self) -> None:
+        self._scope: asyncio.Timeout | None = None
+        self._is_over = False
+
+    async def wait(self, running: Iterable[asyncio.Task[Any]], seconds: float) -> None:
+        """Waits until all have ended, or the time is over."""
+        tasks = [task for task in running if not task.done()]
+        if not tasks or self._is_over:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds) as self._scope:
+                await asyncio.wait(tasks)
+
+    def end(self) -> None:
+        """Takes away what is left."""
+        self._is_over = True
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
 
 logger = logging.getLogger("holdfast.server")
 

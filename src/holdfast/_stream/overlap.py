@@ -15,7 +15,7 @@ Rules:
 - An artifact that the caller hears of for the first time with its first chunk is followed: from
   there on, all that comes is new.
 - A whole artifact says what the text is, and so does what is appended to it. It is followed from
-  where it has become a text that the artifact cannot have had before (`holdfast._stream.past`).
+  where it has become a text that the artifact cannot have had before (`holdfast._stream.outbox`).
 - Where there is no store, the connection is all there is. Then what follows the snapshot is new
   (A2A 3.1.6), and a whole artifact that begins like the known one repeats it until it goes on.
 """
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model import codec
-from holdfast._stream.order import is_newer
+from holdfast._stream.fold import is_newer
 from holdfast.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:

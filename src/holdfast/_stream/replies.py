@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model.latest import Latest
-from holdfast._stream.order import is_newer
+from holdfast._stream.fold import is_newer
 from holdfast.types import Role, Task, TaskStatus, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:

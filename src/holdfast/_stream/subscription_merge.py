@@ -23,7 +23,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from holdfast._stream.order import is_newer
+from holdfast._stream.fold import is_newer
 from holdfast._stream.overlap import OverlapResolver
 from holdfast._stream.steps import Step, Wait
 from holdfast._wire.status import is_unknown_there

@@ -8,15 +8,15 @@ does no I/O: `holdfast._testing.network` carries requests to it in process, in v
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.operations import GET_EXTENDED_AGENT_CARD
+from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast._testing.exchange import Exchange
-from holdfast._testing.injected import InjectedFaults
 from holdfast._testing.operations import Contexts, Operations, Result
 from holdfast._testing.plans import echo
 from holdfast._testing.serverrequests import read_request
@@ -35,7 +35,55 @@ if TYPE_CHECKING:
     from holdfast._wire.http import HttpRequest
     from holdfast.types import AgentExtension, Message, Task
 
-__all__ = ["FakeAgent", "Received"]
+__all__ = ["FakeAgent", "InjectedFaults", "Received"]
+
+_NAMES = frozenset({CARD, *(operation.name for operation in OPERATIONS)})
+
+
+class InjectedFaults:
+    """Faults, each for one request."""
+
+    def __init__(self) -> None:
+        self._faults: deque[tuple[str | None, Fault]] = deque()
+
+    def add(self, fault: Fault, *, on: str | None, times: int) -> None:
+        """Adds a fault.
+
+        Args:
+            fault: What goes wrong.
+            on: Name of the operation that it waits for; None for whichever comes first, the card
+                not counted.
+            times: With how many requests.
+
+        Raises:
+            ValueError: There is no such operation.
+        """
+        if on is not None and on not in _NAMES:
+            message = f"{on!r} is none of {', '.join(sorted(_NAMES))}"
+            raise ValueError(message)
+        self._faults.extend([(on, fault)] * times)
+
+    def clear(self) -> None:
+        """Forgets those that no request has met yet."""
+        self._faults.clear()
+
+    @property
+    def pending(self) -> tuple[Fault, ...]:
+        """Those that no request has met yet."""
+        return tuple(fault for _, fault in self._faults)
+
+    def take(self, operation: str) -> Fault | None:
+        """The fault that a request meets; None for none.
+
+        Args:
+            operation: What the request asks for, by name.
+        """
+        for index, (on, fault) in enumerate(tuple(self._faults)):
+            if on == operation or (on is None and operation != CARD):
+                del self._faults[index]
+                return fault
+        return None
+
 
 _PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
 

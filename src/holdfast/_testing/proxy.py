@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 from holdfast._integrations.recognition import recognize
 from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
-from holdfast._testing.agent import Received
+from holdfast._testing.agent import InjectedFaults, Received
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Refuse, Reset, Respond, Stall
-from holdfast._testing.injected import InjectedFaults
 from holdfast._testing.listening import Listener
 from holdfast._testing.relay import Relay, RelayedEvents, RelayError
 from holdfast._testing.serverhttp import LARGEST_HEAD, BadRequestError, error_reply, read_request

@@ -7,17 +7,30 @@ is then the same too, except for ``*``.
 from __future__ import annotations
 
 import re
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from holdfast._model.error_values import seconds
-from holdfast._wire.fields import http_date
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Caching"]
+__all__ = ["Caching", "http_date"]
+
+
+def http_date(value: str) -> float | None:
+    """A date of HTTP (RFC 9110, 5.6.7) in seconds since the epoch; None if it is none."""
+    from email.utils import parsedate_to_datetime  # heavy, and rarely needed
+
+    try:
+        date = parsedate_to_datetime(value)
+        # The older forms name no zone; all of HTTP's dates are in UTC.
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
 
 _FIELDS = ("age", "cache-control", "date", "etag", "expires", "last-modified", "vary")
 _LISTS = frozenset({"cache-control", "vary"})

@@ -4,11 +4,16 @@ Nothing here knows of grpcio, which carries the bytes: a call is the path of a m
 (`holdfast._wire.grpc_metadata`) and a message; what comes back is a message, or a status with
 metadata (`holdfast._wire.grpc_status`). In 0.3 a request is rewritten to what it is made of there,
 and what is read is turned into the model's values (see `wire.v03`).
+
+How much a message holds, told before it is read: to read it takes many times its size.
+
+Only what is large is looked at, field by field, and no further than what is allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import msgspec
@@ -21,16 +26,86 @@ from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
 from holdfast._wire.limits import Limits, check_json_size, check_value, exceeded, harmless
 from holdfast._wire.protobuf.messages import MessageType, message_type
 from holdfast._wire.protobuf.reading import bytes_reader, reader
-from holdfast._wire.protobuf.sizes import check_values
-from holdfast._wire.protobuf.values import UnfitError, UnusualError
+from holdfast._wire.protobuf.values import UnfitError, UnusualError, varint
 from holdfast._wire.protobuf.writing import writer
 from holdfast.errors import InvalidAgentResponseError, UnsupportedOperationError
 from holdfast.types import Empty
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+
+    from holdfast._wire.limits import Limits
     from holdfast.errors import Facts, LimitExceededError
 
-__all__ = ["CODECS", "GrpcCodec", "RpcRequest", "message_too_large"]
+__all__ = ["CODECS", "GrpcCodec", "RpcRequest", "check_values", "message_too_large"]
+
+_SMALLEST = 2
+"""Bytes that a field takes at least: its number, and its value or its length."""
+
+
+def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
+    """Checks how many values a message holds: each field on the wire is one.
+
+    A message that is none passes: whoever reads it says so.
+
+    Args:
+        body: The message, serialized.
+        descriptor: Its type.
+        limits: The bounds.
+
+    Raises:
+        LimitExceededError: It holds too many.
+    """
+    if len(body) < _SMALLEST * limits.json_values:
+        return
+    try:
+        found = _count(body, descriptor, limits.json_values)
+    except (IndexError, UnusualError):
+        return
+    if found > limits.json_values:
+        what = f"the reply holds more than {limits.json_values} values"
+        raise exceeded("json_values", limits, what)
+
+
+def _count(body: bytes, descriptor: Descriptor, most: int) -> int:
+    """How many fields there are, as far as it matters; messages in messages are looked into."""
+    found = 0
+    within: list[tuple[int, int, Descriptor]] = [(0, len(body), descriptor)]
+    while within:
+        at, end, kind = within.pop()
+        inner = _messages_in(kind)
+        while at < end and found <= most:
+            found += 1
+            tag, at = body[at], at + 1
+            if tag > 0x7F:
+                tag, at = varint(body, at - 1)
+            match tag & 7:
+                case 0:
+                    _, at = varint(body, at)
+                case 1:
+                    at += 8
+                case 2:
+                    length, at = varint(body, at)
+                    message = inner.get(tag >> 3)
+                    if message is not None:
+                        within.append((at, min(at + length, end), message))
+                    at += length
+                case 5:
+                    at += 4
+                case _:
+                    pass  # the ends of a group, which nothing here has
+    return found
+
+
+@cache
+def _messages_in(descriptor: Descriptor) -> Mapping[int, Descriptor]:
+    """The fields that hold messages, by number."""
+    return {
+        field.number: field.message_type
+        for field in descriptor.fields
+        if field.message_type is not None
+    }
+
 
 AnyOperation = op.Operation[Any, Any]
 

@@ -33,7 +33,7 @@ from holdfast._model.error_reading import (
 from holdfast._model.error_values import excerpt, integer, seconds, text_of
 from holdfast._model.error_writing import HTTP_STATUS
 from holdfast._model.operations import SENDS
-from holdfast._wire.fields import http_date
+from holdfast._wire.caching import http_date
 from holdfast._wire.http import HttpReply, harmless_headers
 from holdfast.errors import (
     CODE_BY_REASON,

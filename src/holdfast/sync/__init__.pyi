@@ -43,8 +43,7 @@ from holdfast._client.options import CallOptions, ConnectOptions, CreateOptions,
 from holdfast._client.pending import ResumedCall
 from holdfast._client.stats import ClientStats
 from holdfast._client.targets import AgentTarget
-from holdfast._compat.config import ClientConfig
-from holdfast._compat.factory import Producer
+from holdfast._compat.factory import ClientConfig, Producer
 from holdfast._doctor.findings import Diagnosis
 from holdfast._journal.protocol import Journal
 from holdfast._model.operations import Operation

@@ -66,9 +66,8 @@ if TYPE_CHECKING:
         streams,
         works_forever,
     )
-    from holdfast._testing.ports import pick_free_port
     from holdfast._testing.proxy import FaultProxy
-    from holdfast._testing.server import LoopbackServer
+    from holdfast._testing.server import LoopbackServer, pick_free_port
     from holdfast._testing.streaming import Streaming
     from holdfast._testing.virtualtime import (
         DeadlockError,
@@ -133,7 +132,6 @@ _MODULES = (
     "streaming",
     "agent",
     "network",
-    "ports",
     "server",
     "asgi",
     "in_process",
