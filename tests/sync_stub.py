@@ -15,7 +15,7 @@ from pathlib import Path
 
 import holdfast.sync
 from holdfast._sync import blocking
-from holdfast._sync.blocking import blocking_words
+from holdfast._sync.blocking import strip_async
 
 STUB = Path(holdfast.sync.__file__).with_suffix(".pyi")
 HEAD = f'# Written by `python -m tests.sync_stub`.\n\n"""{holdfast.sync.__doc__}"""\n'
@@ -206,7 +206,7 @@ def _documented(node):
 
 
 def _quoted(doc):
-    doc = blocking_words(inspect.cleandoc(doc))
+    doc = strip_async(inspect.cleandoc(doc))
     prefix = "r" if "\\" in doc else ""
     return f'{prefix}"""{doc}\n"""' if "\n" in doc else f'{prefix}"""{doc}"""'
 

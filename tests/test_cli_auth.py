@@ -335,12 +335,12 @@ def test_auth_008_a_cards_server_that_asks_for_a_token_gets_none_unless_it_is_na
     scene.run(*DEVICE)
     agent, seen = scene.agent, []
 
-    class Guarded(FakeNetwork):
+    class SafeRequestHandler(FakeNetwork):
         async def request(self, request):
             seen.append(request.headers.get("authorization"))
             return await super().request(request)
 
-    network = Guarded(agent)
+    network = SafeRequestHandler(agent)
     challenge = {"www-authenticate": 'Bearer realm="x"'}
     agent.inject(Respond(status=401, headers=challenge), on="GetAgentCard")
     words = ("--credential-origin", agent.url) if named else ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast._cli.output.live import LiveText
-from holdfast._cli.output.sanitizer import Plain, clean
+from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
 from holdfast._cli.output.text import View
 from holdfast.testing import (
     Cut,
@@ -210,7 +210,7 @@ PIECES = st.lists(st.text(alphabet=st.sampled_from(STEERING)))
 @example(["\x1b", "[31", "mred\x1b", "]0;ti", "tle\x1b", "\\x\r", "\ny"])
 @example(["\x1b[1", "\n2m"])
 def test_it_does_not_matter_where_text_is_cut(pieces):
-    plain = Plain()
+    plain = TerminalSanitizer()
     assert "".join(map(plain.feed, pieces)) == clean("".join(pieces))
 
 

@@ -47,7 +47,7 @@ from holdfast import (
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast._net.grpc import channels as channels_of_grpc
-from holdfast._net.grpc.channel_factory import ChannelMaking
+from holdfast._net.grpc.channel_factory import ChannelMaker
 from holdfast._net.grpc.channels import Channels, Connected
 from holdfast._net.grpc.failures import NotConnectedError
 from holdfast._net.proxies import Proxies
@@ -909,7 +909,7 @@ async def test_who_is_called_by_number_is_verified_by_name(tmp_path, monkeypatch
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     tls = TlsConfig(ca_file=tmp_path / "ca.pem")
     proxies = Proxies({})
-    making = ChannelMaking(Limits(), tls=tls, proxies=proxies, factory=None)
+    making = ChannelMaker(Limits(), tls=tls, proxies=proxies, factory=None)
     request = HttpRequest(method="POST", url="https://x", reach=Reach(inward="loopback"))
     async with grpc_agent(credentials=own, GetTask=get_task) as (port, _, _):
         channels = Channels(making)

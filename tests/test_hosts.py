@@ -10,7 +10,7 @@ from holdfast import A2AConnectionError, Resilience, connect
 from holdfast._cli.reference import read_reference
 from holdfast._model.addresses import is_http_address
 from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
-from holdfast._model.hosts import ascii_host, is_loopback, number_of, spelled
+from holdfast._model.hosts import ascii_host, ip_literal, is_loopback, spelled
 from holdfast._net.sockets import ForbiddenAddressError, check_host
 from holdfast._wire.http import HttpRequest
 from holdfast._wire.network_scope import Reach, scope_of_host
@@ -54,12 +54,12 @@ def urls(host):
 
 @pytest.mark.parametrize(("host", "number"), [*LOOPBACK.items(), *ELSEWHERE.items()])
 def test_a_host_leads_to_a_number_where_that_is_plain(host, number):
-    assert str(number_of(host)) == number
+    assert str(ip_literal(host)) == number
 
 
 @pytest.mark.parametrize("host", [*NAMES, *NUMBERS_TO_SOME])
 def test_any_other_name_is_for_a_resolver(host):
-    assert number_of(host) is None
+    assert ip_literal(host) is None
     assert not is_loopback(host)
     assert spelled(host) == host
 
@@ -198,5 +198,5 @@ def test_a_number_is_spelled_in_one_way(number):
     exploded = spelled(number.exploded.upper())
 
     assert exploded == spelled(str(number)) == spelled(spelled(exploded))
-    assert number_of(exploded) == number_of(str(number))
+    assert ip_literal(exploded) == ip_literal(str(number))
     assert urlsplit(urls(exploded)).hostname == exploded

@@ -132,7 +132,7 @@ async def test_who_waits_for_the_card_of_another_call_is_not_told_of_that_calls_
     assert (caught.value.executed, task.id in str(caught.value)) == (False, False)
 
 
-class Failing:
+class ErrorMapper:
     """An `AuthProvider` whose own call to somebody fails."""
 
     async def credentials(self, _call):
@@ -144,7 +144,9 @@ class Failing:
 
 async def test_a_token_that_cannot_be_had_is_no_message_that_was_sent():
     agent = FakeAgent()
-    client = connect(card_at("http://agent.test/rpc"), engine=FakeNetwork(agent), auth=Failing())
+    client = connect(
+        card_at("http://agent.test/rpc"), engine=FakeNetwork(agent), auth=ErrorMapper()
+    )
 
     with pytest.raises(A2AConnectionError) as caught:
         await client.send_message("hello")

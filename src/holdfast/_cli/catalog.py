@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 from holdfast._cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
 from holdfast._cli.reference import is_file, read_reference
 from holdfast._cli.values import masked_reference, nearest
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
 from holdfast.errors import A2AError
 
@@ -209,7 +209,7 @@ def _below(catalog: str | Path, reference: str, name: str, scope: Scope | None) 
     except ValueError as error:
         raise _invalid(catalog, f"names no address for {name!r}: {error}") from None
     reach = Reach(inward=scope)
-    number = None if isinstance(found, Path) else number_of(urlsplit(found).hostname or "")
+    number = None if isinstance(found, Path) else ip_literal(urlsplit(found).hostname or "")
     is_inside = number is not None and reach.refuses(str(number))
     if isinstance(found, Path) or is_inside:
         raise _invalid(catalog, f"names an address for {name!r} in a more private network")

@@ -36,9 +36,9 @@ __all__ = [
     "FLAG",
     "PREFIX",
     "Configuration",
+    "FileSetting",
     "Ignored",
     "Source",
-    "Stated",
     "looks_like_setting",
     "read_configuration",
 ]
@@ -82,7 +82,7 @@ FLAG, ENVIRONMENT, DEFAULT = Source(0, "flag"), Source(1, "environment"), Source
 _LOCAL_RANK, _GLOBAL_RANK = 2, 3
 
 
-class Stated(NamedTuple):
+class FileSetting(NamedTuple):
     """What a file says about a setting."""
 
     value: str
@@ -118,7 +118,7 @@ class _File:
     """
 
     path: Path
-    stated: Mapping[str, Stated] = field(default_factory=dict[str, Stated], repr=False)
+    stated: Mapping[str, FileSetting] = field(default_factory=dict[str, FileSetting], repr=False)
     similar: Mapping[str, Source] = field(default_factory=dict[str, Source])
     hindrance: str = ""
 
@@ -153,7 +153,7 @@ class Configuration:
                     yield name, stated.source
             yield from file.similar.items()
 
-    def find(self, variable: str, default: str | None = None) -> Stated | None:
+    def find(self, variable: str, default: str | None = None) -> FileSetting | None:
         """Return what the files say about a setting, as far as each may decide it.
 
         Args:
@@ -180,10 +180,10 @@ class Configuration:
 
     def _decide(
         self, variable: str, default: str | None
-    ) -> tuple[Stated | None, list[tuple[Stated, _File]]]:
+    ) -> tuple[FileSetting | None, list[tuple[FileSetting, _File]]]:
         rule = rule_of(variable)
-        found: Stated | None = None
-        ignored: list[tuple[Stated, _File]] = []
+        found: FileSetting | None = None
+        ignored: list[tuple[FileSetting, _File]] = []
         for file in reversed(self.files):
             stated = file.stated.get(variable)
             if stated is None:
@@ -281,7 +281,7 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
     if text.lstrip().startswith(("{", "[")):
         problems.append(f"{path} is not read: it is JSON, not lines of A2ACLI_NAME=value")
         return _File(path)
-    stated: dict[str, Stated] = {}
+    stated: dict[str, FileSetting] = {}
     similar: dict[str, Source] = {}
     wrong: list[str] = []
     others: list[int] = []  # broken lines that may be of other programs
@@ -298,7 +298,7 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
         elif binding.value is None or not looks_like_setting(key):
             wrong.append(f"{path}, line {line} {_NO_SETTING}")
         elif key.startswith(PREFIX):
-            stated[key] = Stated(binding.value, source)
+            stated[key] = FileSetting(binding.value, source)
         else:
             similar[key] = source
         wrong += [f"{path}, line {line + n} {_QUOTED} {line}" for n in _swallowed(original)]

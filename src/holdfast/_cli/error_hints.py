@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast._cli.credentials import Way
-    from holdfast._cli.errors import Situation
+    from holdfast._cli.errors import CommandState
     from holdfast._cli.settings import Settings
     from holdfast.errors import A2AError
     from holdfast.types import OAuthFlows, Task
@@ -80,12 +80,12 @@ _BY_FAILURE: Mapping[str, str] = {
 }
 
 
-def no_hint(_error: A2AError, _situation: Situation) -> str | None:
+def no_hint(_error: A2AError, _situation: CommandState) -> str | None:
     """There is nothing useful to say."""
     return None
 
 
-def wait_for_task(error: A2AError, situation: Situation) -> str | None:
+def wait_for_task(error: A2AError, situation: CommandState) -> str | None:
     """How to go on with what the time was too short for."""
     if isinstance(error, errors.OutcomeUnknownError):
         return look_for_message(error, situation)
@@ -96,7 +96,7 @@ def wait_for_task(error: A2AError, situation: Situation) -> str | None:
     return situation.go_on(task.id)
 
 
-def look_for_message(error: A2AError, situation: Situation) -> str | None:
+def look_for_message(error: A2AError, situation: CommandState) -> str | None:
     """Name the command that searches for a message whose outcome is unknown."""
     message_id, context_id = situation.message_id, None
     if isinstance(error, errors.OutcomeUnknownError):
@@ -109,7 +109,7 @@ def look_for_message(error: A2AError, situation: Situation) -> str | None:
     )
 
 
-def may_have_run(error: A2AError, situation: Situation) -> bool:
+def may_have_run(error: A2AError, situation: CommandState) -> bool:
     """Return whether an error says of the message in flight that it may have been executed."""
     says_so = error.transient or isinstance(
         error, errors.InvalidAgentResponseError | errors.LimitExceededError
@@ -118,7 +118,7 @@ def may_have_run(error: A2AError, situation: Situation) -> bool:
     return in_flight and says_so and error.executed is None
 
 
-def name_card(error: A2AError, situation: Situation) -> str | None:
+def name_card(error: A2AError, situation: CommandState) -> str | None:
     """What a reference to a card may be, where there is no card."""
     if (error.http_status or 0) >= _SERVER_ERROR:
         return come_back(error, situation)
@@ -132,7 +132,7 @@ def name_card(error: A2AError, situation: Situation) -> str | None:
     return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
 
 
-def give_credentials(error: A2AError, situation: Situation) -> str | None:
+def give_credentials(error: A2AError, situation: CommandState) -> str | None:
     """The credentials that are missing, or that these are not the right ones."""
     settings = situation.settings
     if situation.card is None and bearer_challenge(error.headers) is not None:
@@ -156,7 +156,7 @@ def give_credentials(error: A2AError, situation: Situation) -> str | None:
     return _what_to_give(situation)
 
 
-def have_permission(_error: A2AError, situation: Situation) -> str | None:
+def have_permission(_error: A2AError, situation: CommandState) -> str | None:
     """Whose permission is missing."""
     if situation.card is None:
         return (
@@ -172,7 +172,7 @@ def have_permission(_error: A2AError, situation: Situation) -> str | None:
     return f"the agent does not permit this with the credentials that it got: {instead}"
 
 
-def _what_to_give(situation: Situation) -> str:
+def _what_to_give(situation: CommandState) -> str:
     """The credentials that are missing, in each of the ways that are enough."""
     ways = _ways(situation)
     if situation.card is None:
@@ -190,7 +190,7 @@ def _what_to_give(situation: Situation) -> str:
     return first + shortened(f"set {', or '.join(sorted(given))}", _SHOWN)
 
 
-def _login(situation: Situation) -> str | None:
+def _login(situation: CommandState) -> str | None:
     """The command that gets a token, where the card takes one of OAuth or OpenID Connect alone."""
     card = situation.card
     if card is None:
@@ -229,7 +229,7 @@ def _to_set(need: Need) -> str:
     return f"{_VARIABLES[flag]} (or {flag}){what}"
 
 
-def gave_what_is_asked_for(situation: Situation) -> bool:
+def gave_what_is_asked_for(situation: CommandState) -> bool:
     """Whether what the card asks for was given, or anything at all if it says nothing."""
     settings, ways = situation.settings, _ways(situation)
     if "authorization" in settings.svc_params:
@@ -248,36 +248,36 @@ def _missing(way: Way, settings: Settings) -> list[Need]:
     ]
 
 
-def _ways(situation: Situation) -> list[Way]:
+def _ways(situation: CommandState) -> list[Way]:
     return [] if situation.card is None else ways_in(situation.card)
 
 
-def be_reachable(error: A2AError, _situation: Situation) -> str | None:
+def be_reachable(error: A2AError, _situation: CommandState) -> str | None:
     """What to look at by how the agent could not be reached."""
     return _BY_FAILURE.get(getattr(error, "failure", ""))
 
 
-def _check_address(error: A2AError, situation: Situation) -> str:
+def _check_address(error: A2AError, situation: CommandState) -> str:
     """A client with TLS and a server without it wait for each other until one gives up."""
     secure = (error.agent or str(situation.reference)).startswith("https://")
     return f"check the address{' (does it speak http://?)' if secure else ''}"
 
 
-def answer(error: A2AError, situation: Situation) -> str | None:
+def answer(error: A2AError, situation: CommandState) -> str | None:
     """What to look at when somebody listens there, or seems to, and says nothing."""
     if getattr(error, "phase", "") == "connect":
         return f"{_check_address(error, situation)} and the network"
     return "check that it is the agent that listens at this address"
 
 
-def come_back(error: A2AError, _situation: Situation) -> str | None:
+def come_back(error: A2AError, _situation: CommandState) -> str | None:
     """When to try again."""
     if error.retry_after is None:
         return "try again later"
     return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
 
 
-def come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
+def come_back_if_busy(error: A2AError, situation: CommandState) -> str | None:
     """When to try again, where the agent has no time now."""
     is_busy = error.http_status == _BUSY or error.retry_after is not None
     if is_busy:
@@ -285,7 +285,7 @@ def come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
     return speak_theirs(error, situation)
 
 
-def check_path(error: A2AError, situation: Situation) -> str | None:
+def check_path(error: A2AError, situation: CommandState) -> str | None:
     """Return where an address comes from that has no agent; otherwise when to try again."""
     if error.http_status not in _NO_SUCH_PATH or situation.card is None:
         return come_back_if_busy(error, situation)
@@ -297,7 +297,7 @@ def check_path(error: A2AError, situation: Situation) -> str | None:
     return f"the address comes from the agent's card: {shown} shows it; {_CALL_PAST_CARD}"
 
 
-def other_transport(error: A2AError, _situation: Situation) -> str | None:
+def other_transport(error: A2AError, _situation: CommandState) -> str | None:
     """Return how to call an agent whose card names no supported binding."""
     if "pip install" in error.message:
         return None  # it says what is missing
@@ -305,33 +305,33 @@ def other_transport(error: A2AError, _situation: Situation) -> str | None:
     return f"if the agent has an address for {', '.join(others)} or {last}: {_ENDPOINT}"
 
 
-def trust_it(_error: A2AError, situation: Situation) -> str | None:
+def trust_it(_error: A2AError, situation: CommandState) -> str | None:
     """How to name the interface that no credentials go to otherwise."""
     save = situation.command("card", "get", "-o", "json")
     return f"if you trust it: {save} > card.json, then --agent-card card.json"
 
 
-def ask_for_it(error: A2AError, _situation: Situation) -> str | None:
+def ask_for_it(error: A2AError, _situation: CommandState) -> str | None:
     """How to declare the extension that the agent requires."""
     uris = cast("errors.ExtensionSupportRequiredError", error).extensions
     flags = " ".join(f"--extension {shlex.quote(uri)}" for uri in uris)
     return f"if the message follows it: {flags}" if uris else None
 
 
-def leave_it_out(error: A2AError, _situation: Situation) -> str | None:
+def leave_it_out(error: A2AError, _situation: CommandState) -> str | None:
     """Which extension not to declare."""
     uris = cast("errors.ExtensionNotSupportedError", error).extensions
     return f"leave out {' '.join(f'--extension {shlex.quote(uri)}' for uri in uris)}"
 
 
-def name_it(error: A2AError, situation: Situation) -> str | None:
+def name_it(error: A2AError, situation: CommandState) -> str | None:
     """How to name the address that lies too far inside."""
     if situation.card is not None:
         return trust_it(error, situation)
     return f"if you trust it: --agent-card {error.agent}"
 
 
-def correct_card(error: A2AError, situation: Situation) -> str | None:
+def correct_card(error: A2AError, situation: CommandState) -> str | None:
     """How to correct a card that cannot be right."""
     if situation.card is None and (getattr(error, "field", None) or "").startswith(_INTERFACES):
         if isinstance(situation.reference, Path):
@@ -343,14 +343,14 @@ def correct_card(error: A2AError, situation: Situation) -> str | None:
     return f"correct the address: {save} > card.json, edit it, then --agent-card card.json"
 
 
-def have_keys(error: A2AError, _situation: Situation) -> str | None:
+def have_keys(error: A2AError, _situation: CommandState) -> str | None:
     """What helps where a card is merely not verified."""
     if getattr(error, "outcome", None) != "unverifiable" or error.transient:
         return None
     return "name its author's keys by --card-keys, or where they are by --card-key-host"
 
 
-def speak_theirs(error: A2AError, situation: Situation) -> str | None:
+def speak_theirs(error: A2AError, situation: CommandState) -> str | None:
     """The version to ask for: one of ours, and the agent's if there is a sign of what that is."""
     if situation.settings.version not in PROTOCOL_VERSIONS:
         return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
@@ -363,7 +363,7 @@ def speak_theirs(error: A2AError, situation: Situation) -> str | None:
     return f"the agent's card offers {declared}; holdfast speaks {spoken}; {_CALL_PAST_CARD}"
 
 
-def find_task(_error: A2AError, situation: Situation) -> str | None:
+def find_task(_error: A2AError, situation: CommandState) -> str | None:
     """What to look at where there is no such task, or configuration."""
     if situation.asks_for_config:
         return "check the ids of the task and of the configuration, and that both are this agent's"

@@ -12,7 +12,7 @@ from holdfast._pipeline.interfaces import CHECK_ADDRESS
 from holdfast._wire.security import ADVICE
 
 if TYPE_CHECKING:
-    from holdfast._cli.errors import Situation
+    from holdfast._cli.errors import CommandState
     from holdfast._pipeline.listeners import (
         AttemptFailed,
         Reconciled,
@@ -129,7 +129,7 @@ def away(error: A2AError) -> str:
     return bare(told)
 
 
-def as_told(error: A2AError, _situation: Situation) -> str:
+def as_told(error: A2AError, _situation: CommandState) -> str:
     """Return an error in one line, without the hint, and without facts that its reason repeats."""
     told, reason = copy.copy(error), error.retry_stopped_reason or ""
     told.other_version = None
@@ -153,7 +153,7 @@ def bare(error: A2AError) -> str:
     return str(told)
 
 
-def timed_out(error: A2AError, situation: Situation) -> str:
+def timed_out(error: A2AError, situation: CommandState) -> str:
     """Say which timeout expired, and what was known then."""
     seconds = situation.settings.timeout
     if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
@@ -175,12 +175,12 @@ def timed_out(error: A2AError, situation: Situation) -> str:
     return limit
 
 
-def not_canceled(error: A2AError, _situation: Situation) -> str:
+def not_canceled(error: A2AError, _situation: CommandState) -> str:
     """Say that a cancellation was not confirmed."""
     return f"{error.message}{_since_then(error)}"
 
 
-def with_state(error: A2AError, situation: Situation) -> str:
+def with_state(error: A2AError, situation: CommandState) -> str:
     """Return an error in one line, with the state of the task."""
     state = "" if situation.task is None else f"; the task is {situation.task.state}"
     return f"{as_told(error, situation)}{state}"
@@ -196,7 +196,7 @@ def _since_then(error: A2AError) -> str:
     return f"; since then: {bare(failure)}"
 
 
-def reply_lost(error: A2AError, _situation: Situation) -> str:
+def reply_lost(error: A2AError, _situation: CommandState) -> str:
     """Say that the outcome of a message is unknown."""
     message_id = cast("errors.OutcomeUnknownError", error).message_id
     cause = error.__cause__
@@ -212,7 +212,7 @@ def reply_lost(error: A2AError, _situation: Situation) -> str:
     return f"the outcome of message {message_id} is unknown: {why}; it was not sent again"
 
 
-def withheld(error: A2AError, _situation: Situation) -> str:
+def withheld(error: A2AError, _situation: CommandState) -> str:
     """Say that an interface gets no credentials."""
     where = cast("errors.CredentialOriginError", error).origin
     return (
@@ -221,7 +221,7 @@ def withheld(error: A2AError, _situation: Situation) -> str:
     )
 
 
-def inside(error: A2AError, _situation: Situation) -> str:
+def inside(error: A2AError, _situation: CommandState) -> str:
     """Say that an address is in a network that is too private."""
     address = cast("errors.NetworkPolicyError", error).address
     return (
@@ -230,7 +230,7 @@ def inside(error: A2AError, _situation: Situation) -> str:
     )
 
 
-def required(error: A2AError, situation: Situation) -> str:
+def required(error: A2AError, situation: CommandState) -> str:
     """Say which extensions the agent requires."""
     uris = cast("errors.ExtensionSupportRequiredError", error).extensions
     if not uris:  # the agent itself reported it
@@ -238,13 +238,13 @@ def required(error: A2AError, situation: Situation) -> str:
     return f"the agent requires the extension {', '.join(uris)}; nothing was sent"
 
 
-def undeclared(error: A2AError, _situation: Situation) -> str:
+def undeclared(error: A2AError, _situation: CommandState) -> str:
     """Say which extensions the agent does not declare."""
     uris = cast("errors.ExtensionNotSupportedError", error).extensions
     return f"the agent's card does not declare the extension {', '.join(uris)}; nothing was sent"
 
 
-def over_limit(error: A2AError, _situation: Situation) -> str:
+def over_limit(error: A2AError, _situation: CommandState) -> str:
     """Say which limit was exceeded, without how a program raises it."""
     told = copy.copy(error)
     which = cast("errors.LimitExceededError", error).which
@@ -253,7 +253,7 @@ def over_limit(error: A2AError, _situation: Situation) -> str:
     return str(told)
 
 
-def without_check(error: A2AError, situation: Situation) -> str:
+def without_check(error: A2AError, situation: CommandState) -> str:
     """Return an HTTP error in one line, without the advice for programs: the hint replaces it."""
     told = copy.copy(error)
     what, found, _ = error.message.partition(CHECK_ADDRESS)
@@ -261,20 +261,20 @@ def without_check(error: A2AError, situation: Situation) -> str:
     return as_told(told, situation)
 
 
-def unauthorized(error: A2AError, _situation: Situation) -> str:
+def unauthorized(error: A2AError, _situation: CommandState) -> str:
     """Say which credentials the agent needs, without how a program passes them."""
     told = copy.copy(error)
     told.message = error.message.partition(ADVICE)[0]  # what follows is for programs
     return str(told)
 
 
-def without_advice(error: A2AError, situation: Situation) -> str:
+def without_advice(error: A2AError, situation: CommandState) -> str:
     """Say what is wrong with a card, without what a program would do about it."""
     told = as_told(error, situation)
     return told.partition(". ")[0] if is_about_address(error, situation) else told
 
 
-def is_about_address(error: A2AError, situation: Situation) -> bool:
+def is_about_address(error: A2AError, situation: CommandState) -> bool:
     """Whether a readable card names an address that cannot be called."""
     field = getattr(error, "field", None) or ""
     return situation.card is not None and (field == "url" or field.endswith(".url"))

@@ -18,13 +18,13 @@ from holdfast._cli.errors import AUTH, FAILURE, TIMEOUT, UNREACHABLE, Failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast._cli.errors import Situation
+    from holdfast._cli.errors import CommandState
     from holdfast.errors import A2AError
 
 __all__ = ["describe"]
 
 
-def describe(error: A2AError, situation: Situation) -> Failure:
+def describe(error: A2AError, situation: CommandState) -> Failure:
     """Finds the code, the hint and the exit code of an error."""
     kind, before_card = _kind(error), situation.card is None
     row = next(
@@ -47,7 +47,7 @@ def describe(error: A2AError, situation: Situation) -> Failure:
     )
 
 
-def _transport_code(error: A2AError, situation: Situation) -> int | str | None:
+def _transport_code(error: A2AError, situation: CommandState) -> int | str | None:
     """The code that the transport carried (a2a-cli, appendix B); None where nothing answered."""
     if error.grpc_status:
         return error.grpc_status
@@ -56,7 +56,7 @@ def _transport_code(error: A2AError, situation: Situation) -> int | str | None:
     return error.code
 
 
-def _code(row: _Row, error: A2AError, situation: Situation) -> str:
+def _code(row: _Row, error: A2AError, situation: CommandState) -> str:
     """A row's own code, or the protocol's name of the error."""
     if row.code is None:
         return _NAMES.get(type(error), type(error).__name__)
@@ -78,8 +78,8 @@ class _Row(NamedTuple):
     kind: type[A2AError]
     code: str | None = None
     exit: int = FAILURE
-    hint: Callable[[A2AError, Situation], str | None] = hints.no_hint
-    message: Callable[[A2AError, Situation], str] = wording.as_told
+    hint: Callable[[A2AError, CommandState], str | None] = hints.no_hint
+    message: Callable[[A2AError, CommandState], str] = wording.as_told
     before_card: bool | None = None
 
 

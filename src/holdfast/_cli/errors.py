@@ -21,8 +21,8 @@ __all__ = [
     "UNREACHABLE",
     "USAGE",
     "CommandError",
+    "CommandState",
     "Failure",
-    "Situation",
     "internal",
     "out_of_time",
     "unusable",
@@ -70,7 +70,7 @@ class CommandError(Exception):
         self.failure = failure
 
 
-class Situation(Protocol):
+class CommandState(Protocol):
     """How far a command had come."""
 
     @property
@@ -128,7 +128,7 @@ def internal(error: BaseException) -> Failure:
     )
 
 
-def unwritable(error: OSError, situation: Situation | None = None) -> Failure:
+def unwritable(error: OSError, situation: CommandState | None = None) -> Failure:
     """A result that cannot be shown, which undoes nothing of what led to it.
 
     Args:

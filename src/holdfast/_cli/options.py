@@ -19,7 +19,7 @@ from holdfast._cli.sources import setting_option as _option
 from holdfast._cli.values import (
     SHORT_BINDINGS,
     Choice,
-    Reads,
+    ParsedParam,
     complete_path,
     hidden,
     hidden_params,
@@ -94,7 +94,7 @@ def _timeout(seconds: float) -> Callable[[F], F]:
     return _option(
         "--timeout",
         metavar="DURATION",
-        type=Reads("duration", read_timeout),
+        type=ParsedParam("duration", read_timeout),
         default=shown_duration(seconds),
         shown=shown_duration,
         help="How long the command may take, such as 30s or 1m30s.",
@@ -105,7 +105,7 @@ TRUST = (
     _option(
         "--card-keys",
         metavar="REF",
-        type=Reads("ref", read_id),
+        type=ParsedParam("ref", read_id),
         shell_complete=complete_path,
         help="Keys that agent cards are signed with: a file with a JWK set, a JWK or a public key "
         "in PEM, or the https address of a JWK set. A card with a wrong signature is refused.",
@@ -115,7 +115,7 @@ TRUST = (
         "card_key_hosts",
         multiple=True,
         metavar="HOST",
-        type=Reads("host", read_id, r"[,\s]+"),
+        type=ParsedParam("host", read_id, r"[,\s]+"),
         help="Host or origin whose key sets are trusted if the signature of a card names one "
         "(jku); can be repeated.",
     ),
@@ -147,7 +147,7 @@ EVERYWHERE = (
         "--agent-card",
         "-a",
         metavar="REF",
-        type=Reads("ref", read_id),
+        type=ParsedParam("ref", read_id),
         mask=masked_reference,
         shell_complete=complete_path,
         help="The agent, by its card: a host or origin (the well-known path is appended; a bare "
@@ -158,7 +158,7 @@ EVERYWHERE = (
         "--endpoint",
         "-e",
         metavar="URL",
-        type=Reads("url", read_endpoint),
+        type=ParsedParam("url", read_endpoint),
         mask=masked_reference,
         help="Address of an interface of the agent, instead of --agent-card: no card is fetched, "
         "and --transport names the binding.",
@@ -174,7 +174,7 @@ EVERYWHERE = (
         "--transport",
         multiple=True,
         metavar="BINDING",
-        type=Reads("binding", read_transport, r"[,\s]+"),
+        type=ParsedParam("binding", read_transport, r"[,\s]+"),
         show_default="the order of the card",
         shell_complete=_complete_transport,
         help=f"Preferred binding ({', '.join(BINDINGS)}, or jsonrpc, rest, grpc); can be "
@@ -183,7 +183,7 @@ EVERYWHERE = (
     _option(
         "--a2a-version",
         metavar="VERSION",
-        type=Reads("version", read_version),
+        type=ParsedParam("version", read_version),
         show_default="the newest that the card declares",
         help=f"Protocol version to speak: {PROTOCOL_VERSION} or {OLDER_VERSION}, and no other. "
         f"Without it, {OLDER_VERSION} is spoken, with a warning, where the card declares nothing "
@@ -192,7 +192,7 @@ EVERYWHERE = (
     _option(
         "--bearer",
         metavar="TOKEN",
-        type=Reads("token", read_bearer),
+        type=ParsedParam("token", read_bearer),
         mask=hidden,
         help="Bearer token. A flag shows in the process table and the shell's history; the "
         "environment variable does not.",
@@ -200,7 +200,7 @@ EVERYWHERE = (
     _option(
         "--api-key",
         metavar="KEY",
-        type=Reads("key", read_secret),
+        type=ParsedParam("key", read_secret),
         mask=hidden,
         help="API key, sent the way the card declares, or as the header X-API-Key. A flag shows "
         "in the process table and the shell's history; the environment variable does not.",
@@ -209,7 +209,7 @@ EVERYWHERE = (
         "--svc-param",
         multiple=True,
         metavar="NAME:VALUE",
-        type=Reads("name:value", read_svc_param),
+        type=ParsedParam("name:value", read_svc_param),
         shown=":".join,
         mask=hidden_params,
         help="A2A service parameter to send with each request; can be repeated.",
@@ -223,7 +223,7 @@ EVERYWHERE = (
     _option(
         "--config",
         metavar="PATH",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         is_eager=True,
         shell_complete=complete_path,
         help="Read settings from this .env file in place of the one in the working directory or "
@@ -243,7 +243,7 @@ EVERYWHERE = (
     _option(
         "--client-cert",
         metavar="PATH",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="PEM file of a certificate to show to servers (mutual TLS); it may hold the key, "
         "too. A key's password is read from the environment: A2ACLI_CLIENT_KEY_PASSWORD.",
@@ -251,7 +251,7 @@ EVERYWHERE = (
     _option(
         "--client-key",
         metavar="PATH",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="PEM file of that certificate's key.",
     ),
@@ -259,7 +259,7 @@ EVERYWHERE = (
         "--extension",
         multiple=True,
         metavar="URI",
-        type=Reads("uri", read_extension, r"[,\s]+"),
+        type=ParsedParam("uri", read_extension, r"[,\s]+"),
         help="A protocol extension that your messages follow, declared with each request; can be "
         "repeated. An agent may require some.",
     ),
@@ -277,7 +277,7 @@ EVERYWHERE = (
         "credential_origins",
         multiple=True,
         metavar="ORIGIN",
-        type=Reads("origin", read_id, r"[,\s]+"),
+        type=ParsedParam("origin", read_id, r"[,\s]+"),
         help="Origin or agent that may get credentials, even before its card is read; can be "
         "repeated. By default, credentials of the environment or of a file go to the agent that "
         "is named beside them, and those of flags to the agent that you name.",
@@ -314,7 +314,7 @@ POLLING = (
     _option(
         "--poll-interval",
         metavar="DURATION",
-        type=Reads("duration", read_duration),
+        type=ParsedParam("duration", read_duration),
         default=shown_duration(DEFAULT_POLL_INTERVAL),
         shown=shown_duration,
         help="How often to poll the task while waiting, if no stream reports it; the first polls "
@@ -325,13 +325,13 @@ REPLY = (
     _option(
         "--task-id",
         metavar="ID",
-        type=Reads("id", read_id),
+        type=ParsedParam("id", read_id),
         help="Continue this task, for example one that waits for input.",
     ),
     _option(
         "--context-id",
         metavar="ID",
-        type=Reads("id", read_id),
+        type=ParsedParam("id", read_id),
         help="Send in this context, which the agent named earlier.",
     ),
 )
@@ -347,7 +347,7 @@ METADATA = (
     _option(
         "--metadata",
         metavar="JSON",
-        type=Reads("json", read_metadata),
+        type=ParsedParam("json", read_metadata),
         shown=json.dumps,
         help="""JSON object for the metadata of the request, such as '{"key": "value"}'.""",
     ),
@@ -356,7 +356,7 @@ MESSAGE_METADATA = (
     _option(
         "--message-metadata",
         metavar="JSON",
-        type=Reads("json", read_metadata),
+        type=ParsedParam("json", read_metadata),
         shown=json.dumps,
         help="JSON object for the metadata of the message itself.",
     ),
@@ -391,7 +391,7 @@ PUSHING = (
     _option(
         "--push-token",
         metavar="TOKEN",
-        type=Reads("token", read_secret),
+        type=ParsedParam("token", read_secret),
         mask=hidden,
         help="Token that the agent sends as X-A2A-Notification-Token. A flag shows in the "
         "process table and the shell's history; the environment variable does not.",
@@ -399,7 +399,7 @@ PUSHING = (
     _option(
         "--push-credentials",
         metavar="'SCHEME CREDENTIALS'",
-        type=Reads("credentials", read_push_credentials),
+        type=ParsedParam("credentials", read_push_credentials),
         mask=hidden,
         help="What the agent sends as Authorization, such as 'Bearer TOKEN'; Bearer alone lets "
         "the agent choose the token. A flag shows in the process table and the shell's "
@@ -417,7 +417,7 @@ OAUTH = (
     _option(
         "--issuer",
         metavar="URL",
-        type=Reads("url", read_id),
+        type=ParsedParam("url", read_id),
         show_default="what the card names",
         help="The authorization server; its metadata name its endpoints (RFC 8414, OpenID Connect "
         "Discovery).",
@@ -426,20 +426,20 @@ OAUTH = (
         "--trust-server",
         multiple=True,
         metavar="ORIGIN",
-        type=Reads("origin", read_id, r"[,\s]+"),
+        type=ParsedParam("origin", read_id, r"[,\s]+"),
         help="Log in at this origin, as https://id.example.com, if the card names it; can be "
         "repeated.",
     ),
     _option(
         "--client-id",
         metavar="ID",
-        type=Reads("id", read_id),
+        type=ParsedParam("id", read_id),
         help="The client's id at the authorization server.",
     ),
     _option(
         "--client-secret-file",
         metavar="PATH",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="File of the client's secret, - for standard input; A2ACLI_CLIENT_SECRET in the "
         "environment if left out.",
@@ -454,14 +454,14 @@ OAUTH = (
         "--scope",
         multiple=True,
         metavar="SCOPE",
-        type=Reads("scope", read_id, r"\s+"),
+        type=ParsedParam("scope", read_id, r"\s+"),
         show_default="what the card requires",
         help="Scope that the token is requested for; can be repeated.",
     ),
     _option(
         "--resource",
         metavar="URI",
-        type=Reads("uri", read_id),
+        type=ParsedParam("uri", read_id),
         show_default="the agent's origin",
         help="Resource that the token is for (RFC 8707), as the server names the agent; none "
         "sends no resource, for servers that refuse the parameter.",
@@ -477,7 +477,7 @@ TCK = (
     _option(
         "--tck",
         metavar="DIRECTORY",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         show_default=False,
         help=f"The TCK, as it is cloned. To get it: {GET_IT}",

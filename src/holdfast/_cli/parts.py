@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 import click
 from msgspec.structs import replace
 
-from holdfast._cli.values import Reads, complete_path, read_metadata
+from holdfast._cli.values import ParsedParam, complete_path, read_metadata
 from holdfast._client.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast._model import codec
 
@@ -66,7 +66,7 @@ PARTS = (
         "part_metadata",
         multiple=True,
         metavar="JSON",
-        type=Reads("json", read_metadata),
+        type=ParsedParam("json", read_metadata),
         help="JSON object for the metadata of the part whose flag stands just before, as --data.",
     ),
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import Call
     from holdfast.types import AgentInterface
 
-__all__ = ["Rehearsed", "rehearse"]
+__all__ = ["DryRun", "rehearse"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -34,7 +34,7 @@ _REHEARSAL = Operation(
 )
 
 
-class Rehearsed(PassThrough):
+class DryRun(PassThrough):
     """An attempt layer that stops rehearsals, and lets everything else through."""
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
@@ -50,7 +50,7 @@ async def rehearse(
     """Finds the interface that calls go to.
 
     Args:
-        client: Has `Rehearsed` among its attempt layers.
+        client: Has `DryRun` among its attempt layers.
         timeout: Seconds.
         headers: What calls carry.
 

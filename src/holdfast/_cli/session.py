@@ -32,7 +32,7 @@ from holdfast._cli.error_messages import (
 from holdfast._cli.error_table import describe
 from holdfast._cli.login_names import DIRECTORY
 from holdfast._cli.output.interface import command_line
-from holdfast._cli.rehearsal import Rehearsed, rehearse
+from holdfast._cli.rehearsal import DryRun, rehearse
 from holdfast._cli.settings import CLIENT_KEY_PASSWORD
 from holdfast._cli.values import (
     masked_reference,
@@ -175,7 +175,7 @@ class Session:
         self.plain_engine: HttpEngine = engine
         grpc = use_of_grpc(engine, None)
         self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
-        layers: tuple[Layer, ...] = (Rehearsed,)
+        layers: tuple[Layer, ...] = (DryRun,)
         if isinstance(reference, ListedAddress):
             engine = EngineWithin(engine, reference.reach, only=origin(reference))
             layers = (*layers, partial(ReachLayer, reach=reference.reach))

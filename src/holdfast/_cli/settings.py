@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
 """Variable that holds the password of the client's key; there is no such flag."""
 
-__all__ = ["Effective", "MissingAgentError", "Settings", "effective", "read_settings"]
+__all__ = ["MissingAgentError", "ResolvedSetting", "Settings", "effective", "read_settings"]
 
 
 class MissingAgentError(click.UsageError):
@@ -131,7 +131,7 @@ class Settings:
         return {flag for flag, secret in given.items() if secret is not None}
 
 
-class Effective(NamedTuple):
+class ResolvedSetting(NamedTuple):
     """The value of a setting, and where it comes from.
 
     Attributes:
@@ -212,7 +212,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
     )
 
 
-def effective(ctx: click.Context) -> Iterator[Effective]:
+def effective(ctx: click.Context) -> Iterator[ResolvedSetting]:
     """Gives each setting as it is in effect.
 
     Raises:
@@ -226,11 +226,11 @@ def effective(ctx: click.Context) -> Iterator[Effective]:
     for param in ctx.command.params:
         if isinstance(param, SettingOption):
             shown, source = param.show(values[param.name]), sources[param.name]
-            yield Effective(param.opts[0].lstrip("-"), param.variable, shown, source)
+            yield ResolvedSetting(param.opts[0].lstrip("-"), param.variable, shown, source)
     for variable in (CLIENT_SECRET, CLIENT_KEY_PASSWORD):
         value, source = value_of(ctx, variable)
         name = variable.removeprefix(PREFIX).lower().replace("_", "-")
-        yield Effective(name, variable, None if value is None else hidden(value), source)
+        yield ResolvedSetting(name, variable, None if value is None else hidden(value), source)
 
 
 def _named(ctx: click.Context, sources: Mapping[str, Source]) -> dict[str, str]:

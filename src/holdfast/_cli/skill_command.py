@@ -18,7 +18,7 @@ from holdfast._cli.options import EVERYWHERE, with_options
 from holdfast._cli.output.base import OutputError, write
 from holdfast._cli.output.text import field
 from holdfast._cli.saving import write_now
-from holdfast._cli.values import Reads, complete_path, read_id
+from holdfast._cli.values import ParsedParam, complete_path, read_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ def skill(**_options: object) -> None:
     "--to",
     "scope",
     metavar="DIRECTORY",
-    type=Reads("path", read_id),
+    type=ParsedParam("path", read_id),
     default=".",
     show_default="the working directory",
     shell_complete=complete_path,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from click.types import OptionHelpExtra
 
-    from holdfast._cli.configuration import Configuration, Ignored, Source, Stated
+    from holdfast._cli.configuration import Configuration, FileSetting, Ignored, Source
     from holdfast._cli.environment import CliEnvironment
 
 __all__ = [
@@ -131,7 +131,7 @@ class SettingOption(click.Option):
         default: object = self.default
         return default if isinstance(default, str) else None
 
-    def _stated(self, ctx: click.Context) -> Stated | None:
+    def _stated(self, ctx: click.Context) -> FileSetting | None:
         """What a file says, where the environment says nothing; an empty variable is a say."""
         if self.variable in os.environ:
             return None

@@ -23,7 +23,7 @@ from holdfast._cli.options import (
 )
 from holdfast._cli.push.commands import push_config
 from holdfast._cli.task_options import LISTING, SAVING
-from holdfast._cli.values import Reads, read_id
+from holdfast._cli.values import ParsedParam, read_id
 
 __all__ = ["task"]
 
@@ -35,7 +35,7 @@ def task(**_options: object) -> None:
 
 
 @task.command("get", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(HISTORY, WAITING, AUTHORIZING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
@@ -77,7 +77,7 @@ def task_list(ctx: click.Context, /, **options: Any) -> int:
 
 
 @task.command("subscribe", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
 @click.pass_context
 def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> int:
@@ -94,7 +94,7 @@ def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> in
 
 
 @task.command("download", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(SAVING, EVERYWHERE)
 @click.pass_context
 def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
@@ -120,7 +120,7 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
 
 @task.command("cancel", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(METADATA, WAITING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:

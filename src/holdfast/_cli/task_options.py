@@ -6,7 +6,7 @@ import click
 
 from holdfast._cli.sources import setting_option
 from holdfast._cli.values import (
-    Reads,
+    ParsedParam,
     complete_path,
     complete_state,
     read_id,
@@ -22,20 +22,20 @@ LISTING = (
     setting_option(
         "--context-id",
         metavar="ID",
-        type=Reads("id", read_id),
+        type=ParsedParam("id", read_id),
         help="Only tasks of this context.",
     ),
     click.option(
         "--status",
         metavar="STATE",
-        type=Reads("state", read_state),
+        type=ParsedParam("state", read_state),
         shell_complete=complete_state,
         help="Only tasks in this state, as working or TASK_STATE_WORKING.",
     ),
     click.option(
         "--since",
         metavar="TIME",
-        type=Reads("time", read_time),
+        type=ParsedParam("time", read_time),
         help="Only tasks whose state is not older than this, as 2026-11-21 or "
         "2026-11-21T09:00:00Z; UTC unless it says otherwise.",
     ),
@@ -50,7 +50,7 @@ LISTING = (
     click.option(
         "--page-token",
         metavar="TOKEN",
-        type=Reads("token", read_id),
+        type=ParsedParam("token", read_id),
         help="Show the page that this token stands for; each page names that of the next.",
     ),
     click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
@@ -73,7 +73,7 @@ SAVING = (
         "--to",
         "directory",
         metavar="DIRECTORY",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         default=".",
         show_default="the working directory",
         shell_complete=complete_path,
@@ -102,7 +102,7 @@ RECEIVING = (
     click.option(
         "--listen",
         metavar="HOST:PORT",
-        type=Reads("host:port", read_listen),
+        type=ParsedParam("host:port", read_listen),
         default="127.0.0.1:0",
         show_default="a free port of this machine's loopback address",
         help="Address to listen on.",
@@ -111,7 +111,7 @@ RECEIVING = (
         "--url",
         "receiver_url",
         metavar="URL",
-        type=Reads("url", read_push_url),
+        type=ParsedParam("url", read_push_url),
         show_default="the address itself",
         help="Address at which the agent reaches this listener, for example through a TLS proxy.",
     ),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SHORT_BINDINGS",
     "Choice",
-    "Reads",
+    "ParsedParam",
     "complete_path",
     "complete_state",
     "did_you_mean",
@@ -433,7 +433,7 @@ else:
     _ParamType = click.ParamType  # generic since click 8.4
 
 
-class Reads(_ParamType):
+class ParsedParam(_ParamType):
     """A value that a function reads; what it raises becomes a usage error.
 
     Args:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast._client.core import Calls
+    from holdfast._client.core import ClientCore
     from holdfast._pipeline.endpoints import Endpoint
     from holdfast._policy.breaker import Breaker, BreakerFailure, BreakerState
 
@@ -29,7 +29,7 @@ class Circuit:
     share their `Endpoints` share their breakers.
     """
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ClientCore) -> None:
         self._calls = calls
         self._switch = calls.endpoints.switch
 

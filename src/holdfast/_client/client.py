@@ -31,7 +31,7 @@ from holdfast._client.circuit import Circuit
 from holdfast._client.client_tools import ClientTools, ToolLoop, ask_for_tools, client_tools
 from holdfast._client.content import to_message
 from holdfast._client.conversation import Conversation
-from holdfast._client.core import Calls, PerCall, is_settled, is_terminal
+from holdfast._client.core import ClientCore, PerCall, is_settled, is_terminal
 from holdfast._client.event_stream import EventStream
 from holdfast._client.pending import PendingCall, ResumedCall, resume_all
 from holdfast._client.run_records import RunRecords
@@ -105,7 +105,7 @@ class Client(ClosingContext):
     closed raises a RuntimeError.
     """
 
-    def __init__(self, calls: Calls, *, owned: Sequence[Closable]) -> None:
+    def __init__(self, calls: ClientCore, *, owned: Sequence[Closable]) -> None:
         self._calls = calls
         self._owned = owned
 

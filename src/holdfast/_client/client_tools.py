@@ -42,7 +42,7 @@ from holdfast.types import Message, Role, Task
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from holdfast._client.core import Calls
+    from holdfast._client.core import ClientCore
     from holdfast._client.options import CallOptions
     from holdfast._client.streams import StreamCalls
     from holdfast._stream.resumable import ResumableStream
@@ -178,7 +178,7 @@ class ToolLoop:
     def __init__(
         self,
         tools: ClientTools,
-        calls: Calls,
+        calls: ClientCore,
         stream: StreamCalls,
         talk: ToolTranscript | None = None,
     ) -> None:

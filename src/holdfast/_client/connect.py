@@ -23,10 +23,16 @@ from holdfast._arguments import (
 )
 from holdfast._auth.providers import AuthProvider, CredentialService, one_provider, to_provider
 from holdfast._client.client import Client
-from holdfast._client.core import Calls
+from holdfast._client.core import ClientCore
 from holdfast._client.options import CALL_TIMEOUT
-from holdfast._client.resolve import engine_of, journal_of
-from holdfast._client.targets import AgentTarget, card_in_hand, places_of, producers_of, route_to
+from holdfast._client.resolve import resolve_engine, resolve_journal
+from holdfast._client.targets import (
+    AgentTarget,
+    as_targets,
+    check_transport_producers,
+    load_given_card,
+    route_to,
+)
 from holdfast._journal.agent_name import agent_name
 from holdfast._journal.writer import Journaling
 from holdfast._model.addresses import is_http_address
@@ -41,7 +47,7 @@ from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
 from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
-from holdfast._pipeline.order import bottom_of_calls, card_source, layered_calls, layered_cards
+from holdfast._pipeline.order import binding_transport, call_pipeline, card_pipeline, card_source
 from holdfast._pipeline.replicas import Replica, ReplicaLayer
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
@@ -241,7 +247,7 @@ def connect(
     limits = Limits() if limits is None else limits
     env = SystemEnv() if env is None else env
     configuration = SendMessageConfiguration() if configuration is None else configuration
-    producers = producers_of(transport_producers)
+    producers = check_transport_producers(transport_producers)
     check_card_verifier(card_verifier, require_signature=require_signature)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
@@ -270,7 +276,7 @@ def connect(
     if grpc_channel_factory is not None:
         check_hook("grpc_channel_factory", grpc_channel_factory)
     grpc = use_of_grpc(engine, grpc_channel_factory)
-    agents = places_of(agent, url)
+    agents = as_targets(agent, url)
     routes = [
         route_to(
             one,
@@ -288,8 +294,8 @@ def connect(
         )
         for one in agents
     ]
-    in_hand = [card_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
-    kept = None if journal is None else journal_of(journal)
+    in_hand = [load_given_card(one, route) for one, route in zip(agents, routes, strict=True)]
+    kept = None if journal is None else resolve_journal(journal)
     used, owned = _engine_within(within, engine, tls)
     listening = Observers(observers)
     trust = CardTrust(
@@ -324,7 +330,7 @@ def connect(
     ]
     known = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
 
-    bottom = bottom_of_calls(
+    bottom = binding_transport(
         used,
         env,
         resilience,
@@ -333,7 +339,7 @@ def connect(
         producers=producers,
         networks=networks,
     )
-    transport = layered_calls(
+    transport = call_pipeline(
         bottom,
         choice=_choice(
             resolvers,
@@ -354,9 +360,9 @@ def connect(
         call_layers=call_layers,
         attempt_layers=attempt_layers,
     )
-    calls = Calls(
+    calls = ClientCore(
         transport,
-        layered_cards(known, listening),
+        card_pipeline(known, listening),
         known,
         env,
         timeout=timeout,
@@ -413,7 +419,7 @@ def _engine_within(
     within: Reach | None, engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None
 ) -> tuple[HttpEngine, HttpEngine | None]:
     """The engine to use, which reaches no further than it may, and the one to close."""
-    used, owned = engine_of(engine, tls)
+    used, owned = resolve_engine(engine, tls)
     return used if within is None else EngineWithin(used, within), owned
 
 

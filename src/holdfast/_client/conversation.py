@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from holdfast._client.answer import Answer
     from holdfast._client.client_tools import ClientTools
-    from holdfast._client.core import Calls
+    from holdfast._client.core import ClientCore
     from holdfast._client.options import SendOptions
     from holdfast._stream.resumable import ResumableStream
     from holdfast.types import Message, TaskStatus
@@ -109,7 +109,7 @@ class Conversation:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: ClientCore,
         *,
         context_id: str | None,
         task: Task | None,

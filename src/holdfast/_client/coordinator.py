@@ -18,7 +18,7 @@ from holdfast._client.content import Content, to_message
 from holdfast._client.fan_out import FanOut
 from holdfast._client.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, listed
 from holdfast._client.options import ConnectOptions, SendOptions
-from holdfast._client.resolve import check_tls, engine_of, journal_of
+from holdfast._client.resolve import check_tls, resolve_engine, resolve_journal
 from holdfast._model.settings import check_count, check_kind
 from holdfast._pipeline.admission import Admission, AdmissionLine
 from holdfast._pipeline.endpoints import Endpoints
@@ -420,10 +420,10 @@ def _shared(
         common["engine"] = engine
         owned.append(engine)
     else:
-        common["engine"], _ = engine_of(common.get("engine"))
+        common["engine"], _ = resolve_engine(common.get("engine"))
     journal = common.get("journal")
     if journal is not None:
-        kept = journal_of(journal)
+        kept = resolve_journal(journal)
         common["journal"] = kept
         if kept is not journal:
             owned.append(kept)

@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from holdfast._wire.redaction import Secrets
     from holdfast.types import AgentCard, Event, Message
 
-__all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
+__all__ = ["ClientCore", "PerCall", "is_settled", "is_terminal"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -157,7 +157,7 @@ _CLOSING = 10.0
 """Seconds that a stack has to close; what is in it has less."""
 
 
-class Calls:
+class ClientCore:
     """Makes calls over a stack of layers.
 
     Args:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
     from datetime import datetime
 
-    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.core import ClientCore, PerCall
     from holdfast._client.event_stream import Live
     from holdfast._client.options import CallOptions
     from holdfast._journal.protocol import CallRecord
@@ -63,7 +63,7 @@ class PendingCall:
     that is not is looked for, as after a lost reply.
     """
 
-    def __init__(self, record: CallRecord, calls: Calls, journaling: Journaling) -> None:
+    def __init__(self, record: CallRecord, calls: ClientCore, journaling: Journaling) -> None:
         self._record = record
         self._calls = calls
         self._journaling = journaling
@@ -207,7 +207,7 @@ class PendingCall:
 
 
 async def resume_all(
-    calls: Calls,
+    calls: ClientCore,
     journaling: Journaling,
     *,
     concurrency: int,
@@ -323,7 +323,7 @@ async def _leave(
 
 def resumed(
     record: CallRecord,
-    calls: Calls,
+    calls: ClientCore,
     journaling: Journaling,
     *,
     deadline: Deadline,
@@ -397,7 +397,7 @@ def elsewhere(record: CallRecord, agent: str) -> JournalError:
     )
 
 
-async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) -> str:
+async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: str) -> str:
     """The id of the task that the message made.
 
     Where the call went to an agent of another name, which may be this one all the same, the task

@@ -39,7 +39,7 @@ from holdfast.errors import (
 from holdfast.types import GetTaskRequest, ListTasksRequest, Message
 
 if TYPE_CHECKING:
-    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.core import ClientCore, PerCall
     from holdfast._journal.leases import HeldCall
     from holdfast.errors import OutcomeUnknownError
     from holdfast.types import Task
@@ -70,7 +70,7 @@ class LostMessage(msgspec.Struct, frozen=True, kw_only=True):
 async def find_task(
     lost: LostMessage,
     error: OutcomeUnknownError,
-    calls: Calls,
+    calls: ClientCore,
     deadline: Deadline,
     per_call: PerCall,
     *,
@@ -142,7 +142,7 @@ class _Searcher:
         self,
         search: Reconciliation,
         error: OutcomeUnknownError,
-        calls: Calls,
+        calls: ClientCore,
         deadline: Deadline,
         *,
         per_call: PerCall,

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from holdfast._policy.reconcile import OnUnknown, ReconcilePolicy
     from holdfast.errors import A2AError, OutcomeUnknownError
 
-__all__ = ["is_to_be_looked_for", "is_to_be_resent", "outcome_unknown"]
+__all__ = ["is_resent", "is_searched_for", "outcome_unknown"]
 
 
-def is_to_be_looked_for(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
+def is_searched_for(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
     """Whether a caller wants a message looked for."""
     return on_unknown in {"reconcile", "resend_if_absent"} and policy.timeout > 0
 
 
-def is_to_be_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
+def is_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
     """Whether a caller wants a message sent again.
 
     Args:

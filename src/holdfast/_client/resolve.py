@@ -9,12 +9,12 @@ from inspect import iscoroutinefunction
 
 from holdfast._arguments import check_able, check_kind
 from holdfast._journal.protocol import Journal
-from holdfast._net.resolve_engine import check_tls, engine_of, tls_of
+from holdfast._net.resolve_engine import check_tls, resolve_engine, resolve_tls
 
-__all__ = ["check_tls", "engine_of", "journal_file", "journal_of", "tls_of"]
+__all__ = ["check_tls", "journal_file", "resolve_engine", "resolve_journal", "resolve_tls"]
 
 
-def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
+def resolve_journal(journal: str | os.PathLike[str] | Journal) -> Journal:
     """The journal to use.
 
     Raises:

@@ -21,7 +21,7 @@ from holdfast.errors import (
 from holdfast.types import Message, Task
 
 if TYPE_CHECKING:
-    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.core import ClientCore, PerCall
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import Journaling
     from holdfast._policy.deadline import Deadline
@@ -52,7 +52,7 @@ class RunRecords:
     """
 
     def __init__(
-        self, calls: Calls, journaling: Journaling, run_id: str, *, poll_interval: float
+        self, calls: ClientCore, journaling: Journaling, run_id: str, *, poll_interval: float
     ) -> None:
         self._calls = calls
         self._journaling = journaling
@@ -104,7 +104,7 @@ class EarlierSend:
     def __init__(
         self,
         record: CallRecord,
-        calls: Calls,
+        calls: ClientCore,
         journaling: Journaling,
         poll_interval: float,
         *,

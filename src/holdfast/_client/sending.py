@@ -19,7 +19,7 @@ import msgspec
 from holdfast._aio.waiting import until
 from holdfast._client.reconcile import LostMessage, find_task
 from holdfast._client.reconcile_search import Found
-from holdfast._client.resend import is_to_be_looked_for, is_to_be_resent, outcome_unknown
+from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown
 from holdfast._model.digest import digest_of
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast._pipeline.transport import Reply
@@ -40,7 +40,7 @@ from holdfast.types import ListTasksRequest, SendMessageConfiguration, SendMessa
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.core import ClientCore, PerCall
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall, Journaling
     from holdfast._pipeline.transport import CallProgress, Stream
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from holdfast.errors import Attempt
     from holdfast.types import Message, SendMessageRequest, StreamResponse
 
-__all__ = ["SendOperation", "in_own_context", "is_context_refused", "without_context"]
+__all__ = ["SendOperation", "is_context_refused", "with_client_context_id", "without_context_id"]
 
 T = TypeVar("T")
 
@@ -57,7 +57,9 @@ T = TypeVar("T")
 _CONTEXT_ID = re.compile(r"context[\s_-]?id", re.IGNORECASE)
 
 
-def in_own_context(request: SendMessageRequest, calls: Calls) -> SendMessageRequest | None:
+def with_client_context_id(
+    request: SendMessageRequest, calls: ClientCore
+) -> SendMessageRequest | None:
     """The message in a context of its own; None where it has a place, or is to have none."""
     message, known = request.message, calls.endpoint
     is_refused = known is not None and known.takes_contexts is False
@@ -66,7 +68,7 @@ def in_own_context(request: SendMessageRequest, calls: Calls) -> SendMessageRequ
     return _in_context(request, calls.env.new_id())
 
 
-def without_context(request: SendMessageRequest, calls: Calls) -> SendMessageRequest:
+def without_context_id(request: SendMessageRequest, calls: ClientCore) -> SendMessageRequest:
     """The message in no context, as everything to this agent from now on."""
     if calls.endpoint is not None:
         calls.endpoint.takes_contexts = False
@@ -76,7 +78,7 @@ def without_context(request: SendMessageRequest, calls: Calls) -> SendMessageReq
 async def is_context_refused(
     request: SendMessageRequest,
     error: A2AError,
-    calls: Calls,
+    calls: ClientCore,
     deadline: Deadline,
     per_call: PerCall,
 ) -> bool:
@@ -127,14 +129,14 @@ class SendOperation:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: ClientCore,
         request: SendMessageRequest,
         deadline: Deadline,
         per_call: PerCall,
         *,
         reply: PendingReply | None = None,
     ) -> None:
-        own = in_own_context(request, calls)
+        own = with_client_context_id(request, calls)
         self._given = request.message
         self._calls = calls
         self._deadline = deadline
@@ -334,7 +336,7 @@ class SendOperation:
                 elif self._is_own_context and await self._is_context_refused(error):
                     attempts = last_not_executed(attempts)
                     self._is_own_context = False
-                    self._request = without_context(self._request, self._calls)
+                    self._request = without_context_id(self._request, self._calls)
                 elif lost is None or error.executed is not False:
                     raise
                 elif isinstance(error, DeadlineExceededError):
@@ -367,7 +369,7 @@ class SendOperation:
     ) -> SearchReport | None:
         """The search for the task that the message made; None if there is to be none."""
         calls = self._calls
-        if not is_to_be_looked_for(self._per_call.on_unknown, calls.resilience.reconcile):
+        if not is_searched_for(self._per_call.on_unknown, calls.resilience.reconcile):
             return None
         ago = asyncio.get_running_loop().time() - began
         lost = LostMessage(
@@ -382,7 +384,7 @@ class SendOperation:
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""
         calls, policy = self._calls, self._calls.resilience.retry
-        may = is_to_be_resent(self._per_call.on_unknown, search) and times <= policy.max_retries
+        may = is_resent(self._per_call.on_unknown, search) and times <= policy.max_retries
         wait = backoff(policy, times, calls.env.random())
         if not may or wait >= self._deadline.left(asyncio.get_running_loop().time()):
             return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from holdfast._client.content import Content
-    from holdfast._client.core import Calls, PerCall
+    from holdfast._client.core import ClientCore, PerCall
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
     from holdfast._pipeline.transport import Stream
@@ -65,7 +65,7 @@ class StreamCalls:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: ClientCore,
         deadline: Deadline,
         per_call: PerCall,
         *,

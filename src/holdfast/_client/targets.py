@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._wire.network_scope import Network, Reach
 
-__all__ = ["AgentTarget", "card_in_hand", "places_of", "producers_of", "route_to"]
+__all__ = ["AgentTarget", "as_targets", "check_transport_producers", "load_given_card", "route_to"]
 
 
 _LEFT_OUT: Mapping[str, str] = {
@@ -44,7 +44,7 @@ AgentTarget: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
 """How an agent can be named."""
 
 
-def places_of(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> list[AgentTarget]:
+def as_targets(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> list[AgentTarget]:
     """Where the agent is, which may be several places.
 
     Raises:
@@ -141,7 +141,7 @@ def route_to(
     )
 
 
-def card_in_hand(agent: AgentTarget, route: Route) -> str | Path | AgentCard:
+def load_given_card(agent: AgentTarget, route: Route) -> str | Path | AgentCard:
     """Reads a card that the caller brought along, and checks that it has an interface to call.
 
     Raises:
@@ -220,7 +220,7 @@ def _check_version(version: str) -> None:
         raise ValueError(text)
 
 
-def producers_of(
+def check_transport_producers(
     given: Mapping[str, TransportProducer] | None,
 ) -> dict[str, TransportProducer]:
     """What makes the transports of bindings, by the names of these.

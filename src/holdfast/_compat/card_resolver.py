@@ -18,7 +18,7 @@ from holdfast._arguments import (
     not_empty,
 )
 from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
-from holdfast._client.resolve import engine_of
+from holdfast._client.resolve import resolve_engine
 from holdfast._model.operations import CARD_BINDING
 from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.cards.fetch import CardLocation
@@ -127,7 +127,7 @@ class A2ACardResolver(ClosingContext):
         )
         networks = check_networks("allowed_networks", allowed_networks)
         self._reach = check_reach(reach, networks)
-        used, self._owned = engine_of(engine, tls)
+        used, self._owned = resolve_engine(engine, tls)
         if self._reach is not None:
             used = EngineWithin(used, self._reach)
         observers = Observers(())

@@ -19,7 +19,7 @@ from holdfast._arguments import (
 from holdfast._client.connect import connect
 from holdfast._model.grpc_addresses import grpc_address
 from holdfast._net.engine import HttpEngine
-from holdfast._net.resolve_engine import engine_of
+from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.transport import Transport
 from holdfast._wire.bindings import HTTP_BINDINGS
 from holdfast._wire.http import presentable
@@ -88,7 +88,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_kind("polling", self.polling, bool)
         check_kind("use_client_preference", self.use_client_preference, bool)
         if self.engine is not None:
-            engine_of(self.engine)
+            resolve_engine(self.engine)
         if self.grpc_channel_factory is not None:
             check_hook("grpc_channel_factory", self.grpc_channel_factory)
         name = "supported_protocol_bindings"

@@ -26,14 +26,14 @@ from holdfast._arguments import (
 )
 from holdfast._auth.providers import to_provider
 from holdfast._client.content import to_message
-from holdfast._client.resolve import engine_of
+from holdfast._client.resolve import resolve_engine
 from holdfast._doctor.cards import card_of_file, fetch_card
 from holdfast._doctor.checks import verdicts
 from holdfast._doctor.delivery import Delivery
 from holdfast._doctor.facts import CardFacts, InterfaceFacts, Observed, SendingFacts
 from holdfast._doctor.findings import Diagnosis
 from holdfast._doctor.probes import ANSWER, Caller, Questions
-from holdfast._doctor.recording_engine import Seen, Witness
+from holdfast._doctor.recording_engine import RecordingEngine, Seen
 from holdfast._pipeline.cards.trust import ReceivedCard
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.interfaces import Route, choose_interfaces
@@ -133,7 +133,7 @@ async def diagnose(
         ValueError: An address, a header or a number that cannot be right.
         TypeError: An argument of another type.
     """
-    used, owned = engine_of(engine, tls)
+    used, owned = resolve_engine(engine, tls)
     try:
         examination = Examination(
             agent,
@@ -240,7 +240,7 @@ class Examination:
         self._delivery: Delivery | None = None
         self._endpoints = Endpoints()
         self._caller = Caller(
-            engine=Witness(engine, env, self._seen),
+            engine=RecordingEngine(engine, env, self._seen),
             env=env,
             resilience=msgspec.structs.replace(Resilience.off(), timeouts=_TIMEOUTS),
             limits=limits,

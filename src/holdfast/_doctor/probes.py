@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast._wire.network_scope import Reach
     from holdfast.types import AgentCard
 
-__all__ = ["ANSWER", "Asked", "Caller", "Heard", "Questions"]
+__all__ = ["ANSWER", "Caller", "ProbeReply", "ProbeResult", "Questions"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -98,7 +98,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return compose((CredentialsLayer,), bottom)
 
 
-class Asked(NamedTuple):
+class ProbeResult(NamedTuple):
     """How a question for a task was answered.
 
     Attributes:
@@ -112,7 +112,7 @@ class Asked(NamedTuple):
     understood: bool | None = None
 
 
-class Heard(NamedTuple, Generic[R]):
+class ProbeReply(NamedTuple, Generic[R]):
     """How a call went.
 
     Attributes:
@@ -183,7 +183,7 @@ class Questions:
             progress=CallProgress(began=now, call_group=CallGroup(caller.secrets)),
         )
 
-    async def ask(self, call: Call[P, R], *, within: float | None = None) -> Heard[R]:
+    async def ask(self, call: Call[P, R], *, within: float | None = None) -> ProbeReply[R]:
         """Makes a call once, and says what came back.
 
         Args:
@@ -194,8 +194,8 @@ class Questions:
         try:
             reply: Reply[R] = await _bounded(transport.unary(call), call, within or ANSWER)
         except A2AError as error:
-            return Heard(self._of(error), None)
-        return Heard(Answered.result(reply.headers), reply.value)
+            return ProbeReply(self._of(error), None)
+        return ProbeReply(Answered.result(reply.headers), reply.value)
 
     async def open(
         self, call: Call[P, R], engine: HttpEngine | None = None
@@ -219,7 +219,9 @@ class Questions:
 
     # ── The questions ────────────────────────────────────────────────────────────────────────
 
-    async def about_task(self, endpoint: Endpoint | None = None, *, bare: bool = False) -> Asked:
+    async def about_task(
+        self, endpoint: Endpoint | None = None, *, bare: bool = False
+    ) -> ProbeResult:
         """Asks for a task that there is not.
 
         Args:
@@ -233,8 +235,8 @@ class Questions:
             reply: Reply[Any] = await _bounded(self._transport.unary(call), call)
         except A2AError as error:
             is_fatal = error.http_status in {None, 401, 403}
-            return Asked(self._of(error), error if is_fatal else None, _understood(error))
-        return Asked(Answered.result(reply.headers), understood=True)
+            return ProbeResult(self._of(error), error if is_fatal else None, _understood(error))
+        return ProbeResult(Answered.result(reply.headers), understood=True)
 
     async def about_errors(self) -> None:
         """Asks what cannot be right."""

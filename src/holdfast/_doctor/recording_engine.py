@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast._net.engine import HttpEngine
     from holdfast._wire.http import HttpReply, HttpRequest, HttpStream
 
-__all__ = ["Seen", "StreamWitness", "Witness"]
+__all__ = ["RecordingEngine", "Seen", "StreamWitness"]
 
 _HINT = re.compile(r"retry-after(-ms)?|(x-)?ratelimit(-.*)?|x-rate-limit(-.*)?")
 _COMMENT = re.compile(rb"[\r\n]:")
@@ -70,7 +70,7 @@ class Seen:
             self.skew = date + 0.5 - (asked + now) / 2
 
 
-class Witness:
+class RecordingEngine:
     """Notes each reply that another engine brings.
 
     Args:
@@ -99,7 +99,7 @@ class Witness:
         """Leaves the engine below open: it is another's."""
 
 
-class StreamWitness(Witness):
+class StreamWitness(RecordingEngine):
     """Notes how the bytes of one stream arrive, too.
 
     Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from holdfast._integrations.httpx_base import AnyBody, AnyTransport
+from holdfast._integrations.httpx_base import BaseBody, BaseTransport
 from holdfast._model.extras import missing_extra
 
 try:
@@ -24,12 +24,12 @@ except ModuleNotFoundError as error:
 __all__ = ["Transport"]
 
 
-class _Body(AnyBody, httpx.AsyncByteStream):
+class _Body(BaseBody, httpx.AsyncByteStream):
     """The body of a response while it comes."""
 
 
-class Transport(AnyTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
-    __doc__ = AnyTransport.__doc__
+class Transport(BaseTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
+    __doc__ = BaseTransport.__doc__
 
     _library: ClassVar = httpx
     _body: ClassVar = _Body

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from holdfast._integrations.httpx_base import AnyBody, AnyTransport
+from holdfast._integrations.httpx_base import BaseBody, BaseTransport
 from holdfast._model.extras import missing_extra
 
 try:
@@ -24,12 +24,12 @@ except ModuleNotFoundError as error:
 __all__ = ["Transport"]
 
 
-class _Body(AnyBody, httpx2.AsyncByteStream):
+class _Body(BaseBody, httpx2.AsyncByteStream):
     """The body of a response while it comes."""
 
 
-class Transport(AnyTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):
-    __doc__ = AnyTransport.__doc__
+class Transport(BaseTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):
+    __doc__ = BaseTransport.__doc__
 
     _library: ClassVar = httpx2
     _body: ClassVar = _Body

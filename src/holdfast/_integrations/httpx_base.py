@@ -16,7 +16,7 @@ from weakref import WeakSet
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._aio.per_loop import PerLoop
 from holdfast._arguments import check_able, check_kind, check_seconds, observer_hooks
-from holdfast._client.resolve import engine_of
+from holdfast._client.resolve import resolve_engine
 from holdfast._integrations.raw_requests import ForeignReply, ForeignRequests
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._policy.resilience import Resilience
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.listeners import Observer
     from holdfast._pipeline.transport import Stream
 
-__all__ = ["AnyBody", "AnyTransport", "Carrier"]
+__all__ = ["BaseBody", "BaseTransport", "Carrier"]
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -106,7 +106,7 @@ class Carrier(Protocol):
         ...
 
 
-class AnyBody:
+class BaseBody:
     """The body of a response while it comes; closes itself when it ends, however it does.
 
     Args:
@@ -166,7 +166,7 @@ class AnyBody:
             self._among.leave(stream, self._loop)
 
 
-class AnyTransport(Generic[RequestT, ResponseT]):
+class BaseTransport(Generic[RequestT, ResponseT]):
     """Carries the requests of an ``AsyncClient`` with Holdfast's retries, breaker and pool.
 
     Which operation of A2A a request is, is read from it (both versions of the protocol, JSON-RPC
@@ -232,7 +232,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
     """
 
     _library: ClassVar[Any]
-    _body: ClassVar[type[AnyBody]]
+    _body: ClassVar[type[BaseBody]]
 
     def __init__(
         self,
@@ -255,10 +255,10 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         check_able("env", env, "wall", "random", "new_id")
         self._timeout = check_seconds("timeout", timeout)
         observers = observer_hooks(observers)
-        used, self._owned = engine_of(engine)
+        used, self._owned = resolve_engine(engine)
         self._limits = limits
         self._open = OpenStreams()
-        self._bodies = PerLoop[WeakSet[AnyBody]](WeakSet)
+        self._bodies = PerLoop[WeakSet[BaseBody]](WeakSet)
         self._timeouts = lru_cache(maxsize=64)(_AttemptTimeouts(resilience.timeouts))
         self._requests: Carrier = ForeignRequests(
             used,

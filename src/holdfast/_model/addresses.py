@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from holdfast._model.hosts import HostError, ascii_host, is_loopback, number_of
+from holdfast._model.hosts import HostError, ascii_host, ip_literal, is_loopback
 
 __all__ = ["doubt", "fault", "has_user", "in_ascii", "is_http_address"]
 
@@ -126,5 +126,5 @@ def doubt(url: str, source: str | None) -> str | None:
 
 
 def _is_unspecified(host: str) -> bool:
-    number = number_of(host)
+    number = ip_literal(host)
     return number is not None and number.is_unspecified

@@ -41,7 +41,7 @@ class MalformedError(ValueError):
         self.path = path
 
 
-class UnfitError(Exception):
+class UnrepresentableError(Exception):
     """A value that the form to write it in cannot hold.
 
     Attributes:
@@ -54,7 +54,7 @@ class UnfitError(Exception):
         self.why = why
         self.steps: list[str] = []
 
-    def within(self, step: str) -> UnfitError:
+    def within(self, step: str) -> UnrepresentableError:
         """Adds one step to the way, from inside out."""
         self.steps.append(step)
         return self

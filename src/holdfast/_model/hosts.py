@@ -18,7 +18,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from unicodedata import name as name_of
 
-__all__ = ["HostError", "ascii_host", "is_loopback", "number_of", "spelled"]
+__all__ = ["HostError", "ascii_host", "ip_literal", "is_loopback", "spelled"]
 
 _LOOPBACK = IPv4Address("127.0.0.1")
 _ACE = "xn--"
@@ -33,7 +33,7 @@ class HostError(ValueError):
     """A host that has no one ASCII form; its text follows "has a host that"."""
 
 
-def number_of(host: str) -> IPv4Address | IPv6Address | None:
+def ip_literal(host: str) -> IPv4Address | IPv6Address | None:
     """The number that a host leads to; None for a name that only a resolver knows.
 
     Args:
@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
     Args:
         host: As in an address, without brackets.
     """
-    number = number_of(host)
+    number = ip_literal(host)
     return number is not None and number.is_loopback
 
 

@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from holdfast._model.codec import UnfitError, shown_key
+from holdfast._model.codec import UnrepresentableError, shown_key
 from holdfast._model.settings import kind_of
 
 __all__ = ["check_json", "check_sendable", "check_text"]
@@ -30,7 +30,7 @@ _MOST_BITS = 14_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class _WrongTypeError(UnfitError):
+class _WrongTypeError(UnrepresentableError):
     """A value of another type than its member has."""
 
 
@@ -79,7 +79,7 @@ def _check(path: str, value: object, *, is_json: bool) -> None:
             _check_json(value, ())
         else:
             _check_member(value)
-    except UnfitError as error:
+    except UnrepresentableError as error:
         kind = TypeError if isinstance(error, _WrongTypeError) else ValueError
         message = f"{path}{''.join(reversed(error.steps))} {error.why}"
     except RecursionError:
@@ -101,13 +101,13 @@ def _check_member(value: object) -> None:
                 continue
             try:
                 _check_named(name, member)
-            except UnfitError as error:
+            except UnrepresentableError as error:
                 raise error.within(f".{name}") from None
     elif isinstance(value, tuple | list):
         for index, item in enumerate(cast("Iterable[object]", value)):
             try:
                 _check_member(item)
-            except UnfitError as error:
+            except UnrepresentableError as error:
                 raise error.within(f"[{index}]") from None
 
 
@@ -134,7 +134,7 @@ def _check_json(value: object, around: tuple[int, ...]) -> None:
         _check_text(value)
     elif isinstance(value, dict | list | tuple):
         if id(cast("object", value)) in around:
-            raise UnfitError("contains itself")
+            raise UnrepresentableError("contains itself")
         steps = (
             _members(cast("dict[object, object]", value))
             if isinstance(value, dict)
@@ -146,7 +146,7 @@ def _check_json(value: object, around: tuple[int, ...]) -> None:
                 continue
             try:
                 _check_json(member, around)
-            except UnfitError as error:
+            except UnrepresentableError as error:
                 raise error.within(
                     f"[{shown_key(step) if isinstance(step, str) else step}]"
                 ) from None
@@ -158,10 +158,10 @@ def _members(value: dict[object, object]) -> Iterable[tuple[object, object]]:
     for key in value:
         if not isinstance(key, str):
             why = f"has a key that is {type(key).__name__}, and JSON has only str"
-            raise UnfitError(why)
+            raise UnrepresentableError(why)
         if not key.isascii() and (why := _fault(key)):
             why = f"has a key with {why}"
-            raise UnfitError(why)
+            raise UnrepresentableError(why)
     return value.items()
 
 
@@ -171,7 +171,7 @@ def _check_text(text: str) -> None:
         raise _WrongTypeError(why)
     if not text.isascii() and (why := _fault(text)):
         why = f"has {why}"
-        raise UnfitError(why)
+        raise UnrepresentableError(why)
 
 
 def _fault(text: str) -> str:
@@ -193,4 +193,4 @@ def _check_number(value: object) -> None:
         if math.isfinite(value):
             return
         why = f"is {value}, which is not JSON"
-    raise UnfitError(why)
+    raise UnrepresentableError(why)

@@ -26,7 +26,7 @@ from aiohttp import payload
 from holdfast._aio.closing import ClosingContext
 from holdfast._aio.per_loop import PerLoop
 from holdfast._model.settings import check_count, check_kind
-from holdfast._net.error_mapper import Failing, presentable_cause
+from holdfast._net.error_mapper import ErrorMapper, presentable_cause
 from holdfast._net.pools import Pools, Settings, is_verifying, ssl_option
 from holdfast._net.proxies import Proxies
 from holdfast._net.sockets import ForbiddenAddressError, is_hung_up
@@ -338,8 +338,8 @@ class _Exchange:
             self._transport.abort()
 
     @property
-    def _failing(self) -> Failing:
-        return Failing(self._request, self._phase, self._sent, self._forbidden)
+    def _failing(self) -> ErrorMapper:
+        return ErrorMapper(self._request, self._phase, self._sent, self._forbidden)
 
     async def _send(self) -> Self:
         response: aiohttp.ClientResponse | None = None

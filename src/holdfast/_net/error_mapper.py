@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         TimeoutPhase,
     )
 
-__all__ = ["Failing", "presentable_cause"]
+__all__ = ["ErrorMapper", "presentable_cause"]
 
 
-class Failing(NamedTuple):
+class ErrorMapper(NamedTuple):
     """A request at the moment when it fails, and the errors that tell of it.
 
     Attributes:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
 
-__all__ = ["check_tls", "engine_of", "tls_of"]
+__all__ = ["check_tls", "resolve_engine", "resolve_tls"]
 
 
-def engine_of(
+def resolve_engine(
     engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None = None
 ) -> tuple[HttpEngine, HttpEngine | None]:
     """The engine to use, and the one to close.
@@ -59,7 +59,7 @@ def check_tls(tls: TlsConfig | None, engine: object) -> None:
         raise ValueError(text)
 
 
-def tls_of(engine: HttpEngine) -> TlsConfig | None:
+def resolve_tls(engine: HttpEngine) -> TlsConfig | None:
     """How an engine speaks TLS, for what connects beside it; None if it does not say."""
     from holdfast._net.tls_config import TlsConfig
 

@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 
 if TYPE_CHECKING:
     import asyncio
@@ -54,7 +54,7 @@ def check_host(url: str, reach: Reach, *, is_looked_up_later: bool = False) -> N
         ForbiddenAddressError: It must not be reached.
     """
     host = urlsplit(url).hostname or ""
-    number = number_of(host)
+    number = ip_literal(host)
     address = None if number is None else str(number)
     if address is None:
         with contextlib.suppress(OSError):  # what only some read as a number, such as 127.1

@@ -11,7 +11,7 @@ from grpc import aio
 from holdfast._aio.per_loop import PerLoop
 from holdfast._model.grpc_addresses import without_grpc
 from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
-from holdfast._net.grpc.channel_factory import ChannelMaking
+from holdfast._net.grpc.channel_factory import ChannelMaker
 from holdfast._net.grpc.channels import Channels
 from holdfast._net.grpc.rpc import Rpc, RpcEvents, answer_of
 from holdfast._net.proxies import Proxies
@@ -70,7 +70,7 @@ class GrpcBinding:
         self._resilience = resilience
         self._limits = limits
         proxies = Proxies(getproxies())
-        making = ChannelMaking(limits, tls=tls, proxies=proxies, factory=factory)
+        making = ChannelMaker(limits, tls=tls, proxies=proxies, factory=factory)
         self._channels = PerLoop(lambda: Channels(making))
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:

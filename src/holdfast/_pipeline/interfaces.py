@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 from holdfast._wire.bindings import HTTP_BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, spoken_version
 from holdfast._wire.network_scope import Network, Reach, scope_of_host
 from holdfast._wire.origins import origin
@@ -68,7 +68,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether an address is of this machine, and in a network that may be reached."""
         if scope_of_host(url) != "loopback":
             return False
-        number = number_of(urlsplit(url).hostname or "")
+        number = ip_literal(urlsplit(url).hostname or "")
         return not Reach(allowed=self.networks).refuses(str(number))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast._net.resolve_engine import tls_of
+from holdfast._net.resolve_engine import resolve_tls
 from holdfast._pipeline.admission import Admission, AdmissionLayer
 from holdfast._pipeline.attempts import AttemptLayer
 from holdfast._pipeline.binding_router import BindingRouter
@@ -48,10 +48,16 @@ if TYPE_CHECKING:
     from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import Network
 
-__all__ = ["bottom_of_calls", "card_source", "layered_calls", "layered_cards", "layered_requests"]
+__all__ = [
+    "binding_transport",
+    "call_pipeline",
+    "card_pipeline",
+    "card_source",
+    "layered_requests",
+]
 
 
-def bottom_of_calls(
+def binding_transport(
     engine: HttpEngine,
     env: Env,
     resilience: Resilience,
@@ -73,14 +79,14 @@ def bottom_of_calls(
         networks: Networks that a redirect may reach in any case.
     """
     over_grpc = partial(
-        grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
+        grpc_transport, env, resilience, limits, tls=resolve_tls(engine), factory=channel_factory
     )
     over_http = HttpBinding(engine, env, resilience, limits, networks=networks)
     bottom = BindingRouter(over_http, {GRPC_BINDING: over_grpc})
     return ProducedTransports(bottom, producers) if producers else bottom
 
 
-def layered_calls(
+def call_pipeline(
     bottom: Transport,
     *,
     choice: Layer,
@@ -133,7 +139,7 @@ def layered_calls(
     )
 
 
-def layered_cards(cards: Transport, observers: Observers) -> Transport:
+def card_pipeline(cards: Transport, observers: Observers) -> Transport:
     """The layers of a call that asks for the card alone.
 
     Args:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast._aio.closing import close, raise_first
 from holdfast._aio.per_loop import PerLoop
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import reach_error
 from holdfast._pipeline.transport import (
     AnyCall,
@@ -204,7 +204,7 @@ class _InUse(StreamWrapper[R]):
 def _check_host(url: str, reach: Reach) -> None:
     """Checks the number in an address, if there is one; where a name leads, the transport sees."""
     host = urlsplit(url).hostname or url.rpartition(":")[0].strip("[]")
-    number = number_of(host)
+    number = ip_literal(host)
     if number is not None and reach.refuses(str(number)):
         raise reach_error(url, str(number), reach)
 

@@ -95,12 +95,12 @@ class CallGroup(msgspec.Struct):
             those who made the call.
         operation: Name of the one that the caller asked for: the one that sends the message, else
             the first; None before.
-            Written by `Calls`, read by `RetryLayer`.
-        request_id: Names that one in logs and errors. Written by `Calls`, read by those who tell
-            what came of it.
+            Written by `ClientCore`, read by `RetryLayer`.
+        request_id: Names that one in logs and errors. Written by `ClientCore`, read by those who
+            tell what came of it.
         ends_with_request: Whether the caller's call is over with its request; False where it may
-            take several. Written by `ObservedCall`, and by `Calls` for requests that the caller
-            did not ask for; read by `Observers`.
+            take several. Written by `ObservedCall`, and by `ClientCore` for requests that the
+            caller did not ask for; read by `Observers`.
         attempts: How many attempts its requests took that are over. Written and read by
             `Observers`, like `agent`.
         agent: The address of the last attempt, as observers get it.

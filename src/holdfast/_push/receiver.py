@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from holdfast._aio.closing import ClosingContext
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_able, check_hook, check_seconds, check_url, not_empty
-from holdfast._client.resolve import engine_of, journal_file
+from holdfast._client.resolve import journal_file, resolve_engine
 from holdfast._model.hosts import is_loopback
 from holdfast._model.settings import check_count, check_kind
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
@@ -31,9 +31,9 @@ from holdfast._push.asgi import (
     reply,
 )
 from holdfast._push.refusals import Refused
-from holdfast._push.replay_cache import UsedTokens
+from holdfast._push.replay_cache import ReplayCache
 from holdfast._push.signatures import JwtPolicy, SignatureCheck
-from holdfast._push.validation import Intake
+from holdfast._push.validation import DeliveryValidator
 from holdfast._push.waits import TaskWait
 from holdfast._push.watches import Watch, Watches
 from holdfast._signatures.jws import check_library
@@ -130,8 +130,8 @@ class PushReceiver(ClosingContext):
         self._journal = None if journal is None else _journal(journal)
         self._owns_journal = self._journal is not journal
         most = JwtPolicy().max_tokens if jwt is None else jwt.max_tokens
-        used = UsedTokens(most, self._env, self._journal)
-        self._intake = Intake(self._watches, self._signatures, used, self._limits)
+        used = ReplayCache(most, self._env, self._journal)
+        self._intake = DeliveryValidator(self._watches, self._signatures, used, self._limits)
 
     def __repr__(self) -> str:
         return f"PushReceiver({presentable(self.url)!r}, {len(self._watches)} tasks)"
@@ -350,7 +350,7 @@ class PushReceiver(ClosingContext):
         check_library("push", "a receiver of signed deliveries")
         if isinstance(keys, str):
             url = _address(keys, "address of the keys", no_user="keys are public, and need none")
-            used, self._owned = engine_of(engine)
+            used, self._owned = resolve_engine(engine)
             return SignatureCheck(policy, self.url, FetchedKeys(url, used, self._env), self._env)
         check_kind("keys", keys, Mapping)
         _check_needless(engine)

@@ -20,9 +20,9 @@ from holdfast._push.refusals import Refusal, Refused
 if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._journal.protocol import TokenJournal
-    from holdfast._push.signatures import Voucher
+    from holdfast._push.signatures import VerifiedJwt
 
-__all__ = ["UsedTokens"]
+__all__ = ["ReplayCache"]
 
 logger = logging.getLogger("holdfast.push")
 
@@ -30,7 +30,7 @@ _RECORDING = 10.0
 """Seconds that a journal has to record the use of a token."""
 
 
-class UsedTokens:
+class ReplayCache:
     """Tokens, and what they were used for.
 
     Args:
@@ -51,7 +51,7 @@ class UsedTokens:
         """Whether uses are recorded in a journal."""
         return self._journal is not None
 
-    async def record(self, voucher: Voucher, body: bytes) -> bool:
+    async def record(self, voucher: VerifiedJwt, body: bytes) -> bool:
         """Record in the journal that a token is used here.
 
         Returns:
@@ -84,7 +84,7 @@ class UsedTokens:
             raise Refused(Refusal.UNVOUCHED, "the token was used before")
         return found.receiver == self._receiver
 
-    def has(self, voucher: Voucher, body: bytes) -> bool:
+    def has(self, voucher: VerifiedJwt, body: bytes) -> bool:
         """Whether a token came before with the same body, which is the same delivery.
 
         Raises:
@@ -103,7 +103,7 @@ class UsedTokens:
             self._forget(now)
         return False
 
-    def add(self, voucher: Voucher, body: bytes) -> None:
+    def add(self, voucher: VerifiedJwt, body: bytes) -> None:
         """Remembers a token as long as it counts."""
         self._used[voucher.name] = (voucher.ends, _digest(body))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._pipeline.cards.keys import KeySource
 
-__all__ = ["JwtPolicy", "SignatureCheck", "Voucher"]
+__all__ = ["JwtPolicy", "SignatureCheck", "VerifiedJwt"]
 
 _LONGEST = 8192
 _BODY_DIGEST = "request_body_sha256"
@@ -89,7 +89,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(text)
 
 
-class Voucher(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedJwt(msgspec.Struct, frozen=True, kw_only=True):
     """A token whose signature and times are right; it vouches for one body.
 
     Attributes:
@@ -146,7 +146,7 @@ class SignatureCheck:
         """Fetches no more keys."""
         await self._keys.close()
 
-    async def verify(self, authorization: str | None) -> Voucher:
+    async def verify(self, authorization: str | None) -> VerifiedJwt:
         """Verifies the token of a request, before its body is read.
 
         Raises:
@@ -192,7 +192,7 @@ class SignatureCheck:
                 return cast("dict[str, Any]", claims)
         raise _refused("the signature of the token is of no known key")
 
-    def _voucher(self, token: str, claims: Mapping[str, Any]) -> Voucher:
+    def _voucher(self, token: str, claims: Mapping[str, Any]) -> VerifiedJwt:
         policy, now = self._policy, self._env.wall()
         issued, expires, begins = (_time(claims, name) for name in ("iat", "exp", "nbf"))
         if issued is None:
@@ -216,7 +216,7 @@ class SignatureCheck:
             raise _refused("the token has no body digest")
         if digest is not None and not (isinstance(digest, str) and digest.isascii()):
             raise _refused("the token's body digest cannot be read")
-        return Voucher(
+        return VerifiedJwt(
             name=_name(token, claims.get("iss"), name),
             ends=ends,
             body_digest=None if digest is None else digest.lower(),

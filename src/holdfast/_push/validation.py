@@ -28,12 +28,12 @@ from holdfast.types import Message, Task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._push.replay_cache import UsedTokens
-    from holdfast._push.signatures import SignatureCheck, Voucher
+    from holdfast._push.replay_cache import ReplayCache
+    from holdfast._push.signatures import SignatureCheck, VerifiedJwt
     from holdfast._wire.limits import Limits
     from holdfast.types import Event
 
-__all__ = ["Intake"]
+__all__ = ["DeliveryValidator"]
 
 _TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  its name
 _READING = 30.0
@@ -42,7 +42,7 @@ _READING = 30.0
 _UNKNOWN = "no such task is expected here"
 
 
-class Intake:
+class DeliveryValidator:
     """Takes deliveries.
 
     Args:
@@ -56,7 +56,7 @@ class Intake:
         self,
         watches: Watches,
         signatures: SignatureCheck | None,
-        used: UsedTokens,
+        used: ReplayCache,
         limits: Limits,
     ) -> None:
         self._watches = watches
@@ -116,7 +116,7 @@ class Intake:
         return proven
 
     async def _take(
-        self, body: bytes, proven: tuple[Watch, ...] | None, voucher: Voucher | None
+        self, body: bytes, proven: tuple[Watch, ...] | None, voucher: VerifiedJwt | None
     ) -> None:
         """Takes a body that was read; nothing else happens once its token is recorded."""
         self._check_open()
@@ -139,7 +139,7 @@ class Intake:
             self._used.add(voucher, body)
 
     def _meant(
-        self, event: Event, proven: tuple[Watch, ...] | None, voucher: Voucher | None
+        self, event: Event, proven: tuple[Watch, ...] | None, voucher: VerifiedJwt | None
     ) -> tuple[Watch, Event]:
         """The task that an event is of, and the event with the task's id."""
         named = event.id if isinstance(event, Task) else event.task_id
@@ -166,7 +166,7 @@ class Intake:
         if self._watches.is_closed:
             raise Refused(Refusal.NOT_NOW, "this receiver is closed")
 
-    def _vouched(self, body: bytes, voucher: Voucher) -> bytes:
+    def _vouched(self, body: bytes, voucher: VerifiedJwt) -> bytes:
         """The body that a token vouches for, which may have to be parsed to find out."""
         try:
             check_json_size(body, self._limits)

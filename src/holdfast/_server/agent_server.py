@@ -286,12 +286,14 @@ class A2AServer:
         """The agent at work."""
         from holdfast._server.sdk_executors import ForeignRuns
         from holdfast._server.service import Service
-        from holdfast._server.turn_registry import Runs
+        from holdfast._server.turn_registry import TurnRegistry
 
         executor, name = self._executor, self._card.name
-        runs: Runs | ForeignRuns
+        runs: TurnRegistry | ForeignRuns
         if isinstance(executor, Executor):
-            runs = Runs(executor, agent=name, timeout=self._settings.timeout, env=self._env)
+            runs = TurnRegistry(
+                executor, agent=name, timeout=self._settings.timeout, env=self._env
+            )
         else:
             runs = ForeignRuns(executor)
         service = Service(runs, card, self._settings)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.errors import A2AError
 
-__all__ = ["Guarded", "sdk_error"]
+__all__ = ["SafeRequestHandler", "sdk_error"]
 
 logger = logging.getLogger("holdfast.server")
 
@@ -38,7 +38,7 @@ _LIMITS = {"on_cancel_task": 30.0}
 """Seconds after which is answered what does not end."""
 
 
-class Guarded:
+class SafeRequestHandler:
     """Every operation of a handler, under the SDK's name; none tells a failure that is not meant.
 
     Args:

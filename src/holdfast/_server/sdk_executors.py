@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a.server.agent_execution import AgentExecutor
 
-from holdfast._server.turn_registry import Grace
+from holdfast._server.turn_registry import ShutdownTimer
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext
@@ -26,7 +26,7 @@ class ForeignRuns(AgentExecutor):
     def __init__(self, executor: AgentExecutor) -> None:
         self._executor = executor
         self._running: set[asyncio.Task[Any]] = set()
-        self._grace = Grace()
+        self._grace = ShutdownTimer()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Runs one turn."""

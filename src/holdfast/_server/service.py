@@ -31,7 +31,7 @@ from holdfast._server.host_check import HostCheck
 from holdfast._server.identity import Authentication, HttpContextBuilder
 from holdfast._server.push_configs import BoundedPushConfigs
 from holdfast._server.push_sending import PushSender, PushTargets
-from holdfast._server.safe_handler import Guarded
+from holdfast._server.safe_handler import SafeRequestHandler
 from holdfast._server.streams import with_own_streams
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast._server.host_check import HostRules
     from holdfast._server.sdk_executors import ForeignRuns
     from holdfast._server.settings import ServerSettings
-    from holdfast._server.turn_registry import Runs
+    from holdfast._server.turn_registry import TurnRegistry
     from holdfast.types import AgentCard
 
 __all__ = ["Service"]
@@ -76,7 +76,7 @@ class Service:
     """
 
     def __init__(
-        self, runs: Runs | ForeignRuns, card: AgentCard, settings: ServerSettings
+        self, runs: TurnRegistry | ForeignRuns, card: AgentCard, settings: ServerSettings
     ) -> None:
         self._runs = runs
         self._name = card.name
@@ -84,7 +84,7 @@ class Service:
         self._engine: HttpEngine | None = None
         self._closing: asyncio.Task[int] | None = None
         self._inner = self._handler(runs, card)
-        self._guarded = Guarded(
+        self._guarded = SafeRequestHandler(
             self._inner,
             card.name,
             required=frozenset(e.uri for e in card.capabilities.extensions if e.required),

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._server.executors import Executor
 
-__all__ = ["Grace", "Runs"]
+__all__ = ["ShutdownTimer", "TurnRegistry"]
 
 
-class Grace:
+class ShutdownTimer:
     """A time that can be taken away."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class _Run:
         await asyncio.wait([self.task], timeout=_STOPPING)
 
 
-class Runs(AgentExecutor):
+class TurnRegistry(AgentExecutor):
     """An executor of the SDK's that leads the turns of one of Holdfast's.
 
     Args:
@@ -103,7 +103,7 @@ class Runs(AgentExecutor):
         self._env = env
         self._runs: dict[str, _Run] = {}
         self._is_stopping = False
-        self._grace = Grace()
+        self._grace = ShutdownTimer()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Runs one turn."""

@@ -31,9 +31,9 @@ from typing import Any, Self, cast
 import msgspec
 
 from holdfast._policy.resilience import Resilience
-from holdfast._sync.loop import Callers, asked_of_caller, is_over, later, wait_for
+from holdfast._sync.loop import HookDispatcher, asked_of_caller, is_over, later, wait_for
 
-__all__ = ["Blocking", "Iteration", "blocking_class", "blocking_function", "blocking_words"]
+__all__ = ["Blocking", "Iteration", "blocking_class", "blocking_function", "strip_async"]
 
 _FOR_A_TASK = "for a task of its own, pass it to `asyncio.ensure_future`"
 
@@ -62,7 +62,7 @@ _PATTERNS = tuple(
 )
 
 
-def blocking_words(text: str) -> str:
+def strip_async(text: str) -> str:
     """A docstring of the asynchronous API in the words of the blocking one."""
     for pattern, instead in _PATTERNS:
         text = pattern.sub(instead, text)
@@ -93,7 +93,7 @@ class Blocking:
         self._is_begun = False
         self._unclaimed: list[Any] = []  # what came as the iterating thread was interrupted
         # Who iterates runs the functions for all that is under way.
-        self._callers = Callers() if hasattr(thing, "__aiter__") else None
+        self._callers = HookDispatcher() if hasattr(thing, "__aiter__") else None
         return self
 
     def _following(self, following: Callable[..., Any]) -> Any:
@@ -145,7 +145,7 @@ def blocking_class(kind: type) -> type[Any]:
     members: dict[str, Any] = {
         "__slots__": (),
         "__module__": "holdfast.sync",
-        "__doc__": blocking_words(kind.__doc__ or ""),
+        "__doc__": strip_async(kind.__doc__ or ""),
     }
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
@@ -213,7 +213,7 @@ def _constructor(kind: type) -> Callable[..., None]:
 
 
 def _documented(function: Callable[..., Any]) -> Callable[..., Any]:
-    function.__doc__ = blocking_words(function.__doc__ or "") or None
+    function.__doc__ = strip_async(function.__doc__ or "") or None
     function.__module__ = "holdfast.sync"
     return function
 
@@ -222,7 +222,7 @@ def _blocked(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    callers: Callers | None,
+    callers: HookDispatcher | None,
     unclaimed: list[Any] | None = None,
 ) -> Any:
     """What a function of the asynchronous API gives, on the loop."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
-__all__ = ["Callers", "asked_of_caller", "is_over", "later", "run", "wait_for"]
+__all__ = ["HookDispatcher", "asked_of_caller", "is_over", "later", "run", "wait_for"]
 
 T = TypeVar("T")
 
@@ -194,7 +194,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def wait_for(
     begin: Callable[[], Awaitable[T]],
-    callers: Callers | None = None,
+    callers: HookDispatcher | None = None,
     unclaimed: list[T] | None = None,
 ) -> T:
     """Begins something on the loop, and waits for it, in the caller's context.
@@ -208,7 +208,7 @@ def wait_for(
         RuntimeError: It is called on the loop, or at the end of the program.
         BaseException: What comes of it; or what is raised in this thread while it waits.
     """
-    call = _Call(begin, _private.here(), Callers() if callers is None else callers)
+    call = _Call(begin, _private.here(), HookDispatcher() if callers is None else callers)
     try:
         return call.outcome()
     except BaseException:
@@ -237,7 +237,10 @@ class _Call(Generic[T]):
     """
 
     def __init__(
-        self, begin: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop, callers: Callers
+        self,
+        begin: Callable[[], Awaitable[T]],
+        loop: asyncio.AbstractEventLoop,
+        callers: HookDispatcher,
     ) -> None:
         self.inbox: SimpleQueue[_Request | None] = SimpleQueue()
         self._begin = begin
@@ -323,7 +326,7 @@ async def _awaited(begin: Callable[[], Awaitable[T]]) -> T:
 # ── Functions of the caller's ────────────────────────────────────────────────────────────────
 
 
-class Callers:
+class HookDispatcher:
     """The threads that wait for something, and run the plain functions that it calls.
 
     Where nobody waits, as between two steps of an iteration, functions wait for somebody to do so.
@@ -362,7 +365,7 @@ class Callers:
         return value
 
 
-_callers: contextvars.ContextVar[Callers] = contextvars.ContextVar("holdfast.sync callers")
+_callers: contextvars.ContextVar[HookDispatcher] = contextvars.ContextVar("holdfast.sync callers")
 
 
 class _Request:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.asgi_exchange import AsgiExchange, BrokenOffError
 from holdfast._testing.asgi_lifespan import Lifespan
@@ -266,5 +266,5 @@ async def _end_watchers() -> None:
 
 def _number_in(url: str) -> str | None:
     """The number that an address names; None where it names a host."""
-    number = number_of(urlsplit(url).hostname or "")
+    number = ip_literal(urlsplit(url).hostname or "")
     return None if number is None else str(number)

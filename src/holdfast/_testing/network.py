@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Garbage, Refuse, Stall
@@ -120,7 +120,7 @@ class FakeNetwork:
         named = self._addresses.get(host)
         if named is not None:
             return named
-        number = number_of(host)
+        number = ip_literal(host)
         return None if number is None else str(number)
 
 

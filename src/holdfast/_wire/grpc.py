@@ -26,7 +26,7 @@ from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
 from holdfast._wire.limits import Limits, check_json_size, check_value, exceeded, harmless
 from holdfast._wire.protobuf.messages import MessageType, message_type
 from holdfast._wire.protobuf.reading import bytes_reader, reader
-from holdfast._wire.protobuf.values import UnfitError, UnusualError, varint
+from holdfast._wire.protobuf.values import NeedsSlowPathError, UnrepresentableError, varint
 from holdfast._wire.protobuf.writing import writer
 from holdfast.errors import InvalidAgentResponseError, UnsupportedOperationError
 from holdfast.types import Empty
@@ -60,7 +60,7 @@ def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
         return
     try:
         found = _count(body, descriptor, limits.json_values)
-    except (IndexError, UnusualError):
+    except (IndexError, NeedsSlowPathError):
         return
     if found > limits.json_values:
         what = f"the reply holds more than {limits.json_values} values"
@@ -182,7 +182,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
             body = message.SerializeToString()
             if len(body) > _SHALLOW:
                 kind.cls.FromString(body)  # as the agent will
-        except UnfitError as error:
+        except UnrepresentableError as error:
             raise codec.MalformedError(error.why, error.path) from None
         except Exception as error:
             if not _is_unreadable(error):
@@ -211,7 +211,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         check_values(body, kind.descriptor, limits)
         try:
             value = row.read(_read(row, kind, body))
-        except UnfitError as error:
+        except UnrepresentableError as error:
             why = f"{error.why} at {error.path}" if error.path else error.why
         except ValueError as error:
             why = str(error)
@@ -252,7 +252,7 @@ def _read(row: _Row, kind: MessageType, body: bytes) -> Any:
     read = bytes_reader(row.kind, kind.descriptor)
     try:
         return read(body, 0, len(body))
-    except (UnusualError, IndexError, UnicodeDecodeError):
+    except (NeedsSlowPathError, IndexError, UnicodeDecodeError):
         return reader(row.kind, kind.descriptor)(kind.cls.FromString(body))
 
 
@@ -286,7 +286,7 @@ def _is_unreadable(error: Exception) -> bool:
     """Whether protobuf, or this program, cannot go that deep; or there is no message at all."""
     from google.protobuf.message import DecodeError, EncodeError
 
-    return isinstance(error, RecursionError | DecodeError | EncodeError | UnusualError)
+    return isinstance(error, RecursionError | DecodeError | EncodeError | NeedsSlowPathError)
 
 
 def _same(value: Any) -> Any:

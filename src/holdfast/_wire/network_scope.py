@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.hosts import number_of
+from holdfast._model.hosts import ip_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,7 +104,7 @@ def scope_of_host(url: str) -> Scope:
 
     A name that only a resolver knows counts as public.
     """
-    number = number_of(urlsplit(url).hostname or "")
+    number = ip_literal(urlsplit(url).hostname or "")
     return "public" if number is None else scope_of(str(number))
 
 

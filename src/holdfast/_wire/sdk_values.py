@@ -53,12 +53,12 @@ def _from_protobuf(
     message: ProtoMessage, descriptor: Descriptor, kind: type[WireValue]
 ) -> WireValue:
     from holdfast._wire.protobuf.reading import reader  # with protobuf, which is there
-    from holdfast._wire.protobuf.values import UnfitError
+    from holdfast._wire.protobuf.values import UnrepresentableError
 
     try:
         read: Callable[[ProtoMessage], WireValue] = reader(kind, descriptor, lenient=True)
         return read(message)
-    except UnfitError as error:
+    except UnrepresentableError as error:
         raise MalformedError(error.why, error.path) from None
     except RecursionError:  # the program's own stack is deep already
         text = "nested too deeply"

@@ -45,7 +45,7 @@ from holdfast._auth.oauth.tokens import MemoryTokenStore, Token
 from holdfast._model.latest import Latest
 from holdfast._model.settings import check_kind, check_number
 from holdfast._net.engine import EngineWithin
-from holdfast._net.resolve_engine import check_tls, engine_of
+from holdfast._net.resolve_engine import check_tls, resolve_engine
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials
 from holdfast._wire.http import presentable
@@ -222,7 +222,7 @@ class OAuthProvider(ABC):
         self._timeout = check_seconds("timeout", timeout)
         check_tls(tls, engine)
         if engine is not None:
-            engine_of(engine)
+            resolve_engine(engine)
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
@@ -397,7 +397,7 @@ class OAuthProvider(ABC):
                 self._hold(key, token)
                 return token
             owned: HttpEngine | None = None
-            used, owned = engine_of(self._engine, self._tls)
+            used, owned = resolve_engine(self._engine, self._tls)
             if purpose.reach is not None:
                 used = EngineWithin(used, purpose.reach)
             try:

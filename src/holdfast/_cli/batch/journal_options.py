@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from holdfast._cli.values import Choice, Reads, complete_path, read_grace, read_id, read_rate
+from holdfast._cli.values import Choice, ParsedParam, complete_path, read_grace, read_id, read_rate
 from holdfast._policy.reconcile import OnUnknown
 
 __all__ = ["DEFAULT_CONCURRENCY", "RESUMING", "RUNNING"]
@@ -19,7 +19,7 @@ RUNNING = (
         "source",
         metavar="FILE",
         required=True,
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="Messages, one on each line; - for standard input, with --run-id.",
     ),
@@ -28,7 +28,7 @@ RUNNING = (
         "results",
         metavar="FILE",
         required=True,
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="File of results, one on each line; new results are appended. - for standard output.",
     ),
@@ -36,7 +36,7 @@ RUNNING = (
         "--journal",
         metavar="FILE",
         required=True,
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="The journal, a file of SQLite or its sqlite:/// address: it records each message "
         "before it is sent, and its outcome. Created if it does not exist, readable only by "
@@ -45,7 +45,7 @@ RUNNING = (
     click.option(
         "--run-id",
         metavar="NAME",
-        type=Reads("name", read_id),
+        type=ParsedParam("name", read_id),
         show_default="made from the path of the input",
         help="Name of the run in the journal: the same name resumes it. A run of another name "
         "does not see the calls that the first has in flight. Without a name, a line that another "
@@ -62,7 +62,7 @@ RUNNING = (
     click.option(
         "--rate",
         metavar="RATE",
-        type=Reads("rate", read_rate),
+        type=ParsedParam("rate", read_rate),
         show_default="not limited",
         help="How many messages to start at most, such as 50/s, 3/min or 100/h; 50 is 50/s.",
     ),
@@ -94,7 +94,7 @@ RUNNING = (
     click.option(
         "--grace",
         metavar="DURATION",
-        type=Reads("duration", read_grace),
+        type=ParsedParam("duration", read_grace),
         default="30s",
         show_default=True,
         help="How long to wait after Ctrl-C for the messages in flight.",
@@ -106,7 +106,7 @@ RESUMING = (
         "--journal",
         metavar="FILE",
         required=True,
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         help="The journal that the calls are in.",
     ),
@@ -119,7 +119,7 @@ RESUMING = (
     click.option(
         "--forget",
         metavar="MESSAGE_ID",
-        type=Reads("id", read_id),
+        type=ParsedParam("id", read_id),
         help="Record that the outcome of this call is not needed; nothing is sent.",
     ),
 )

@@ -10,7 +10,7 @@ import click
 from holdfast._cli.conformance.tck import LEVELS
 from holdfast._cli.execution import CONTEXT, execute
 from holdfast._cli.options import EVERYWHERE, LINES, TCK, with_options
-from holdfast._cli.values import Choice, Reads, complete_path, read_id
+from holdfast._cli.values import Choice, ParsedParam, complete_path, read_id
 
 if TYPE_CHECKING:
     from holdfast._cli.output.interface import Output
@@ -30,7 +30,7 @@ _MEASURING = (
     click.option(
         "--python",
         metavar="PATH",
-        type=Reads("path", read_id),
+        type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         show_default="the TCK's own .venv, or else the one of holdfast",
         help="The interpreter that runs the TCK, with what that needs.",

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from holdfast._cli.settings import Settings
     from holdfast.types import Message
 
-__all__ = ["OutputError", "Speaks", "encoding_of", "write"]
+__all__ = ["BaseOutput", "OutputError", "encoding_of", "write"]
 
 _ERASE_LINE = "\r\x1b[K"
 
 
-class Speaks:
+class BaseOutput:
     """Says things on standard error, the same way in every form."""
 
     def __init__(self, settings: Settings | None = None) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._cli.output.sanitizer import Plain, clean
+from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
 from holdfast._cli.output.text import artifact_head, contents, field, render_status
 from holdfast._cli.output.wrapping import Wrapping
 from holdfast._stream.text import TextDelta, TextFold, TextReset
@@ -67,7 +67,7 @@ class ChatText:
         self._said = ""  # by a state, last
         self._growing: str | None = None  # the artifact that the open line belongs to
         self._held: dict[str, tuple[str, str]] = {}  # by artifact: text, and what it repeats
-        self._plain, self._wrapping = Plain(), Wrapping(self._columns)
+        self._plain, self._wrapping = TerminalSanitizer(), Wrapping(self._columns)
 
     def event(self, event: Event, task: Task | None) -> Iterator[str]:
         """What there is to write for an event.
@@ -173,7 +173,7 @@ class ChatText:
         if self._growing != artifact_id:
             yield from self.end_line()
             self._growing = artifact_id
-            self._plain, self._wrapping = Plain(), Wrapping(self._columns)
+            self._plain, self._wrapping = TerminalSanitizer(), Wrapping(self._columns)
             self._said_before.discard(artifact_id)
         if shown := self._wrapping.feed(self._plain.feed(text)):
             self.is_within_line = not shown.endswith("\n")

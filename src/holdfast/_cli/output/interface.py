@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast._cli.configuration import Configuration
     from holdfast._cli.errors import Failure
     from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import Effective, Settings
+    from holdfast._cli.settings import ResolvedSetting, Settings
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
     from holdfast.types import AgentCard, AgentInterface, Event, Message, Task, WireValue
@@ -82,7 +82,7 @@ class Output(Protocol):
 
     def settings(
         self,
-        settings: Iterable[Effective],
+        settings: Iterable[ResolvedSetting],
         configuration: Configuration,
         logins: Mapping[str, str],
     ) -> None:

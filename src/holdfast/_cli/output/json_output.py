@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast._cli.output import text
-from holdfast._cli.output.base import Speaks, encoding_of, write
+from holdfast._cli.output.base import BaseOutput, encoding_of, write
 from holdfast._cli.output.document import document, with_paths, write_json
 from holdfast.types import (
     Empty,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast._cli.configuration import Configuration
     from holdfast._cli.errors import Failure
     from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import Effective, Settings
+    from holdfast._cli.settings import ResolvedSetting, Settings
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
     from holdfast.types import AgentCard, AgentInterface, Event, WireValue
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["JsonOutput"]
 
 
-class JsonOutput(Speaks):
+class JsonOutput(BaseOutput):
     """``-o json``: a document of the protocol's own types, or the error envelope.
 
     With ``--stream`` each is one line.
@@ -99,7 +99,7 @@ class JsonOutput(Speaks):
 
     def settings(
         self,
-        settings: Iterable[Effective],
+        settings: Iterable[ResolvedSetting],
         configuration: Configuration,
         logins: Mapping[str, str],
     ) -> None:

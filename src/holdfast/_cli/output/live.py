@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from holdfast._cli.output.sanitizer import Plain
+from holdfast._cli.output.sanitizer import TerminalSanitizer
 from holdfast._cli.output.text import (
     View,
     artifact_head,
@@ -193,7 +193,7 @@ class _Block:
         self.media_type = media_type
         self.is_at_line_start = True
         self._is_empty = True
-        self._plain = Plain()
+        self._plain = TerminalSanitizer()
 
     def grow(self, text: str) -> str:
         """More of the text; an empty line is written as one space, as none but the end may be."""

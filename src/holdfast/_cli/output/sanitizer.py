@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SPECIAL", "Plain", "clean", "clean_line", "shortened"]
+__all__ = ["SPECIAL", "TerminalSanitizer", "clean", "clean_line", "shortened"]
 
 _JOINING = (  # the Arabic script and its kin, those of South Asia, and those that came of them
     "\u0600-\u061b\u061d-\u109f\u1780-\u180a\u1810-\u18af\u1900-\u1cff\ua800-\uabff"
@@ -46,7 +46,7 @@ SPECIAL = re.compile(
 _LINE_ENDS = frozenset("\r\x0b\x0c\x85\u2028\u2029")
 
 
-class Plain:
+class TerminalSanitizer:
     """Takes text in pieces, and gives each as it may be shown."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Plain:
 
 def clean(text: str) -> str:
     """Text that is there at once, as it may be shown."""
-    return Plain().feed(text)
+    return TerminalSanitizer().feed(text)
 
 
 def clean_line(text: str) -> str:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.configuration import Configuration
     from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import Effective
+    from holdfast._cli.settings import ResolvedSetting
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.types import AgentCard, AgentInterface, SecurityScheme
 
@@ -136,7 +136,7 @@ def render_sent(message: Message) -> Iterator[str]:
 
 
 def render_settings(
-    settings: Iterable[Effective], configuration: Configuration, logins: Mapping[str, str]
+    settings: Iterable[ResolvedSetting], configuration: Configuration, logins: Mapping[str, str]
 ) -> Iterator[str]:
     """The lines for the settings in effect: the flag, its value, and where that comes from."""
     for one in settings:

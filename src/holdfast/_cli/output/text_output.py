@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast._cli.output import text
-from holdfast._cli.output.base import Speaks, write
+from holdfast._cli.output.base import BaseOutput, write
 from holdfast._cli.output.chat_text import ChatText
 from holdfast._cli.output.doctor_text import paper, render_diagnosis
 from holdfast._cli.output.live import LiveText
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast._cli.configuration import Configuration
     from holdfast._cli.errors import Failure
     from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import Effective, Settings
+    from holdfast._cli.settings import ResolvedSetting, Settings
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
     from holdfast.types import AgentCard, AgentInterface, Event, Message, Task, WireValue
@@ -40,7 +40,7 @@ class _Live(Protocol):
     def close(self) -> Iterable[str]: ...
 
 
-class TextOutput(Speaks):
+class TextOutput(BaseOutput):
     """``-o text``: labelled lines."""
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -98,7 +98,7 @@ class TextOutput(Speaks):
 
     def settings(
         self,
-        settings: Iterable[Effective],
+        settings: Iterable[ResolvedSetting],
         configuration: Configuration,
         logins: Mapping[str, str],
     ) -> None:

@@ -10,7 +10,7 @@ from holdfast._cli.execution import CONTEXT, execute
 from holdfast._cli.options import AUTHORIZING, EVERYWHERE, LINES, PUSHING, STREAMING, with_options
 from holdfast._cli.push import actions
 from holdfast._cli.task_options import PAGES, RECEIVING
-from holdfast._cli.values import Reads, read_id, read_push_url
+from holdfast._cli.values import ParsedParam, read_id, read_push_url
 from holdfast.types import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def push_config(**_options: object) -> None:
 
 
 @push_config.command("create", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@click.argument("url", metavar="URL", type=Reads("url", read_push_url))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("url", metavar="URL", type=ParsedParam("url", read_push_url))
 @click.option(
     "--id",
     "config_id",
     metavar="ID",
-    type=Reads("id", read_id),
+    type=ParsedParam("id", read_id),
     show_default="the agent's choice",
     help="Name of the configuration; one of that name is replaced.",
 )
@@ -58,8 +58,8 @@ def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: 
 
 
 @push_config.command("get", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@click.argument("config_id", metavar="CONFIG_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("config_id", metavar="CONFIG_ID", type=ParsedParam("id", read_id))
 @with_options(LINES, EVERYWHERE)
 @click.pass_context
 def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_options: object) -> int:
@@ -73,7 +73,7 @@ def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_optio
 
 
 @push_config.command("list", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(PAGES, LINES, EVERYWHERE)
 @click.pass_context
 def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
@@ -91,8 +91,8 @@ def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
 
 @push_config.command("delete", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@click.argument("config_id", metavar="CONFIG_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("config_id", metavar="CONFIG_ID", type=ParsedParam("id", read_id))
 @with_options(LINES, EVERYWHERE)
 @click.pass_context
 def push_config_delete(
@@ -108,7 +108,7 @@ def push_config_delete(
 
 
 @push_config.command("receive", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
 @click.pass_context
 def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast._model.codec import MalformedError
 from holdfast._model.operations import OPERATIONS
 from holdfast._wire.protobuf.reading import reader
-from holdfast._wire.protobuf.values import UnfitError
+from holdfast._wire.protobuf.values import UnrepresentableError
 from holdfast._wire.protobuf.writing import writer
 from holdfast.errors import InvalidAgentResponseError
 from holdfast.types import AgentCard, WireValue
@@ -79,7 +79,7 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
     read: Callable[[ProtoMessage], V] = reader(kind, message.DESCRIPTOR, lenient=True)
     try:
         return read(message)
-    except UnfitError as error:
+    except UnrepresentableError as error:
         raise MalformedError(error.why, error.path) from None
     except RecursionError:  # the program's own stack is deep already
         raise MalformedError("nested too deeply") from None
@@ -103,7 +103,7 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     write = writer(type(value), message.DESCRIPTOR, lenient=True)
     try:
         write(value, message)
-    except UnfitError as error:
+    except UnrepresentableError as error:
         why = f"{error.why} at {error.path}"
     except RecursionError:  # the program's own stack is deep already
         why = "nested too deeply"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChannelFactory",
-    "ChannelMaking",
+    "ChannelMaker",
     "channel_credentials",
     "check_own_number",
     "target_within",
@@ -160,7 +160,7 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
 _Options = list[tuple[str, int | str]]
 
 
-class ChannelMaking:
+class ChannelMaker:
     """Makes channels that are alike.
 
     Args:

@@ -27,7 +27,7 @@ from holdfast._net.grpc.failures import NotConnectedError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine
 
-    from holdfast._net.grpc.channel_factory import ChannelMaking
+    from holdfast._net.grpc.channel_factory import ChannelMaker
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.network_scope import Reach
 
@@ -128,7 +128,7 @@ class Channels:
         watchdog: What keeps the limits of everything that uses one.
     """
 
-    def __init__(self, making: ChannelMaking) -> None:
+    def __init__(self, making: ChannelMaker) -> None:
         self.watchdog = Watchdog()
         self._making = making
         self._ways: dict[_Purpose, _Way] = {}
@@ -147,7 +147,7 @@ class Channels:
 
         Raises:
             NotConnectedError: No connection came about.
-            A2AError: There can be none: see `ChannelMaking.make`.
+            A2AError: There can be none: see `ChannelMaker.make`.
         """
         has_its_own = streaming and not self._making.is_lent
         purpose = (url, has_its_own, request.reach)

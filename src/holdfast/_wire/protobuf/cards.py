@@ -8,7 +8,7 @@ from holdfast._model import codec
 from holdfast._wire.protobuf.messages import message_type
 from holdfast._wire.protobuf.reading import reader
 from holdfast._wire.protobuf.schema_v1 import V1
-from holdfast._wire.protobuf.values import UnfitError
+from holdfast._wire.protobuf.values import UnrepresentableError
 from holdfast.types import AgentCard
 
 __all__ = ["whole_card"]
@@ -41,5 +41,5 @@ def whole_card(data: bytes) -> dict[str, Any] | None:
             return None
         card = reader(AgentCard, kind.descriptor)(message)
         return codec.as_object(codec.to_builtins(card))
-    except (DecodeError, EncodeError, RecursionError, UnfitError, codec.MalformedError):
+    except (DecodeError, EncodeError, RecursionError, UnrepresentableError, codec.MalformedError):
         return None

@@ -1,6 +1,6 @@
 """The fields of a message, one after the other, as they usually come over the wire.
 
-What is unusual, and all that is no message, is told by `UnusualError` or `IndexError`, for
+What is unusual, and all that is no message, is told by `NeedsSlowPathError` or `IndexError`, for
 protobuf to say what it is.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast._wire.protobuf.values import UnfitError, UnusualError, varint
+from holdfast._wire.protobuf.values import NeedsSlowPathError, UnrepresentableError, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,16 +79,16 @@ def reading(
                     continue
                 stop = at + number
                 if stop > end or (how == ONE and name in members):
-                    raise UnusualError
+                    raise NeedsSlowPathError
                 if how == ONE:
                     members[name] = convert(data, at, stop)
                 else:
                     members.setdefault(name, []).append(convert(data, at, stop))
                 at = stop
-        except UnfitError as error:
+        except UnrepresentableError as error:
             raise _placed(error, name, members) from None
         if at != end or not _are_alone(members, groups):
-            raise UnusualError
+            raise NeedsSlowPathError
         return build(_whole(members, many))
 
     return read
@@ -106,7 +106,7 @@ def _large(data: bytes, at: int) -> tuple[int, int, int]:
     """What a field begins with, and the number behind it, where they take more than a byte."""
     tag, behind = varint(data, at)
     if tag > _32_BITS or behind - at > _LONGEST_TAG:
-        raise UnusualError
+        raise NeedsSlowPathError
     number, at = varint(data, behind)
     return tag, number, at
 
@@ -116,14 +116,16 @@ def _behind(data: bytes, at: int) -> int:
     tag, at = varint(data, at)
     size = _FIXED.get(tag & 7)
     if tag < 8 or size is None:
-        raise UnusualError
+        raise NeedsSlowPathError
     if size:
         return at + size
     number, at = varint(data, at)
     return at + number if tag & 7 == LENGTH else at
 
 
-def _placed(error: UnfitError, name: str, members: Mapping[str, Any]) -> UnfitError:
+def _placed(
+    error: UnrepresentableError, name: str, members: Mapping[str, Any]
+) -> UnrepresentableError:
     """An error in a member, or in the next item of it."""
     items: Any = members.get(name)
     if isinstance(items, list):

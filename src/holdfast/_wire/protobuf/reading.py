@@ -23,8 +23,8 @@ from holdfast._wire.protobuf.descriptors import (
 )
 from holdfast._wire.protobuf.fields import LENGTH, MANY, NUMBER, ONE, VARINT, Row, reading
 from holdfast._wire.protobuf.values import (
-    UnfitError,
-    UnusualError,
+    NeedsSlowPathError,
+    UnrepresentableError,
     read_struct,
     read_timestamp,
     read_value,
@@ -43,7 +43,7 @@ __all__ = ["bytes_reader", "reader"]
 
 V = TypeVar("V", bound=WireValue)
 
-_NOT_PLAIN = (UnusualError, IndexError)
+_NOT_PLAIN = (NeedsSlowPathError, IndexError)
 
 
 @cache
@@ -58,7 +58,8 @@ def reader(
         lenient: Whether a required member that is not set is an empty one.
 
     Returns:
-        A function of a message, which raises `UnfitError` where it holds what the value cannot.
+        A function of a message, which raises `UnrepresentableError` where it holds what the value
+        cannot.
     """
     read: Callable[[bytes, int, int], V] = bytes_reader(kind, descriptor, lenient=lenient)
 
@@ -74,7 +75,7 @@ def reader(
         try:
             return read(data, 0, len(data))
         except _NOT_PLAIN:
-            raise UnfitError("it is not written as messages are") from None
+            raise UnrepresentableError("it is not written as messages are") from None
 
     return read_message
 
@@ -89,8 +90,8 @@ def bytes_reader(
 
     Returns:
         A function of the bytes and of where the message begins and ends in them. It raises
-        `UnfitError`, and `UnusualError` or what Python says of bytes that are no text or are not
-        there where protobuf has to say what the message is.
+        `UnrepresentableError`, and `NeedsSlowPathError` or what Python says of bytes that are no
+        text or are not there where protobuf has to say what the message is.
     """
     rows: dict[int, Row] = {}
     required: dict[str, Any] = {}
@@ -107,7 +108,7 @@ def bytes_reader(
         try:
             return kind(**{**required, **members}) if required else kind(**members)
         except (TypeError, ValueError) as error:  # a member that it needs is not there
-            raise UnfitError(str(error)) from None
+            raise UnrepresentableError(str(error)) from None
 
     return reading(rows, groups, build, tuple)
 
@@ -181,7 +182,7 @@ def _text(data: bytes, at: int, end: int) -> str:
 
 def _text_that_is_there(data: bytes, at: int, end: int) -> str:
     if at == end:
-        raise UnusualError  # one that is not set is not written
+        raise NeedsSlowPathError  # one that is not set is not written
     return data[at:end].decode()
 
 
@@ -204,7 +205,7 @@ def _number_of(field: FieldDescriptor, info: inspect.Type) -> Callable[[int], An
 
     def read(number: int) -> Any:
         if not number & significant:
-            raise UnusualError
+            raise NeedsSlowPathError
         return convert(number)
 
     return read
@@ -236,7 +237,7 @@ def _entry(
         key, at = _part(data, at, end, 0x0A)
         found, at = _part(data, at, end, 0x12)
         if at != end:
-            raise UnusualError
+            raise NeedsSlowPathError
         return data[key].decode(), convert(data, found.start, found.stop)
 
     return read
@@ -244,10 +245,10 @@ def _entry(
 
 def _part(data: bytes, at: int, end: int, tag: int) -> tuple[slice, int]:
     if data[at] != tag:
-        raise UnusualError
+        raise NeedsSlowPathError
     length, at = varint(data, at + 1)
     if at + length > end:
-        raise UnusualError
+        raise NeedsSlowPathError
     return slice(at, at + length), at + length
 
 

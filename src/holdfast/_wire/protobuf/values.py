@@ -2,7 +2,7 @@
 
 Rules: a number of a Struct is a double; a whole one that a double holds exactly is read as an
 integer, so that ``3`` does not leave as ``3.0``; what is not JSON (NaN, infinities, keys that are
-no texts) is refused by `UnfitError`, and so is what is nested more than 100 levels deep.
+no texts) is refused by `UnrepresentableError`, and so is what is nested more than 100 levels deep.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from holdfast._model import codec
-from holdfast._model.codec import UnfitError
+from holdfast._model.codec import UnrepresentableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
 __all__ = [
-    "UnfitError",
-    "UnusualError",
+    "NeedsSlowPathError",
+    "UnrepresentableError",
     "read_struct",
     "read_timestamp",
     "read_value",
@@ -64,7 +64,7 @@ _double = Struct("<d").unpack_from
 # ── Reading ──────────────────────────────────────────────────────────────────────────────────
 
 
-class UnusualError(Exception):
+class NeedsSlowPathError(Exception):
     """Bytes that are no message, or one that is not written as it usually is."""
 
 
@@ -72,7 +72,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of any length, and where the next thing begins.
 
     Raises:
-        UnusualError: It is longer than a number may be.
+        NeedsSlowPathError: It is longer than a number may be.
         IndexError: It is not all there.
     """
     value = shift = 0
@@ -84,7 +84,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > _LAST_SHIFT:
-            raise UnusualError
+            raise NeedsSlowPathError
 
 
 def signed(number: int, bits: int) -> int:
@@ -103,8 +103,8 @@ def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any
         depth: In how many values it stands.
 
     Raises:
-        UnfitError: It holds what JSON cannot say, or is nested too deeply.
-        UnusualError: It is no plain one.
+        UnrepresentableError: It holds what JSON cannot say, or is nested too deeply.
+        NeedsSlowPathError: It is no plain one.
     """
     members: dict[str, Any] = {}
     key = ""
@@ -114,7 +114,7 @@ def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any
             key, value_at, value_end = _entry(data, at, stop)
             members[key] = read_value(data, value_at, value_end, depth)
             at = stop
-    except UnfitError as error:
+    except UnrepresentableError as error:
         raise error.within(_step(key)) from None
     return members
 
@@ -123,11 +123,11 @@ def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
     """The JSON value that the bytes of a Value are; one of no kind is a null, as in ProtoJSON.
 
     Raises:
-        UnfitError: It holds what JSON cannot say, or is nested too deeply.
-        UnusualError: It is no plain one.
+        UnrepresentableError: It holds what JSON cannot say, or is nested too deeply.
+        NeedsSlowPathError: It is no plain one.
     """
     if depth > _MAX_DEPTH:
-        raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
+        raise UnrepresentableError(f"nested more than {_MAX_DEPTH} levels deep")
     if at == end:
         return None
     tag = data[at]
@@ -143,7 +143,7 @@ def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
         number, stop = varint(data, at + 1)
         if stop == end:
             return number != 0 if tag == _BOOLEAN else None
-    raise UnusualError
+    raise NeedsSlowPathError
 
 
 def _text(data: bytes, at: int, end: int, _: int) -> str:
@@ -153,12 +153,12 @@ def _text(data: bytes, at: int, end: int, _: int) -> str:
 def _inner(data: bytes, at: int, end: int, expected: int) -> tuple[int, int]:
     """Where something begins and ends that has this tag and a length."""
     if data[at] != expected:
-        raise UnusualError
+        raise NeedsSlowPathError
     length, at = data[at + 1], at + 2
     if length > 0x7F:
         length, at = varint(data, at - 1)
     if at + length > end:
-        raise UnusualError
+        raise NeedsSlowPathError
     return at, at + length
 
 
@@ -171,7 +171,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[str, int, int]:
     if at < end:
         value_at, stop = _inner(data, at, end, _VALUE)
         if stop != end:
-            raise UnusualError
+            raise NeedsSlowPathError
     return key, value_at, end
 
 
@@ -182,7 +182,7 @@ def _list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
             at, stop = _inner(data, at, end, _ITEM)
             items.append(read_value(data, at, stop, depth))
             at = stop
-    except UnfitError as error:
+    except UnrepresentableError as error:
         raise error.within(f"[{len(items)}]") from None
     return items
 
@@ -198,7 +198,7 @@ def _number(number: float) -> float:
             # There is no integer that is minus zero.
             return int(number) if number or math.copysign(1, number) > 0 else number
     elif not math.isfinite(number):
-        raise UnfitError(f"{number} is no number of JSON")
+        raise UnrepresentableError(f"{number} is no number of JSON")
     return number
 
 
@@ -206,8 +206,8 @@ def read_timestamp(data: bytes, at: int, end: int) -> str:
     """The bytes of a time as the protocol's text (RFC 3339, UTC), as long as it needs to be.
 
     Raises:
-        UnfitError: It lies outside the years 1 to 9999.
-        UnusualError: It is no plain one.
+        UnrepresentableError: It lies outside the years 1 to 9999.
+        NeedsSlowPathError: It is no plain one.
     """
     seconds = nanos = 0
     while at < end:
@@ -218,11 +218,11 @@ def read_timestamp(data: bytes, at: int, end: int) -> str:
         elif tag == _NANOS:
             nanos = signed(number, 32)
         else:
-            raise UnusualError
+            raise NeedsSlowPathError
     if at != end:
-        raise UnusualError
+        raise NeedsSlowPathError
     if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _NANOS_OF_A_SECOND):
-        raise UnfitError("no time of RFC 3339")
+        raise UnrepresentableError("no time of RFC 3339")
     text = (_BEGINNING + timedelta(seconds=seconds)).isoformat()
     if not nanos:
         return f"{text}Z"
@@ -244,7 +244,7 @@ def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0)
         depth: In how many values it stands.
 
     Raises:
-        UnfitError: It holds what no Value can hold, or is nested too deeply.
+        UnrepresentableError: It holds what no Value can hold, or is nested too deeply.
     """
     if not members:
         struct.SetInParent()
@@ -253,23 +253,23 @@ def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0)
     try:
         for key, member in members.items():
             write_value(member, fields[key], depth)
-    except UnfitError as error:
+    except UnrepresentableError as error:
         raise error.within(_step(key)) from None
     except UnicodeEncodeError as error:
-        raise UnfitError(why_refused(error)).within(_step(key)) from None
+        raise UnrepresentableError(why_refused(error)).within(_step(key)) from None
     except TypeError:
-        raise UnfitError(f"its key is no text but {type(key).__name__}") from None
+        raise UnrepresentableError(f"its key is no text but {type(key).__name__}") from None
 
 
 def write_value(item: Any, value: Value, depth: int = 0) -> None:
     """Puts a JSON value into an empty Value.
 
     Raises:
-        UnfitError: It holds what no Value can hold, or is nested too deeply.
+        UnrepresentableError: It holds what no Value can hold, or is nested too deeply.
         UnicodeEncodeError: It is itself a text that is no Unicode.
     """
     if depth > _MAX_DEPTH:
-        raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
+        raise UnrepresentableError(f"nested more than {_MAX_DEPTH} levels deep")
     write = _WRITERS.get(item.__class__)
     if write is None:  # what the model takes for JSON besides, such as a date
         item = _plain(item)
@@ -288,7 +288,7 @@ def _plain(item: Any) -> Any:
     try:
         return codec.to_builtins(item)
     except (TypeError, ValueError) as error:
-        raise UnfitError(f"no JSON value: {error}") from None
+        raise UnrepresentableError(f"no JSON value: {error}") from None
 
 
 def _write_text(text: str, value: Value, _: int) -> None:
@@ -301,7 +301,7 @@ def _write_number(number: float, value: Value, _: int) -> None:
     except OverflowError:
         double = math.inf
     if not math.isfinite(double):
-        raise UnfitError("the number is out of range")
+        raise UnrepresentableError("the number is out of range")
     value.number_value = double
 
 
@@ -325,10 +325,10 @@ def _write_list(items: list[Any], value: Value, depth: int) -> None:
     try:
         for item in items:
             write_value(item, added.add(), depth)
-    except UnfitError as error:
+    except UnrepresentableError as error:
         raise error.within(f"[{len(added) - 1}]") from None
     except UnicodeEncodeError as error:
-        raise UnfitError(why_refused(error)).within(f"[{len(added) - 1}]") from None
+        raise UnrepresentableError(why_refused(error)).within(f"[{len(added) - 1}]") from None
 
 
 _WRITERS: Mapping[type, Callable[[Any, Value, int], None]] = MappingProxyType(

@@ -23,7 +23,7 @@ from holdfast._wire.protobuf.descriptors import (
     value_in_map,
 )
 from holdfast._wire.protobuf.values import (
-    UnfitError,
+    UnrepresentableError,
     why_refused,
     write_struct,
     write_timestamp,
@@ -68,8 +68,8 @@ def writer(
         lenient: Whether a time that nobody can read is left out.
 
     Returns:
-        A function of a value and of the message to put it into, which raises `UnfitError` where
-        the message cannot hold it.
+        A function of a value and of the message to put it into, which raises
+        `UnrepresentableError` where the message cannot hold it.
     """
     rows = [
         _Row(
@@ -101,10 +101,10 @@ def writer(
                     setattr(message, field, member)
                 else:
                     write(member, message)
-        except UnfitError as error:
+        except UnrepresentableError as error:
             raise error.within(f".{name}") from None
         except (ValueError, TypeError) as error:
-            raise UnfitError(why_refused(error)).within(f".{name}") from None
+            raise UnrepresentableError(why_refused(error)).within(f".{name}") from None
 
     return write_members
 
@@ -147,7 +147,7 @@ def _put(name: str, write: Callable[[Any, Any], None]) -> Callable[[Any, Any], N
 def _put_time(name: str, *, lenient: bool) -> Callable[[str, Any], None]:
     def put(text: str, message: Any) -> None:
         if not write_timestamp(text, getattr(message, name)) and not lenient:
-            raise UnfitError("no time of RFC 3339")
+            raise UnrepresentableError("no time of RFC 3339")
 
     return put
 
@@ -159,7 +159,7 @@ def _write_each(name: str, write: Callable[[Any, Any], None]) -> Callable[[Any, 
         try:
             for member in members:
                 write(member, add())
-        except UnfitError as error:
+        except UnrepresentableError as error:
             raise error.within(f"[{len(messages) - 1}]") from None
 
     return write_each
@@ -222,7 +222,7 @@ def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _check_alone(chosen: str | None) -> None:
     if chosen is not None:
-        raise UnfitError(f"it is there beside {chosen}, and only one of them may be")
+        raise UnrepresentableError(f"it is there beside {chosen}, and only one of them may be")
 
 
 def _group(field: FieldDescriptor) -> str | None:
