@@ -164,13 +164,13 @@ class Guide:
     async def run_row(self, row, monkeypatch):
         """Runs all that a row says."""
         written = Written(row)
-        await self._row_checks[row.wrote](written, CliEnvironment(monkeypatch))
+        await self._row_checks[row.wrote](written, World(monkeypatch))
         assert written.left == []
 
     async def run_block(self, text, monkeypatch):
         """Runs a block as it stands."""
         (code,) = (each for each in self.blocks if text in each)
-        world, runs = CliEnvironment(monkeypatch), []
+        world, runs = World(monkeypatch), []
 
         async def written(**names):
             runs.append(code)
@@ -215,7 +215,7 @@ class _Entered(FakeNetwork):
         await self.close()
 
 
-class CliEnvironment:
+class World:
     """Lets what the page calls be fake agents.
 
     Attributes:

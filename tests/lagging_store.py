@@ -3,7 +3,7 @@
 It shares no code with the library but the protocol's types. The agent makes a list of events, each
 with its time. A stream brings each event when it happens; the store takes it some time later, in
 order. A subscription begins with a snapshot or without, and may repeat events of before. All of
-it is drawn from a seed (`CliEnvironment`), so that a schedule can be replayed.
+it is drawn from a seed (`World`), so that a schedule can be replayed.
 
 What a caller has of an artifact is judged by the states that the artifact truly had (`Judge`):
 what the caller has after each event has to be one of them, and never one of before.
@@ -48,7 +48,7 @@ PACES = (0.0, 0.01, 0.05, 0.3, 2.0)
 DEADLINE = 600.0
 
 
-class CliEnvironment:
+class World:
     """One agent, its task and its store.
 
     Args:

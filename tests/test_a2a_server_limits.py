@@ -25,7 +25,7 @@ def rest(*parts):
     return sending(*parts)["params"]
 
 
-class ProbeResult:
+class Asked:
     """A request to an application, whose body comes in pieces when they are sent."""
 
     def __init__(self, app, *pieces, path="/", method="POST", **headers):
@@ -163,10 +163,10 @@ async def test_bodies_that_come_at_once_are_bounded_in_memory():
     server = A2AServer(echo, max_body=1024 * KIB, max_body_memory=1024 * KIB)
     app = server.app(url=URL)
     piece = b" " * 512 * KIB
-    large = [ProbeResult(app, piece) for _ in range(3)]
+    large = [Asked(app, piece) for _ in range(3)]
     await asyncio.sleep(0.1)
     refused = large[2]
-    small = ProbeResult(app, json.dumps(sending({"text": "small"})).encode(), b"")
+    small = Asked(app, json.dumps(sending({"text": "small"})).encode(), b"")
     await asyncio.gather(refused.done, small.done)
 
     assert (refused.status, refused.headers[b"retry-after"]) == (503, b"1")
@@ -175,7 +175,7 @@ async def test_bodies_that_come_at_once_are_bounded_in_memory():
 
     large[0].pieces.put_nowait(None)  # its client leaves
     await large[0].done
-    again = ProbeResult(app, piece, json.dumps(sending({"text": "again"})).encode(), b"")
+    again = Asked(app, piece, json.dumps(sending({"text": "again"})).encode(), b"")
     await again.done
     assert "result" in again.answer
 
@@ -190,12 +190,12 @@ async def test_a_body_counts_until_its_response_begins():
     app = server.app(url=URL)
     body = json.dumps(sending({"text": "a" * 200 * KIB})).encode()
     for _ in range(3):  # one after the other, which is no matter
-        asked = ProbeResult(app, body, b"")
+        asked = Asked(app, body, b"")
         await asked.done
         assert "result" in asked.answer
 
     stream = json.dumps({**sending({"text": "a" * 200 * KIB}), "method": "SendStreamingMessage"})
-    both = [ProbeResult(app, stream.encode(), b"") for _ in range(2)]
+    both = [Asked(app, stream.encode(), b"") for _ in range(2)]
     await asyncio.gather(*(asked.done for asked in both))
     assert sorted(asked.status for asked in both) in ([200, 200], [200, 503])
     await server.close()
@@ -204,7 +204,7 @@ async def test_a_body_counts_until_its_response_begins():
 async def test_a_client_tries_again_where_there_was_no_memory():
     server = A2AServer(echo, max_body=1024 * KIB, max_body_memory=1024 * KIB)
     app = server.app(url=URL)
-    filling = ProbeResult(app, b" " * 1000 * KIB)
+    filling = Asked(app, b" " * 1000 * KIB)
     await asyncio.sleep(0)
     network = AsgiNetwork({URL: app})
     async with holdfast.connect(URL, engine=network) as client:
@@ -241,8 +241,8 @@ def guarded(app):
 
 async def test_middleware_refuses_before_the_body_is_read():
     app = A2AServer(echo, middleware=[guarded]).app(url=URL)
-    silent = ProbeResult(app)
-    sending_on = ProbeResult(app, *[b" " * 64 * KIB] * 100)
+    silent = Asked(app)
+    sending_on = Asked(app, *[b" " * 64 * KIB] * 100)
     await asyncio.gather(silent.done, sending_on.done)
 
     assert (silent.status, sending_on.status) == (401, 401)
@@ -262,7 +262,7 @@ async def test_middleware_that_reads_the_body_itself_gets_none_that_is_refused(p
         return serve
 
     app = A2AServer(echo, middleware=[reading], max_body=1000, body_timeout=2).app(url=URL)
-    asked = ProbeResult(app, *pieces)
+    asked = Asked(app, *pieces)
     await asked.done
 
     assert (seen, asked.status) == (["http.disconnect"], status)

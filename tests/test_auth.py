@@ -435,7 +435,7 @@ async def test_what_cannot_be_met_is_named_and_nothing_is_sent(
     assert not any(value in str(error) for value in CREDENTIALS.values())
 
 
-class ProbeResult:
+class Asked:
     """Notes what it is asked for; knows everything."""
 
     def __init__(self, known=CREDENTIALS):
@@ -448,7 +448,7 @@ class ProbeResult:
 
 
 async def test_a_service_is_not_asked_for_more_than_counts():
-    service = ProbeResult({"header": "x", "query": "y", "bearer": "z"})
+    service = Asked({"header": "x", "query": "y", "bearer": "z"})
     agent = asking(["nowhere", "basic"], ["oauth", "header"], ["header", "query"], ["bearer"])
 
     await connected(agent, service).send_message("hello")
@@ -457,7 +457,7 @@ async def test_a_service_is_not_asked_for_more_than_counts():
 
 
 async def test_a_service_is_asked_for_each_attempt_with_the_context_of_the_call():
-    service, agent = ProbeResult(), asking(["header"])
+    service, agent = Asked(), asking(["header"])
     agent.inject(Refuse(), on="SendMessage", times=2)
     context = ClientCallContext(state={"sessionId": "s"})
 
@@ -467,7 +467,7 @@ async def test_a_service_is_asked_for_each_attempt_with_the_context_of_the_call(
 
 
 async def test_the_context_goes_with_every_operation():
-    service, context = ProbeResult(), ClientCallContext(state={"sessionId": "s"})
+    service, context = Asked(), ClientCallContext(state={"sessionId": "s"})
     agent = asking(["header"])
     agent.card["capabilities"] = {"pushNotifications": True, "extendedAgentCard": True}
     client = connected(agent, service)
@@ -508,7 +508,7 @@ async def test_a_context_is_a_context(context):
 @pytest.mark.parametrize("answer", [7, b"token", ["token"]])
 async def test_a_credential_is_text(answer):
     with pytest.raises(TypeError, match="the credential for 'header' must be a string"):
-        await connected(asking(["header"]), ProbeResult({"header": answer})).ask("hello")
+        await connected(asking(["header"]), Asked({"header": answer})).ask("hello")
 
 
 @pytest.mark.parametrize(
@@ -684,7 +684,7 @@ def test_an_auth_interceptor_needs_a_service(service):
 async def test_no_scheme_leads_to_another_origin(scheme, given_as):
     agent = FakeAgent(card=guarded([scheme], url="http://elsewhere.test"))
     elsewhere = FakeAgent(url="http://elsewhere.test")
-    service = ProbeResult()
+    service = Asked()
     options = (
         {"auth": service} if given_as == "auth" else {"interceptors": [AuthInterceptor(service)]}
     )
@@ -853,7 +853,7 @@ async def test_what_a_provider_gives_is_checked_and_not_shown(credentials, error
 # ── After a 401 ──────────────────────────────────────────────────────────────────────────────
 
 
-class Renewing(ProbeResult):
+class Renewing(Asked):
     """Knows a new token after the old one was given so many times."""
 
     def __init__(self, *tokens):
@@ -1124,12 +1124,12 @@ async def test_a_401_that_a_provider_meets_itself_is_not_the_agents():
     ],
 )
 async def test_a_service_that_fails_fails_the_attempt_before_anything_is_sent(failure, attempts):
-    class ErrorMapper(ProbeResult):
+    class Failing(Asked):
         async def get_credentials(self, scheme, context):
             await super().get_credentials(scheme, context)
             raise failure
 
-    service, agent = ErrorMapper(), asking(["bearer"])
+    service, agent = Failing(), asking(["bearer"])
     with pytest.raises(type(failure)) as caught:
         await connected(agent, service).send_message("hello")
 
@@ -1140,7 +1140,7 @@ async def test_a_service_that_fails_fails_the_attempt_before_anything_is_sent(fa
 
 
 async def test_a_service_that_hangs_is_ended_by_the_deadline():
-    class Hanging(ProbeResult):
+    class Hanging(Asked):
         async def get_credentials(self, scheme, context):
             await asyncio.sleep(1000)
 

@@ -335,12 +335,12 @@ def test_auth_008_a_cards_server_that_asks_for_a_token_gets_none_unless_it_is_na
     scene.run(*DEVICE)
     agent, seen = scene.agent, []
 
-    class SafeRequestHandler(FakeNetwork):
+    class Guarded(FakeNetwork):
         async def request(self, request):
             seen.append(request.headers.get("authorization"))
             return await super().request(request)
 
-    network = SafeRequestHandler(agent)
+    network = Guarded(agent)
     challenge = {"www-authenticate": 'Bearer realm="x"'}
     agent.inject(Respond(status=401, headers=challenge), on="GetAgentCard")
     words = ("--credential-origin", agent.url) if named else ()

@@ -37,7 +37,7 @@ def echo(after=0):
     return FakeAgent(lambda turn: completes(turn.message.text.upper(), after=after))
 
 
-class TurnRegistry:
+class Runs:
     """The same command, run again and again."""
 
     def __init__(self, directory, agent=None):
@@ -76,7 +76,7 @@ def text_of(result):
 
 @pytest.fixture
 def runs(tmp_path):
-    return TurnRegistry(tmp_path)
+    return Runs(tmp_path)
 
 
 # ── Lines and results ────────────────────────────────────────────────────────────────────────
@@ -118,7 +118,7 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
         plans = {"talk": replies("hi"), "break": fails("no oven"), "ask": asks("Which?")}
         return plans.get(turn.message.text) or completes("done")
 
-    runs = TurnRegistry(tmp_path, FakeAgent(behave))
+    runs = Runs(tmp_path, FakeAgent(behave))
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     done = runs("--concurrency", "1", lines=["lost", "talk", "break", "ask", "work"])
 
@@ -139,7 +139,7 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
 
 
 def test_a_failed_task_is_an_answer_and_the_first_one_comes_with_its_reason(tmp_path):
-    runs = TurnRegistry(tmp_path, FakeAgent(fails("no oven")))
+    runs = Runs(tmp_path, FakeAgent(fails("no oven")))
     done = runs("--concurrency", "1", lines=["a", "b", "c"])
 
     assert done.exit == 0
@@ -148,7 +148,7 @@ def test_a_failed_task_is_an_answer_and_the_first_one_comes_with_its_reason(tmp_
 
 
 def test_a_task_that_waits_for_an_authorization_is_told_when_the_time_is_over(tmp_path):
-    runs = TurnRegistry(tmp_path, FakeAgent(lambda _: needs_auth("Log in.")))
+    runs = Runs(tmp_path, FakeAgent(lambda _: needs_auth("Log in.")))
     done = runs("--timeout", "5s", lines=["a"])
 
     assert done.exit == 0
@@ -231,7 +231,7 @@ def test_a_bad_line_is_named_and_skipped_where_that_is_wanted(runs, line):
 
 
 def test_a_bad_line_ends_the_sending_and_what_is_under_way_is_not_lost(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=10))
+    runs = Runs(tmp_path, echo(after=10))
     done = runs(lines=["a", "b", "{", "c"])
 
     assert done.exit == 1
@@ -255,7 +255,7 @@ def test_an_id_is_for_one_line(runs):
 
 
 def test_lines_are_read_when_there_is_room_for_them(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=10))
+    runs = Runs(tmp_path, echo(after=10))
     many = [str(number) for number in range(40)]
     done = runs("--concurrency", "2", lines=[*many, "{"], stops=[15])
 
@@ -443,7 +443,7 @@ def test_what_was_not_sent_has_its_turn_again(runs):
 
 
 def test_an_agent_that_takes_nothing_for_long_ends_the_sending(tmp_path):
-    runs = TurnRegistry(tmp_path, echo())
+    runs = Runs(tmp_path, echo())
     runs.agent.inject(Refuse(), on="SendStreamingMessage", times=10_000)
     many = [str(number) for number in range(100)]
     down = runs("--concurrency", "4", lines=many)
@@ -464,7 +464,7 @@ def test_an_agent_that_takes_nothing_for_long_ends_the_sending(tmp_path):
 
 
 def test_an_agent_that_is_away_for_a_while_is_waited_for(tmp_path):
-    runs = TurnRegistry(tmp_path, echo())
+    runs = Runs(tmp_path, echo())
     runs.agent.inject(Refuse(), on="SendStreamingMessage", times=24)
     many = [str(number) for number in range(100)]
     done = runs("--concurrency", "4", lines=many)
@@ -477,7 +477,7 @@ def test_an_agent_that_is_away_for_a_while_is_waited_for(tmp_path):
 
 
 def test_an_agent_that_lets_nobody_in_ends_the_sending_without_waiting(tmp_path):
-    runs = TurnRegistry(tmp_path, echo())
+    runs = Runs(tmp_path, echo())
     runs.agent.inject(Respond(status=401), on="SendStreamingMessage", times=10_000)
     done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
 
@@ -504,7 +504,7 @@ class GoneAgent(FakeAgent):
 
 
 def test_an_agent_that_dies_is_told_at_once_and_left_after_minutes(tmp_path):
-    runs = TurnRegistry(tmp_path, GoneAgent(100_000))
+    runs = Runs(tmp_path, GoneAgent(100_000))
     down = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
 
     assert down.exit == 3
@@ -522,7 +522,7 @@ def test_an_agent_that_dies_is_told_at_once_and_left_after_minutes(tmp_path):
 
 
 def test_an_agent_that_is_back_is_sent_what_is_left(tmp_path):
-    runs = TurnRegistry(tmp_path, GoneAgent(60))
+    runs = Runs(tmp_path, GoneAgent(60))
     done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
 
     assert "Warning: the agent cannot be reached: " in done.err
@@ -532,7 +532,7 @@ def test_an_agent_that_is_back_is_sent_what_is_left(tmp_path):
 
 @pytest.mark.parametrize(("fault", "seconds"), [(Refuse(), 60), (rate_limited(), 180)])
 def test_an_agent_that_is_back_is_soon_as_busy_as_before(tmp_path, fault, seconds):
-    runs = TurnRegistry(tmp_path, echo(after=10_000))
+    runs = Runs(tmp_path, echo(after=10_000))
     words = ("--concurrency", "20", "--rate", "2/s", "--grace", "0", "--timeout", "5h")
     runs.agent.inject(fault, on="SendStreamingMessage", times=8)
     runs(*words, lines=[str(number) for number in range(20)], stops=[seconds])
@@ -541,7 +541,7 @@ def test_an_agent_that_is_back_is_soon_as_busy_as_before(tmp_path, fault, second
 
 
 def test_an_agent_that_is_away_at_the_start_is_waited_for(tmp_path):
-    runs = TurnRegistry(tmp_path)
+    runs = Runs(tmp_path)
     runs.agent.inject(Refuse(), on="GetAgentCard", times=9)
     done = runs("--timeout", "20s", lines=["a", "b"])
 
@@ -551,7 +551,7 @@ def test_an_agent_that_is_away_at_the_start_is_waited_for(tmp_path):
 
 
 def test_an_agent_that_is_away_at_the_start_for_long_ends_the_run(tmp_path):
-    runs = TurnRegistry(tmp_path)
+    runs = Runs(tmp_path)
     runs.agent.inject(Refuse(), on="GetAgentCard", times=10_000)
     done = runs(lines=["a", "b"])
 
@@ -562,7 +562,7 @@ def test_an_agent_that_is_away_at_the_start_for_long_ends_the_run(tmp_path):
 
 
 def test_somebody_who_does_not_wait_for_an_agent_that_is_away_is_told_how_to_go_on(tmp_path):
-    runs = TurnRegistry(tmp_path)
+    runs = Runs(tmp_path)
     runs.agent.inject(Refuse(), on="GetAgentCard", times=10_000)
     done = runs(lines=["a", "b"], stops=[20])
 
@@ -619,7 +619,7 @@ def test_lines_whose_ids_are_taken_do_not_end_the_sending(runs):
 
 
 def test_a_call_that_was_forgotten_is_told_as_that_and_not_sent_again(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     runs("--grace", "0", lines=["a"], stops=[5])
     (message_id,) = runs.agent.executions
     holdfast("resume", "--journal", str(runs.journal), "--forget", message_id, agent=runs.agent)
@@ -652,7 +652,7 @@ def test_a_journal_that_is_gone_ends_the_sending_and_no_line_is_lost(tmp_path):
             runs.journal.unlink()
         return completes("x")
 
-    runs = TurnRegistry(tmp_path, FakeAgent(behave))
+    runs = Runs(tmp_path, FakeAgent(behave))
     many = [str(number) for number in range(100)]
     done = runs("--concurrency", "1", lines=many)
 
@@ -686,7 +686,7 @@ def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
 
 
 def test_what_is_still_under_way_is_waited_for_once_more(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     first = runs("--timeout", "5s", lines=["a"])
     assert "Hint: to retry these: " in first.err
     assert f"--journal {runs.journal} --timeout 5s --retry-errors --agent-card" in first.err
@@ -719,7 +719,7 @@ def test_what_may_have_been_executed_is_not_sent_again_by_trying_once_more(runs)
 
 def left(tmp_path, *lines):
     """A run that left its lines under way, and whose input was moved then."""
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     runs("--grace", "0", lines=lines, stops=[5])
     runs.input = runs.input.rename(tmp_path / "moved.jsonl")
     return runs
@@ -743,7 +743,7 @@ def test_what_an_input_that_was_moved_has_under_way_is_not_sent_once_more(tmp_pa
 
 
 def test_a_name_that_was_left_out_is_told(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
     done = runs()
 
@@ -776,7 +776,7 @@ def test_a_line_that_is_over_may_be_under_way_in_another_run(tmp_path):
 
 
 def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=10))
+    runs = Runs(tmp_path, echo(after=10))
     many = [str(number) for number in range(10)]
     done = runs("--concurrency", "4", "--rate", "50/s", lines=many, stops=[5])
 
@@ -796,7 +796,7 @@ def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
 
 @pytest.mark.parametrize(("grace", "stops"), [("200s", [5, 6]), ("2s", [5]), ("0", [5])])
 def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace, stops):
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     many = [str(number) for number in range(10)]
     done = runs("--concurrency", "4", "-o", "json", "--grace", grace, lines=many, stops=stops)
 
@@ -929,7 +929,7 @@ def test_an_output_that_is_gone_ends_the_sending_and_no_answer_is_lost(tmp_path,
                 runs.output.write_bytes(b"")
         return completes(turn.message.text, after=1)
 
-    runs = TurnRegistry(tmp_path, FakeAgent(behave))
+    runs = Runs(tmp_path, FakeAgent(behave))
     done = runs("--concurrency", "1", lines=[str(number) for number in range(10)])
 
     assert done.exit == 1
@@ -995,7 +995,7 @@ def test_what_was_sent_is_known_for_ever(runs):
 
 
 def test_a_message_for_an_answer_comes_from_the_journal_too(tmp_path):
-    runs = TurnRegistry(tmp_path, FakeAgent(replies("hi")))
+    runs = Runs(tmp_path, FakeAgent(replies("hi")))
     runs(lines=["a"])
     runs.output.unlink()
 
@@ -1163,7 +1163,7 @@ def test_two_interruptions_end_a_run_whose_results_are_not_read(tmp_path):
 
 
 def test_without_a_terminal_the_progress_is_reported_now_and_then(tmp_path):
-    done = TurnRegistry(tmp_path, echo(after=70))("--concurrency", "2", lines=["a", "b", "c"])
+    done = Runs(tmp_path, echo(after=70))("--concurrency", "2", lines=["a", "b", "c"])
     assert done.exit == 0
     assert done.err.splitlines() == [
         "Progress: 0 of 3, 2 in flight, 0.0/s: 0 completed",

@@ -2,14 +2,14 @@
 
 import pytest
 from tests.cli_harness import holdfast
-from tests.test_cli_run import TurnRegistry, echo, text_of
+from tests.test_cli_run import Runs, echo, text_of
 
 from holdfast.testing import Delay, FakeAgent, Reset, Stall
 
 
 @pytest.mark.parametrize("has_task", [True, False])
 def test_a_line_whose_call_was_forgotten_has_no_answer(tmp_path, has_task):
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     if not has_task:
         runs.agent.inject(Stall(), on="SendStreamingMessage")
     assert runs("--grace", "0", lines=["a"], stops=[5]).exit == 130
@@ -29,7 +29,7 @@ def test_a_line_whose_call_was_forgotten_has_no_answer(tmp_path, has_task):
 
 
 def test_the_time_of_a_search_is_not_the_one_that_the_user_gave(tmp_path):
-    runs = TurnRegistry(tmp_path)
+    runs = Runs(tmp_path)
     runs.agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
     runs.agent.inject(Delay(seconds=50), on="ListTasks", times=9)
     done = runs(lines=["a"])
@@ -51,7 +51,7 @@ def test_the_time_of_a_search_is_not_the_one_that_the_user_gave(tmp_path):
 
 
 def test_a_task_that_was_seen_and_could_not_be_had_in_time_is_named(tmp_path):
-    runs = TurnRegistry(tmp_path)
+    runs = Runs(tmp_path)
     runs.agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
     runs.agent.inject(Stall(), on="GetTask", times=99)
     done = runs("--timeout", "60s", lines=["a"])
@@ -64,7 +64,7 @@ def test_a_task_that_was_seen_and_could_not_be_had_in_time_is_named(tmp_path):
 
 
 def test_what_went_to_an_agent_is_not_sent_to_another_one(tmp_path):
-    runs = TurnRegistry(tmp_path, echo(after=100))
+    runs = Runs(tmp_path, echo(after=100))
     assert runs("--grace", "0", lines=["a"], stops=[5]).exit == 130
     first, other = runs.agent, FakeAgent("there", url="http://other.test")
     runs.agent = other
@@ -86,7 +86,7 @@ def test_what_went_to_an_agent_is_not_sent_to_another_one(tmp_path):
 
 
 def test_a_card_file_is_another_name_of_an_agent(tmp_path):
-    runs = TurnRegistry(tmp_path)
+    runs = Runs(tmp_path)
     card = tmp_path / "card.json"
     card.write_text(holdfast("card", "get", "-o", "json", agent=runs.agent).out)
     assert runs(lines=["a", "b"]).exit == 0

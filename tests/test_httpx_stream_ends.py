@@ -49,7 +49,7 @@ HOST = "http://agent.test"
 OFF = Resilience.off()
 
 
-class ProbeResult(SimpleNamespace):
+class Asked(SimpleNamespace):
     """A request that an SDK makes."""
 
     async def of(self, client):
@@ -84,11 +84,9 @@ def asked(binding, version, operation="SendStreamingMessage", *, task_id="t", rp
     params = {"message": message} if sends else {"id": task_id}
     if binding == "JSONRPC":
         body = {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params}
-        return ProbeResult(verb="POST", path="/rpc", body=body, headers=headers)
+        return Asked(verb="POST", path="/rpc", body=body, headers=headers)
     path += "/message:stream" if sends else f"/tasks/{task_id}:subscribe"
-    return ProbeResult(
-        verb="POST", path=f"/rest{path}", body=params if sends else None, headers=headers
-    )
+    return Asked(verb="POST", path=f"/rest{path}", body=params if sends else None, headers=headers)
 
 
 ways = pytest.mark.parametrize(
@@ -380,9 +378,7 @@ async def test_comments_are_no_event(kind):
 
 @both
 async def test_what_is_not_of_the_protocol_ends_where_it_ends(kind):
-    request = ProbeResult(
-        verb="GET", path="/news", body=None, headers={"accept": "text/event-stream"}
-    )
+    request = Asked(verb="GET", path="/news", body=None, headers={"accept": "text/event-stream"})
 
     assert await ends_of(kind, request, event(WORKING)) is None
     assert await ends_of(kind, request) is None

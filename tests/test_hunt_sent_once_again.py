@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from tests.test_bulk import collected, ended
-from tests.test_cli_run import TurnRegistry
+from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected, message
 
 from holdfast import DeadlineExceededError, RunItem, connect
@@ -308,7 +308,7 @@ async def test_what_a_reply_on_the_way_has_made_is_written_down_before_anybody_h
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_results_with_half_a_character_are_gone_on_with(tmp_path, is_lost):
-    runs = TurnRegistry(tmp_path, FakeAgent(completes("a\ud800b")))
+    runs = Runs(tmp_path, FakeAgent(completes("a\ud800b")))
     runs(lines=["one", "other"])
     written = sorted(runs.output.read_text().splitlines())
     if is_lost:
@@ -325,7 +325,7 @@ def test_results_with_half_a_character_are_gone_on_with(tmp_path, is_lost):
 def test_a_file_of_results_that_was_replaced_before_it_was_locked_is_not_written_to(
     tmp_path, monkeypatch
 ):
-    runs, lock = TurnRegistry(tmp_path), fcntl.flock
+    runs, lock = Runs(tmp_path), fcntl.flock
     runs(lines=["one"])
     whole = runs.output.read_text()
 

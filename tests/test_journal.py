@@ -107,7 +107,7 @@ async def die(task, journal):
 # ── Written down ─────────────────────────────────────────────────────────────────────────────
 
 
-class RecordingEngine(PassThrough):
+class Witness(PassThrough):
     """Looks into the journal at the moment at which a message leaves."""
 
     journal = None
@@ -131,7 +131,7 @@ async def test_a_call_is_written_down_before_it_leaves_and_is_over_with_its_answ
     journal, seen = SqliteJournal(path), []
 
     def witness(inner):
-        layer = RecordingEngine(inner)
+        layer = Witness(inner)
         layer.journal, layer.seen = journal, seen
         return layer
 

@@ -5,7 +5,7 @@ The schedules are drawn (`tests.lagging_store`); 100,000 of them in ``make thoro
 
 import pytest
 from tests.effort import case, rounds
-from tests.lagging_store import DEADLINE, CliEnvironment, live
+from tests.lagging_store import DEADLINE, World, live
 
 from holdfast import A2AHTTPError, Artifact, Limits, Part, Resilience, Task, TaskState, connect
 from holdfast._stream.machine import Resume, Step, Wait
@@ -19,7 +19,7 @@ BAD_GATEWAY = A2AHTTPError("502", http_status=502, transient=True)
 
 def check(seed, **world):
     with case(f"{seed} {world}"):
-        judge = live(CliEnvironment(seed, **world))
+        judge = live(World(seed, **world))
         assert judge.wrong == set(), judge.wrong
         assert judge.took <= DEADLINE + 1  # a look may end after it
         return judge
@@ -185,7 +185,7 @@ def test_a_prefix_that_replaced_the_text_during_a_cut_is_there_when_the_task_wai
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_over_the_wire_text_that_recurs_comes_once(binding):
     for seed in range(rounds(20, 1000)):
-        dice = CliEnvironment(seed).dice
+        dice = World(seed).dice
         words = [dice.choice("ab") for _ in range(dice.randint(4, 12))]
         agent = FakeAgent(
             streams(*words, every=dice.choice((0.01, 0.1, 1.0))),

@@ -660,11 +660,11 @@ async def test_a_failure_is_not_lost_on_an_interceptor_that_returns_no_outcome()
 
 @pytest.mark.parametrize("hook", ["before", "after"])
 async def test_an_interceptor_that_cannot_be_awaited_is_named(hook):
-    class TerminalSanitizer(Interceptor):
+    class Plain(Interceptor):
         pass
 
-    setattr(TerminalSanitizer, hook, lambda self, *given: given[-1])
-    client = connected(FakeAgent(), interceptors=[TerminalSanitizer()])
+    setattr(Plain, hook, lambda self, *given: given[-1])
+    client = connected(FakeAgent(), interceptors=[Plain()])
 
     with pytest.raises(TypeError, match=rf"Plain\.{hook} must be written with async def"):
         await client.send_message("hello")

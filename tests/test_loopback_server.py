@@ -447,7 +447,7 @@ async def test_an_error_of_the_test_itself_comes_first():
 
 async def test_it_refuses_and_listens_again_at_the_same_address():
     agent = FakeAgent()
-    async with LoopbackServer(agent) as server, resolve_engine() as engine:
+    async with LoopbackServer(agent) as server, engine_of() as engine:
         await server.refuse()
         await server.refuse()
         error = await failure(engine, server.url)
@@ -470,7 +470,7 @@ async def test_open_connections_go_on_while_it_refuses():
 
 
 async def test_it_lets_connections_hang_and_listens_again():
-    async with LoopbackServer(FakeAgent()) as server, resolve_engine() as engine:
+    async with LoopbackServer(FakeAgent()) as server, engine_of() as engine:
         await server.stall()
         error = await failure(engine, server.url, timeouts=replace(PATIENT, connect=0.1))
         assert (error.phase, error.executed) == ("connect", False)
@@ -502,7 +502,7 @@ def limits(fault):
             return PATIENT
 
 
-class resolve_engine:  # noqa: N801  reads as a function
+class engine_of:  # noqa: N801  reads as a function
     """An engine over real sockets that is closed at the end."""
 
     async def __aenter__(self):
@@ -588,7 +588,7 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 async def test_a_fault_looks_the_same_in_process_and_on_a_socket(fault):
     far, near = FakeAgent(), FakeAgent()
-    async with LoopbackServer(far) as server, resolve_engine() as engine:
+    async with LoopbackServer(far) as server, engine_of() as engine:
         there = await seen(engine, server.url, far, fault)
     here = await seen(FakeNetwork(near), near.url, near, fault)
 
@@ -663,7 +663,7 @@ async def streamed(engine, url, agent, fault):
 @pytest.mark.parametrize("fault", STREAM_FAULTS, ids=repr)
 async def test_a_fault_of_a_stream_looks_the_same_in_process_and_on_a_socket(fault):
     far, near = (FakeAgent(streams("Hello, ", "world")) for _ in range(2))
-    async with LoopbackServer(far) as server, resolve_engine() as engine:
+    async with LoopbackServer(far) as server, engine_of() as engine:
         there = await streamed(engine, server.url, far, fault)
     here = await streamed(FakeNetwork(near), near.url, near, fault)
 
@@ -679,7 +679,7 @@ _TIME = re.compile(rb'"timestamp":"[^"]*"')
 
 async def test_a_reply_that_is_too_large_looks_the_same_too():
     far, near, fault = FakeAgent(), FakeAgent(), Respond(status=200, body=b"x" * 100)
-    async with LoopbackServer(far) as server, resolve_engine() as engine:
+    async with LoopbackServer(far) as server, engine_of() as engine:
         there = await seen(engine, server.url, far, fault, limits=Limits(body=10))
 
     assert there == await seen(FakeNetwork(near), near.url, near, fault, limits=Limits(body=10))

@@ -536,13 +536,13 @@ def open_sessions():
 
 @pytest.mark.real_time
 async def test_a_transport_that_fails_to_close_leaves_no_connection_behind():
-    class ErrorMapper(Own):
+    class Failing(Own):
         async def close(self):
             raise OSError("cannot")
 
     agent = FakeAgent(card=own_card("own://agent.test/1"))
     async with LoopbackServer(agent) as server:
-        client = connect(server.url, transport_producers={"OWN": lambda *_: ErrorMapper()})
+        client = connect(server.url, transport_producers={"OWN": lambda *_: Failing()})
         await client.get_task("own")
         with contextlib.suppress(OSError):
             await client.close()
@@ -554,14 +554,14 @@ async def test_a_transport_that_fails_to_close_leaves_no_connection_behind():
 
 
 async def test_a_call_does_not_fail_because_another_transport_cannot_be_closed():
-    class ErrorMapper(Own):
+    class Failing(Own):
         async def close(self):
             raise OSError("cannot")
 
     client = connect(
         own_card("own://agent.test/0"),
         engine=FakeNetwork(),
-        transport_producers={"OWN": lambda *_: ErrorMapper()},
+        transport_producers={"OWN": lambda *_: Failing()},
     )
     for number in range(101):
         if number:

@@ -32,7 +32,7 @@ def status(task_id, state):
     return TaskStatusUpdateEvent(task_id=task_id, status=TaskStatus(state=state))
 
 
-class CliEnvironment:
+class World:
     """A receiver, who waits for its tasks, and an agent that answers when it is told to."""
 
     def __init__(self):
@@ -99,14 +99,14 @@ events = st.one_of(
 )
 happenings = st.lists(
     st.one_of(
-        calls(CliEnvironment.deliver, numbers, events),
-        calls(CliEnvironment.config, st.none() | task_ids),
-        calls(CliEnvironment.expect, numbers, task_ids),
-        calls(CliEnvironment.forget, task_ids),
-        calls(CliEnvironment.begin, task_ids, st.booleans()),
-        calls(CliEnvironment.leave, numbers),
-        calls(CliEnvironment.answer, st.sampled_from(STATES)),
-        calls(CliEnvironment.pause, st.sampled_from([0, 1, 40])),
+        calls(World.deliver, numbers, events),
+        calls(World.config, st.none() | task_ids),
+        calls(World.expect, numbers, task_ids),
+        calls(World.forget, task_ids),
+        calls(World.begin, task_ids, st.booleans()),
+        calls(World.leave, numbers),
+        calls(World.answer, st.sampled_from(STATES)),
+        calls(World.pause, st.sampled_from([0, 1, 40])),
     ),
     max_size=30,
 )
@@ -114,7 +114,7 @@ happenings = st.lists(
 
 async def after(happenings):
     """What has become of the world, and what time it is."""
-    world = CliEnvironment()
+    world = World()
     for happen, *arguments in happenings:
         with contextlib.suppress(ValueError, QueueFullError):  # as it may be
             await happen(world, *arguments)

@@ -147,7 +147,7 @@ class Agent:
     async def executions(self):
         if self._fake is not None:
             return self._fake.executions
-        async with resolve_engine() as engine:
+        async with engine_of() as engine:
             reply = await engine.request(HttpRequest(method="GET", url=f"{self.url}/executions"))
             return json.loads(reply.body)
 
@@ -172,7 +172,7 @@ def agent_of(kind, request):
 
 
 @contextlib.asynccontextmanager
-async def resolve_engine(kind=AiohttpEngine, **options):
+async def engine_of(kind=AiohttpEngine, **options):
     engine = kind(proxies=False, **options)
     try:
         yield engine
@@ -386,7 +386,7 @@ def hand_on(interruption):
 async def test_the_fold_of_a_real_stream_is_the_agents_own_task(sdk_url, text):
     message = to_message(text, new_id=str(uuid.uuid4()))
     fold = TaskFold()
-    async with asyncio.timeout(LIMIT), resolve_engine() as engine:
+    async with asyncio.timeout(LIMIT), engine_of() as engine:
         request = HttpRequest(
             method="POST",
             url=f"{sdk_url}/rest/message:stream",
@@ -561,7 +561,7 @@ TOLD = {
 @everywhere
 @pytest.mark.parametrize("text", TOLD)
 async def test_a_stream_tells_the_same(agent_of, binding, text):
-    async with agent_of() as agent, resolve_engine() as engine:
+    async with agent_of() as agent, engine_of() as engine:
         reply = await engine.request(streaming(agent, binding, "SendStreamingMessage", said(text)))
 
     assert (reply.status, reply.headers["content-type"].partition(";")[0]) == (
@@ -578,7 +578,7 @@ async def test_a_stream_tells_the_same(agent_of, binding, text):
 
 @everywhere
 async def test_what_is_over_or_unknown_is_no_stream(agent_of, binding):
-    async with agent_of() as agent, resolve_engine() as engine, connect(agent.url) as client:
+    async with agent_of() as agent, engine_of() as engine, connect(agent.url) as client:
         over = await client.send_message("echo hello")
         seen = []
         for task_id in (over.id, "nope"):
@@ -596,7 +596,7 @@ async def test_what_is_over_or_unknown_is_no_stream(agent_of, binding):
 
 @everywhere
 async def test_a_subscription_begins_with_the_task_as_it_stands(agent_of, binding):
-    async with agent_of() as agent, resolve_engine() as engine, connect(agent.url) as client:
+    async with agent_of() as agent, engine_of() as engine, connect(agent.url) as client:
         task = await client.send_message("slow 30 never", return_immediately=True)
         while task.state is not TaskState.WORKING:
             await asyncio.sleep(0.02)
@@ -675,7 +675,7 @@ class OldEngine(AiohttpEngine):
 
 @everywhere
 async def test_another_version_is_refused_before_anything_runs(agent_of, binding):
-    async with agent_of() as agent, resolve_engine(OldEngine) as engine:
+    async with agent_of() as agent, engine_of(OldEngine) as engine:
         client = connect(agent.url, bindings=[binding], engine=engine)
         message = to_message("echo hello", new_id=str(uuid.uuid4()))
         for call in (client.get_task("x"), client.send_message(message)):
@@ -827,7 +827,7 @@ class Wrapped:
 @everywhere
 async def test_a_factory_makes_clients_by_its_configuration(agent_of, binding):
     seen, later = [], []
-    async with agent_of() as agent, resolve_engine() as engine:
+    async with agent_of() as agent, engine_of() as engine:
         config = ClientConfig(
             engine=engine,
             polling=True,
@@ -865,7 +865,7 @@ async def test_a_minimal_card_leads_to_the_extended_one(sdk_url, binding):
 
 
 async def test_a_binding_of_ones_own_reaches_a_real_agent(sdk_url):
-    async with asyncio.timeout(LIMIT), resolve_engine() as engine:
+    async with asyncio.timeout(LIMIT), engine_of() as engine:
         factory = ClientFactory(ClientConfig(engine=engine))
         factory.register("urn:own", lambda _card, url, _config: Wrapped(f"{url}/rpc", engine))
         card = minimal_agent_card(sdk_url, ["urn:own"])
@@ -1027,7 +1027,7 @@ async def test_s28_calls_that_are_cancelled_at_random_leave_every_slot_free():
     async with (
         asyncio.timeout(LIMIT * 2),
         LoopbackServer(agent) as server,
-        resolve_engine(max_connections=slots) as engine,
+        engine_of(max_connections=slots) as engine,
     ):
         client = connect(server.url, engine=engine)
         cancelled = 0

@@ -39,7 +39,7 @@ def device_server(at):
     )
 
 
-class SafeRequestHandler:
+class Guarded:
     """An engine whose agents ask the authorization server what a token is worth."""
 
     def __init__(self, engine, at):
@@ -67,7 +67,7 @@ async def test_client_credentials_by_discovery_and_one_replay_after_a_token_was_
     auth = ClientCredentials(f"{at}/o", "machine", server["secret"], scopes=["a2a"])
     agent = FakeAgent(streaming=False)
     async with asyncio.timeout(LIMIT), AiohttpEngine() as engine, LoopbackServer(agent) as agents:
-        async with connect(agents.url, auth=auth, engine=SafeRequestHandler(engine, at)) as client:
+        async with connect(agents.url, auth=auth, engine=Guarded(engine, at)) as client:
             await asyncio.gather(*(client.send_message("hello") for _ in range(5)))
             first = (await auth.token(await client.agent_card())).access_token
             await get(engine, f"{at}/revoke?token={first}")

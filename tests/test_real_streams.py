@@ -63,7 +63,7 @@ def world(store, binding, request):
     return lambda faults=(), **options: _world(url, binding, faults, **options)
 
 
-class CliEnvironment:
+class World:
     """An agent, and the proxy that its client reaches it by.
 
     Attributes:
@@ -97,7 +97,7 @@ class CliEnvironment:
 @contextlib.asynccontextmanager
 async def _world(url, binding, faults, *, each=0, idle=120.0, on_break=None, limit=LIMIT):
     engine = AiohttpEngine(proxies=False)
-    world = CliEnvironment(url, engine)
+    world = World(url, engine)
 
     async def more():
         if each:

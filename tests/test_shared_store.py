@@ -61,7 +61,7 @@ class FirstChoice(SystemEnv):
         return 0.5
 
 
-class CliEnvironment:
+class World:
     """Two replicas, `home` being the one that took the first message."""
 
     def __init__(
@@ -115,7 +115,7 @@ def calls(agent, *operations):
 @each_binding
 @each_knowledge
 async def test_a_task_is_read_subscribed_to_and_canceled_at_another_replica(binding, shared_store):
-    world = CliEnvironment(works_forever(), said=shared_store, bindings=[binding])
+    world = World(works_forever(), said=shared_store, bindings=[binding])
     task = await world.begin()
     world.kill()
 
@@ -127,7 +127,7 @@ async def test_a_task_is_read_subscribed_to_and_canceled_at_another_replica(bind
 
 
 async def test_a_subscription_alone_learns_that_the_store_is_shared():
-    world = CliEnvironment(streams("a", "b", "c", every=1))
+    world = World(streams("a", "b", "c", every=1))
     task = await world.begin()
     world.kill()
 
@@ -137,7 +137,7 @@ async def test_a_subscription_alone_learns_that_the_store_is_shared():
 
 async def test_a_stream_cut_by_its_replicas_death_resumes_at_another_with_exact_text():
     for seed in range(4):
-        world = CliEnvironment(streams(*"abcdef", every=1), env=Dice(seed))
+        world = World(streams(*"abcdef", every=1), env=Dice(seed))
         for agent in world.agents:
             agent.inject(Cut(after_events=3), on="SendStreamingMessage")
         async with world.client.stream_message("hello") as events:
@@ -151,7 +151,7 @@ async def test_a_stream_cut_by_its_replicas_death_resumes_at_another_with_exact_
 
 
 async def test_while_the_home_is_away_reads_go_to_the_others_at_once():
-    world = CliEnvironment(works_forever())
+    world = World(works_forever())
     task = await world.begin()
     world.kill()
     await world.client.get_task(task.id)
@@ -164,7 +164,7 @@ async def test_while_the_home_is_away_reads_go_to_the_others_at_once():
 
 
 async def test_when_another_replica_dies_reads_go_to_a_home_that_is_back():
-    world = CliEnvironment(works_forever())
+    world = World(works_forever())
     task = await world.begin()
     world.kill()
     await world.client.get_task(task.id)
@@ -179,7 +179,7 @@ async def test_when_another_replica_dies_reads_go_to_a_home_that_is_back():
 
 
 async def test_when_the_home_is_back_reads_go_there_again():
-    world = CliEnvironment(works_forever())
+    world = World(works_forever())
     task = await world.begin()
     world.kill()
     await world.client.get_task(task.id)
@@ -194,7 +194,7 @@ async def test_when_the_home_is_back_reads_go_there_again():
 
 async def test_an_open_circuit_at_the_home_is_passed_over_before_anything_is_known():
     endpoints = Endpoints()
-    world = CliEnvironment(works_forever(), resilience=ONCE, shared_endpoints=endpoints)
+    world = World(works_forever(), resilience=ONCE, shared_endpoints=endpoints)
     task = await world.begin()
     world.kill()
     beside = connect(
@@ -210,7 +210,7 @@ async def test_an_open_circuit_at_the_home_is_passed_over_before_anything_is_kno
 
 
 async def test_not_found_elsewhere_is_the_homes_failure():
-    world = CliEnvironment(works_forever(), shared=False)
+    world = World(works_forever(), shared=False)
     task = await world.begin()
     world.kill()
 
@@ -223,7 +223,7 @@ async def test_not_found_elsewhere_is_the_homes_failure():
 
 @each_binding
 async def test_not_found_in_a_store_said_to_be_shared_is_the_homes_failure(binding):
-    world = CliEnvironment(works_forever(), shared=False, said=True, bindings=[binding])
+    world = World(works_forever(), shared=False, said=True, bindings=[binding])
     task = await world.begin()
     world.kill()
 
@@ -238,7 +238,7 @@ async def test_not_found_in_a_store_said_to_be_shared_is_the_homes_failure(bindi
 
 
 async def test_replicas_with_stores_of_their_own_are_asked_once_a_minute():
-    world = CliEnvironment(works_forever(), shared=False)
+    world = World(works_forever(), shared=False)
     task = await world.begin()
     world.kill()
     for _ in range(5):
@@ -254,7 +254,7 @@ async def test_replicas_with_stores_of_their_own_are_asked_once_a_minute():
 
 
 async def test_stores_said_to_be_separate_are_not_searched():
-    world = CliEnvironment(works_forever(), said=False)
+    world = World(works_forever(), said=False)
     task = await world.begin()
     world.kill()
 
@@ -269,7 +269,7 @@ async def test_a_reply_goes_to_another_replica_where_the_home_certainly_did_not_
     shared_store,
 ):
     for seed in range(3):
-        world = CliEnvironment(asks_twice, said=shared_store, env=Dice(seed))
+        world = World(asks_twice, said=shared_store, env=Dice(seed))
         question = await world.client.send_message("hello")
         home, other = world.home, world.other
         world.kill(home)
@@ -287,7 +287,7 @@ def asks_twice(turn):
 
 
 async def test_a_reply_stays_at_its_home_while_that_is_only_said_to_be_away():
-    world = CliEnvironment(asks_twice)
+    world = World(asks_twice)
     question = await world.client.send_message("hello")
     world.home.inject(Refuse(), on="GetTask")
     await world.client.get_task(question.id)
@@ -299,7 +299,7 @@ async def test_a_reply_stays_at_its_home_while_that_is_only_said_to_be_away():
 
 async def test_a_reply_that_may_have_run_at_its_home_goes_nowhere_else():
     resilience = Resilience(reconcile=ReconcilePolicy(timeout=5))
-    world = CliEnvironment(asks_twice, said=True, resilience=resilience, streaming=False)
+    world = World(asks_twice, said=True, resilience=resilience, streaming=False)
     question = await world.client.send_message("hello")
     world.home.inject(Reset(), on="SendMessage")
     world.kill()
@@ -312,7 +312,7 @@ async def test_a_reply_that_may_have_run_at_its_home_goes_nowhere_else():
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_message_that_may_have_run_somewhere_is_sent_again_only_there(shared):
-    world = CliEnvironment(
+    world = World(
         completes("done"),
         shared=shared,
         said=shared,
@@ -331,7 +331,7 @@ async def test_a_message_that_may_have_run_somewhere_is_sent_again_only_there(sh
 
 
 async def test_a_reply_is_not_sent_to_a_replica_that_does_not_show_its_task():
-    world = CliEnvironment(asks_twice, shared=False, said=True)
+    world = World(asks_twice, shared=False, said=True)
     question = await world.client.send_message("hello")
     world.kill()
 
@@ -345,7 +345,7 @@ async def test_a_reply_is_not_sent_to_a_replica_that_does_not_show_its_task():
 @each_knowledge
 async def test_a_lost_reply_is_found_in_the_store_by_another_replica(shared_store):
     for seed in range(3):
-        world = CliEnvironment(
+        world = World(
             completes("done", after=1), said=shared_store, env=Dice(seed), streaming=False
         )
         if shared_store is None:  # then it takes a task of the home to find out
@@ -364,7 +364,7 @@ async def test_a_lost_reply_is_found_in_the_store_by_another_replica(shared_stor
 
 
 async def test_a_conversation_goes_on_at_another_replica():
-    world = CliEnvironment(completes("done"))
+    world = World(completes("done"))
     task = await world.client.send_message("hello")
     world.kill()
     more = Message(
@@ -379,7 +379,7 @@ async def test_a_conversation_goes_on_at_another_replica():
 
 
 async def test_a_second_page_comes_from_another_replica_where_the_store_is_shared():
-    world = CliEnvironment(completes("done"), said=True)
+    world = World(completes("done"), said=True)
     for _ in range(4):
         await world.client.send_message("hello")
     page = await world.client.list_tasks(limit=2)
@@ -393,7 +393,7 @@ async def test_a_second_page_comes_from_another_replica_where_the_store_is_share
 
 @each_knowledge
 async def test_a_push_configuration_goes_to_another_replica(shared_store):
-    world = CliEnvironment(works_forever(), said=shared_store)
+    world = World(works_forever(), said=shared_store)
     task = await world.begin()
     world.kill()
 
@@ -405,7 +405,7 @@ async def test_a_push_configuration_goes_to_another_replica(shared_store):
 
 
 async def test_no_read_in_flight_is_lost_when_its_replica_dies_under_load():
-    world = CliEnvironment(works_forever())
+    world = World(works_forever())
     tasks = [await world.begin() for _ in range(30)]
     victim = world.agents[0]
     victim.inject(Reset(), on="GetTask", times=15)
@@ -420,9 +420,7 @@ async def test_no_read_in_flight_is_lost_when_its_replica_dies_under_load():
 @pytest.mark.parametrize("seed", range(rounds(2, 50)))
 async def test_replicas_that_die_in_turn_run_no_message_twice_and_lose_no_task(seed, shared):
     dice = random.Random(seed)
-    world = CliEnvironment(
-        asks_twice, shared=shared, env=Dice(seed), streaming=dice.random() < 0.5
-    )
+    world = World(asks_twice, shared=shared, env=Dice(seed), streaming=dice.random() < 0.5)
     sent, shown = {}, []
 
     async def result_of(call):
@@ -475,7 +473,7 @@ async def _kill_in_turn(world, dice):
 
 
 async def test_a_task_that_no_replica_knows_is_not_found():
-    world = CliEnvironment(works_forever(), said=True)
+    world = World(works_forever(), said=True)
 
     with pytest.raises(TaskNotFoundError):
         await world.client.get_task("task-77")
@@ -487,9 +485,7 @@ def test_anything_else_than_a_bool_is_refused():
 
 
 async def test_a_call_in_the_journal_resumes_at_another_replica(tmp_path):
-    world = CliEnvironment(
-        completes("done", after=30), env=FirstChoice(), journal=tmp_path / "calls.db"
-    )
+    world = World(completes("done", after=30), env=FirstChoice(), journal=tmp_path / "calls.db")
     with pytest.raises(DeadlineExceededError):
         await world.client.ask("hello", timeout=2)
     await world.client.close()

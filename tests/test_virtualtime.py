@@ -29,7 +29,7 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-class RetryAfterGate:
+class Gate:
     """Opens when the loop waits for real, or when the test opens it; jobs wait here in threads.
 
     A loop that jumps lets the timers of the test fire before it ever waits.
@@ -47,7 +47,7 @@ class RetryAfterGate:
 
 @pytest.fixture
 def gate(monkeypatch):
-    gate = RetryAfterGate()
+    gate = Gate()
     select = selectors.DefaultSelector.select
 
     def watched(self, timeout=None):

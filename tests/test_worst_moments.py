@@ -83,7 +83,7 @@ class Answering(FakeNetwork):
 @both_bindings
 @pytest.mark.parametrize("status", [429, 503, 401, 404])
 async def test_a_result_under_an_error_status_did_come_from_the_agent(binding, status):
-    class RetryAfterGate(FakeNetwork):
+    class Gate(FakeNetwork):
         async def request(self, request):
             got = await super().request(request)
             if request.method == "GET":
@@ -94,7 +94,7 @@ async def test_a_result_under_an_error_status_did_come_from_the_agent(binding, s
     agent = FakeAgent(bindings=(binding,))
 
     with pytest.raises(A2AError) as caught:
-        await connected(agent, RetryAfterGate(agent)).send_message("hello", on_unknown="raise")
+        await connected(agent, Gate(agent)).send_message("hello", on_unknown="raise")
 
     assert caught.value.executed is None
     assert [len(made) for made in agent.executions.values()] == [1]
@@ -132,7 +132,7 @@ async def test_who_waits_for_the_card_of_another_call_is_not_told_of_that_calls_
     assert (caught.value.executed, task.id in str(caught.value)) == (False, False)
 
 
-class ErrorMapper:
+class Failing:
     """An `AuthProvider` whose own call to somebody fails."""
 
     async def credentials(self, _call):
@@ -144,9 +144,7 @@ class ErrorMapper:
 
 async def test_a_token_that_cannot_be_had_is_no_message_that_was_sent():
     agent = FakeAgent()
-    client = connect(
-        card_at("http://agent.test/rpc"), engine=FakeNetwork(agent), auth=ErrorMapper()
-    )
+    client = connect(card_at("http://agent.test/rpc"), engine=FakeNetwork(agent), auth=Failing())
 
     with pytest.raises(A2AConnectionError) as caught:
         await client.send_message("hello")
