@@ -12,6 +12,8 @@ documentation, and all do the same: they have the object's own method run on the
   `_GIVEN`.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import functools
