@@ -5,6 +5,8 @@ is no reason to doubt one: histories may be missing, shortened, late, or have ot
 """
 
 import asyncio
+import contextlib
+import sqlite3
 
 import msgspec
 import pytest
@@ -260,4 +262,17 @@ async def test_a_reply_that_a_history_does_not_show_yet_gets_its_answer(tmp_path
     async with connected(network, journal, attempt_layers=[layer]) as client:
         (call,) = await client.pending()
         assert (await call.resume()).text == "there"
+    await journal.close()
+
+
+async def test_a_stored_message_that_is_damaged_keeps_no_known_task_from_its_call(tmp_path):
+    network, path = Network(FakeAgent(repeats)), tmp_path / "calls.db"
+    await left_behind(network, path, "a", store_messages=True)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        assert database.execute("UPDATE calls SET request = '{'").rowcount == 1
+
+    journal = SqliteJournal(path)
+    async with connected(network, journal) as client:
+        (call,) = await client.pending()
+        assert (await call.resume(timeout=600)).text == "re: a"
     await journal.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -51,8 +50,6 @@ def _adopt(value: Any, module: str) -> None:
         return
     if hasattr(value, "__struct_fields__"):
         # msgspec looks the names in annotations up in the module that a class names as its own.
-        # A name for type checkers alone is not found; such a struct is never converted.
-        with suppress(NameError):
-            hints = get_type_hints(value, include_extras=True)
-            value.__annotations__ = {name: hints[name] for name in value.__annotations__}
+        hints = get_type_hints(value, include_extras=True)
+        value.__annotations__ = {name: hints[name] for name in value.__annotations__}
     value.__module__ = module

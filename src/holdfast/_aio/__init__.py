@@ -1,1 +1,1 @@
-"""Tools for asyncio: time limits, queues, what is shared by those who wait, state of each loop."""
+"""Tools for asyncio: time limits, semaphores, single flights, state per event loop."""

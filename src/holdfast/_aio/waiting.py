@@ -47,7 +47,7 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
         raise too_late() from None
 
 
-class ScopeCancelled(Exception):  # noqa: N818 (it is no error, but what was asked for)
+class ScopeCancelled(Exception):  # noqa: N818  control flow, not an error
     """A wait was ended by another task."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Unpack
 
@@ -369,12 +370,14 @@ def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
 
     Args:
         record: The call.
-        message: The message as its caller gave it; None for the one that the journal stores.
+        message: The message as its caller gave it; None for the one that the journal stores. If
+            that one is damaged, the message counts as unknown: its task can be found without it.
     """
     context_id = record.context_id
     if message is None and record.request is not None:
-        message = stored(record.request, SendMessageRequest, record.message_id).message
-        context_id = message.context_id
+        with contextlib.suppress(JournalError):
+            message = stored(record.request, SendMessageRequest, record.message_id).message
+            context_id = message.context_id
     has_begun = message is not None and not message.task_id
     is_first = record.is_own_context or message is None or not message.context_id
     return Origin(

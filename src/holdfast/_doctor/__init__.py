@@ -1,1 +1,1 @@
-"""What is wrong with an agent, and with the way to it."""
+"""The examination of an agent and of the connection to it."""

@@ -1,1 +1,1 @@
-"""Holdfast below the clients of others."""
+"""Holdfast as the transport of other clients."""

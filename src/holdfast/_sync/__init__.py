@@ -1,1 +1,1 @@
-"""How classes that block are made of those that do not."""
+"""Blocking twins of the asynchronous classes."""

@@ -1,1 +1,1 @@
-"""The commands `run` and `resume`: many messages, and what is left of them."""
+"""The commands `run` and `resume`: many messages in one run, and pending calls."""

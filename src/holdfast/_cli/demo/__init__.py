@@ -1,1 +1,1 @@
-"""The agent to try things with."""
+"""The demo agent."""

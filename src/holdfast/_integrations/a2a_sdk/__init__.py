@@ -1,1 +1,1 @@
-"""Holdfast below the official SDK."""
+"""Holdfast as the transport of the official SDK's client."""
