@@ -40,10 +40,9 @@ from holdfast.testing import (
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from holdfast._testing.faults import Fault
-    from holdfast._wire.http import HttpRequest, HttpStream
     from holdfast.client import AgentResult, ConnectOptions
-    from holdfast.testing import Plan, Turn
+    from holdfast.extend import HttpRequest, HttpStream
+    from holdfast.testing import Fault, Plan, Turn
 
 AGENTS = 10
 EVERY = 0.2

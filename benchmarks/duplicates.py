@@ -42,9 +42,8 @@ from holdfast.testing import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from holdfast._client.client import Client
-    from holdfast._testing.faults import Fault
-    from holdfast.testing import Plan, Turn
+    from holdfast.client import Client
+    from holdfast.testing import Fault, Plan, Turn
 
     Send = Callable[[Client, Message], Awaitable[object]]
 

@@ -22,15 +22,16 @@ from timing import microseconds
 from holdfast import connect
 from holdfast._pipeline import order as layering
 from holdfast._pipeline.binding_router import BindingRouter
-from holdfast._pipeline.transport import Call, CallProgress, Reply, Transport, compose
-from holdfast._wire.http import HttpReply, HttpRequest
+from holdfast._pipeline.transport import CallProgress, compose
+from holdfast.extend import Call, HttpReply, HttpRequest, Reply, Transport
 from holdfast.types import SendMessageResponse, Task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from holdfast._client.client import Client
-    from holdfast._pipeline.transport import AnyCall, Layer
+    from holdfast._pipeline.transport import AnyCall
+    from holdfast.client import Client
+    from holdfast.extend import Layer
 
 
 class StubEngine:

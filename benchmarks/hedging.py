@@ -25,7 +25,7 @@ from holdfast import HedgePolicy, Resilience, connect
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 if TYPE_CHECKING:
-    from holdfast._wire.http import HttpReply, HttpRequest
+    from holdfast.extend import HttpReply, HttpRequest
 
 P99 = 0.15
 """Seconds that 99 % of the reads may take."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from caller import Send
 
-    from holdfast._policy.reconcile import OnUnknown
+    from holdfast.policies import OnUnknown
     from holdfast.types import Event
 
 

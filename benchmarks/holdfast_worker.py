@@ -24,14 +24,13 @@ from worker import streaming_jobs, work
 
 from holdfast import connect
 from holdfast._model import codec
-from holdfast._net.aiohttp import AiohttpEngine
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import AiohttpEngine, HttpRequest
 from holdfast.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast._client.client import Client
+    from holdfast.client import Client
 
 
 class Holdfast:

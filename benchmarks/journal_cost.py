@@ -25,10 +25,10 @@ import payloads
 from processes import Agent
 
 from holdfast import connect
-from holdfast._net.aiohttp import AiohttpEngine
+from holdfast.extend import AiohttpEngine
 
 if TYPE_CHECKING:
-    from holdfast._client.client import Client
+    from holdfast.client import Client
 
 IN_FLIGHT = (32, 256)
 

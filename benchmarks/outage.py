@@ -35,10 +35,11 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast._policy.breaker import Breaker, BreakerPolicy, Permit, Verdict
-from holdfast._policy.budget import BudgetPolicy, RetryBudget
-from holdfast._policy.retry import Retry, RetryPolicy, decide
+from holdfast._policy.breaker import Breaker, Permit, Verdict
+from holdfast._policy.budget import RetryBudget
+from holdfast._policy.retry import Retry, decide
 from holdfast.errors import A2AError, A2AHTTPError, A2ATimeoutError, CircuitOpenError
+from holdfast.policies import BreakerPolicy, BudgetPolicy, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

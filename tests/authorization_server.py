@@ -5,8 +5,8 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 from holdfast._aio.env import SystemEnv
-from holdfast._wire.http import HttpReply
 from holdfast.errors import A2AConnectionError
+from holdfast.extend import HttpReply
 
 __all__ = ["ISSUER", "FakeAuthorizationServer", "VirtualEnv", "answer", "away", "refused"]
 

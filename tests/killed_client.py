@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import holdfast
 import holdfast._net.aiohttp
 from holdfast import Message, Part, Role, RunItem
-from holdfast._journal.sqlite import SqliteJournal
+from holdfast.extend import SqliteJournal
 
 RESILIENCE = holdfast.Resilience(
     timeouts=holdfast.Timeouts(first_byte=1.0, idle=1.0),

@@ -29,11 +29,12 @@ from holdfast import (
     TaskState,
 )
 from holdfast._aio.watchdog import Watchdog
-from holdfast._policy.deadline import Deadline
 from holdfast._stream.machine import Resume
 from holdfast._stream.resumable import ResumableStream
-from holdfast._stream.text import TextDelta, TextFold
+from holdfast._stream.text import TextFold
+from holdfast.client import TextDelta
 from holdfast.errors import MethodNotFoundError, UnsupportedOperationError
+from holdfast.policies import Deadline
 from holdfast.testing import run
 from holdfast.types import (
     StreamResponse,

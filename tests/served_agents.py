@@ -4,7 +4,7 @@ import contextlib
 import json
 
 import holdfast
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 from holdfast.server import A2AServer
 from holdfast.testing import AsgiNetwork
 

@@ -11,8 +11,7 @@ from a2a.client.transports.rest import _parse_rest_error
 from a2a.utils import errors as sdk
 
 from holdfast import errors
-from holdfast._integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
-from holdfast._wire.http import HttpReply
+from holdfast._integrations.a2a_sdk.errors import to_sdk_error
 from holdfast._wire.status import from_rest_status
 from holdfast.errors import (
     A2AConnectionError,
@@ -26,6 +25,8 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
+from holdfast.extend import HttpReply
+from holdfast.integrations.a2a_sdk import CallFailedError, CallTimeoutError
 from holdfast.types import Task
 
 TASK = Task(id="t-1")

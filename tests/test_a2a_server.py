@@ -17,7 +17,7 @@ from tests.served_agents import URL, calling, echo, post
 
 import holdfast
 from holdfast import A2AError, Artifact, Message, Part, TaskState
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 from holdfast.server import (
     A2AServer,
     Executor,

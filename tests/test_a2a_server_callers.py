@@ -11,7 +11,7 @@ from tests.served_agents import URL, calling, echo, post
 
 import holdfast
 from holdfast._model.operations import CANCEL_TASK, DELETE_PUSH_CONFIG
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 from holdfast.server import A2AServer, requires_input
 from holdfast.testing import AsgiNetwork
 from holdfast.types import CancelTaskRequest, DeleteTaskPushNotificationConfigRequest

@@ -10,7 +10,7 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import a2a_pb2
 
 from holdfast import AgentCard
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 from holdfast.server import A2AServer, Executor
 from holdfast.testing import AsgiNetwork
 from holdfast.types import AgentSkill

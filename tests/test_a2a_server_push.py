@@ -11,8 +11,8 @@ from tests.real_agents import LIMIT
 from tests.served_agents import calling, echo
 
 import holdfast
-from holdfast._wire.http import HttpReply
 from holdfast.errors import InvalidParamsError
+from holdfast.extend import HttpReply
 from holdfast.push import PushReceiver
 from holdfast.server import A2AServer
 from holdfast.types import TaskPushNotificationConfig

@@ -9,7 +9,7 @@ from tests.asgi_client import request
 from tests.pages import Page, execute
 
 import holdfast
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 from holdfast.server import A2AServer, ProtocolErrors
 from holdfast.testing import AsgiNetwork, Fail, FakeAgent, FakeNetwork, make_test_client_factory
 

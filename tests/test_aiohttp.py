@@ -27,9 +27,7 @@ from tests.raw_server import (
 )
 
 from holdfast import connect
-from holdfast._net.aiohttp import AiohttpEngine
-from holdfast._wire.http import HttpRequest, Progress, Timeouts
-from holdfast._wire.limits import Limits
+from holdfast._wire.http import Progress
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -37,6 +35,8 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     LimitExceededError,
 )
+from holdfast.extend import AiohttpEngine, HttpRequest
+from holdfast.policies import Limits, Timeouts
 
 pytestmark = pytest.mark.real_time
 

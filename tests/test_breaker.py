@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast._policy.breaker import Breaker, BreakerFailure, BreakerPolicy, judge
+from holdfast._policy.breaker import Breaker, judge
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
@@ -20,6 +20,7 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
+from holdfast.policies import BreakerFailure, BreakerPolicy
 
 MIDDLE = 0.5  # a draw that leaves the time as it is
 

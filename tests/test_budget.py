@@ -5,9 +5,10 @@ import math
 import pytest
 from hypothesis import strategies as st
 
-from holdfast._policy.budget import BudgetPolicy, RetryBudget
-from holdfast._policy.retry import Retry, RetryPolicy, decide
+from holdfast._policy.budget import RetryBudget
+from holdfast._policy.retry import Retry, decide
 from holdfast.errors import A2AHTTPError
+from holdfast.policies import BudgetPolicy, RetryPolicy
 
 from .strategies import given
 

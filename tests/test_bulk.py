@@ -17,9 +17,8 @@ from holdfast import (
     connect,
 )
 from holdfast._aio.env import SystemEnv
-from holdfast._journal.protocol import CallRecord, RecordUpdate
-from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import CallEndedError, RunItemChangedError
+from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,

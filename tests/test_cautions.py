@@ -82,7 +82,7 @@ async def test_with_credentials_nothing_goes_there_and_nothing_is_warned_of(warn
 
 class Provider:
     async def credentials(self, _call):
-        from holdfast._wire.credentials import Credentials
+        from holdfast.auth import Credentials
 
         return Credentials(query={"key": "s3cret-key"})
 

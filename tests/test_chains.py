@@ -21,7 +21,6 @@ from holdfast import (
 )
 from holdfast._model.error_hops import MAX_HOPS, links_in
 from holdfast._wire import status
-from holdfast._wire.http import HttpReply
 from holdfast.client import AgentResult
 from holdfast.compat import ArticleErrorCode, make_error
 from holdfast.errors import (
@@ -32,6 +31,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     wrap_downstream,
 )
+from holdfast.extend import HttpReply
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Respond
 from holdfast.types import TaskStatus
 

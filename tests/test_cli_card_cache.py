@@ -12,7 +12,7 @@ from tests.card_signing import SIGNER, Signer, document
 from tests.cli_harness import VirtualWall, holdfast
 
 from holdfast._cli.card_cache import user_cache
-from holdfast._wire.http import HttpReply
+from holdfast.extend import HttpReply
 
 AGENT = "https://agent.test"
 INTERFACE = {"url": f"{AGENT}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}

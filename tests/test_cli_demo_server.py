@@ -18,8 +18,8 @@ from holdfast._cli.demo.agent import DemoAgent
 from holdfast._cli.demo.commands import WORDS
 from holdfast._cli.demo.faults import FAULTS, SETS, read_faults
 from holdfast._server.host_check import host_rules
-from holdfast._wire.http import HttpRequest
 from holdfast.errors import TaskRejectedError
+from holdfast.extend import HttpRequest
 from holdfast.testing import (
     Cut,
     Delay,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast._cli.files import files_of, safe_name
-from holdfast._wire.http import HttpReply
 from holdfast.errors import A2AConnectionError, LimitExceededError, NetworkPolicyError
+from holdfast.extend import HttpReply
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
 from holdfast.types import Artifact, Part, Task
 

@@ -6,8 +6,7 @@ import json
 import pytest
 from tests.cli_harness import AGENT, VirtualWall, holdfast
 
-from holdfast._journal.protocol import CallRecord, RecordUpdate
-from holdfast._journal.sqlite import SqliteJournal
+from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies
 
 OTHER = "http://other.test"

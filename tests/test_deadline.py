@@ -5,7 +5,8 @@ from itertools import islice, pairwise
 import pytest
 from hypothesis import strategies as st
 
-from holdfast._policy.deadline import Deadline, poll_delays
+from holdfast._policy.deadline import poll_delays
+from holdfast.policies import Deadline
 
 from .strategies import given
 

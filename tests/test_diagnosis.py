@@ -12,15 +12,15 @@ import pytest
 from holdfast import SchemeCredentials
 from holdfast._aio.env import SystemEnv
 from holdfast._doctor.examination import Examination
-from holdfast._testing.plans import Plan
-from holdfast._wire.http import HttpReply
 from holdfast.doctor import diagnose
 from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
+from holdfast.extend import HttpReply
 from holdfast.testing import (
     Cut,
     Delay,
     FakeAgent,
     FakeNetwork,
+    Plan,
     Respond,
     Stall,
     Step,

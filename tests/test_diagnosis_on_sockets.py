@@ -14,9 +14,9 @@ from tests.real_agents import ag2_process, sdk03_process, sdk_process
 
 from holdfast import A2AConnectionError, AiohttpEngine
 from holdfast._net.tls import look_at_tls
-from holdfast._net.tls_config import TlsConfig
 from holdfast.doctor import diagnose
 from holdfast.errors import InvalidAgentCardError, LimitExceededError
+from holdfast.policies import TlsConfig
 from holdfast.testing import FakeAgent, LoopbackServer
 
 pytestmark = pytest.mark.real_time

@@ -22,7 +22,6 @@ from holdfast import (
     connect,
 )
 from holdfast._model import operations as op
-from holdfast._wire.limits import Limits
 from holdfast.errors import (
     CredentialOriginError,
     InvalidAgentCardError,
@@ -33,6 +32,7 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.extend import HttpReply
+from holdfast.policies import Limits
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
 from holdfast.types import GetTaskRequest, ListTasksRequest
 

@@ -20,10 +20,9 @@ from holdfast import (
     TaskNotFoundError,
     connect,
 )
-from holdfast._net.aiohttp import AiohttpEngine
 from holdfast.compat import AuthInterceptor, ClientConfig, ClientFactory, minimal_agent_card
 from holdfast.errors import CredentialOriginError, InvalidAgentCardError
-from holdfast.extend import Interceptor, PassThrough, Reply
+from holdfast.extend import AiohttpEngine, Interceptor, PassThrough, Reply
 from holdfast.observe import RetryScheduled
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, works_forever
 from holdfast.types import (

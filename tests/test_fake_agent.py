@@ -18,7 +18,6 @@ from holdfast import (
     connect,
 )
 from holdfast._model import operations as op
-from holdfast._wire.http import HttpRequest
 from holdfast.errors import (
     AgentError,
     InternalError,
@@ -27,6 +26,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
+from holdfast.extend import HttpRequest
 from holdfast.testing import (
     Cut,
     Fail,

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from holdfast import A2AConnectionError, A2ATimeoutError, connect
-from holdfast._wire.http import HttpRequest, Timeouts
-from holdfast._wire.limits import Limits
 from holdfast.errors import InvalidAgentResponseError, LimitExceededError
+from holdfast.extend import HttpRequest
+from holdfast.policies import Limits, Timeouts
 from holdfast.testing import (
     Cut,
     Delay,

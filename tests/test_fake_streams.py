@@ -10,7 +10,8 @@ from tests.event_streams import RPC_ID, frames_of, results_of, told
 from holdfast import A2AConnectionError, A2ATimeoutError, Artifact, Part, TaskState, connect
 from holdfast._model import codec
 from holdfast._testing.timeline import folded
-from holdfast._wire.http import HttpRequest, Timeouts
+from holdfast.extend import HttpRequest
+from holdfast.policies import Timeouts
 from holdfast.testing import (
     Cut,
     Delay,

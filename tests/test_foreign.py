@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import A2AError, Limits
-from holdfast._wire.http import HttpReply
 from holdfast._wire.raw_replies import error_in
 from holdfast._wire.status import REFUSALS
+from holdfast.extend import HttpReply
 
 from .refused_bodies import OF_AN_AGENT, OF_SOMEBODY_BEFORE_IT
 

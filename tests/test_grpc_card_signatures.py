@@ -13,10 +13,9 @@ from tests.grpc_agent import card_of, grpc_agent
 
 from holdfast import AgentCard, Resilience, connect
 from holdfast._pipeline.cards.trust import received_in
-from holdfast._pipeline.endpoints import Endpoint
-from holdfast._pipeline.transport import Reply
 from holdfast._wire.protobuf.messages import message_type
 from holdfast.errors import CardSignatureError
+from holdfast.extend import Endpoint, Reply
 from holdfast.signatures import CardVerifier
 from holdfast.types import AgentCapabilities, AgentInterface
 

@@ -52,12 +52,9 @@ from holdfast._net.grpc.channels import Channels, Connected
 from holdfast._net.grpc.failures import NotConnectedError
 from holdfast._net.proxies import Proxies
 from holdfast._pipeline import grpc_extra
-from holdfast._pipeline.endpoints import Endpoint
 from holdfast._pipeline.grpc_binding import GrpcBinding
-from holdfast._pipeline.transport import Call
 from holdfast._policy.deadline import NEVER
 from holdfast._testing.listening import Listener
-from holdfast._wire.http import HttpRequest
 from holdfast._wire.network_scope import Reach
 from holdfast.auth import Credentials
 from holdfast.compat import ClientConfig, ClientFactory, minimal_agent_card
@@ -71,6 +68,7 @@ from holdfast.errors import (
     ReconnectError,
     UnsupportedOperationError,
 )
+from holdfast.extend import Call, Endpoint, HttpRequest
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.types import GetTaskRequest, SubscribeToTaskRequest
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from holdfast import DeadlineExceededError, RateLimitedError, Resilience, RetryPolicy, connect
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
-from holdfast._policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
+from holdfast._policy.hedge import HedgeBudget, Latencies, hedge_delay
 from holdfast.errors import InternalError
+from holdfast.policies import HedgePolicy
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
 from holdfast.types import GetTaskRequest
 

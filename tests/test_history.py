@@ -8,7 +8,7 @@ from tests.event_streams import results_of
 
 from holdfast import Artifact, Part, Task, TaskState, connect
 from holdfast._model import codec
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,

@@ -12,10 +12,10 @@ from holdfast._model.addresses import is_http_address
 from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
 from holdfast._model.hosts import ascii_host, ip_literal, is_loopback, spelled
 from holdfast._net.sockets import ForbiddenAddressError, check_host
-from holdfast._wire.http import HttpRequest
 from holdfast._wire.network_scope import Reach, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast.errors import NetworkPolicyError
+from holdfast.extend import HttpRequest
 from holdfast.testing import FakeNetwork
 
 from .strategies import given

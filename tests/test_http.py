@@ -5,7 +5,9 @@ import math
 import pytest
 from hypothesis import strategies as st
 
-from holdfast._wire.http import HttpRequest, Timeouts, excerpt, harmless_headers, presentable
+from holdfast._wire.http import excerpt, harmless_headers, presentable
+from holdfast.extend import HttpRequest
+from holdfast.policies import Timeouts
 
 from .strategies import any_text, given
 

@@ -28,12 +28,21 @@ from holdfast import (
 from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
 from holdfast._stream.machine import Resume, Step
-from holdfast._testing.faults import Cut, Fail
 from holdfast._testing.serverwire import Wire
 from holdfast._testing.streaming import frame
 from holdfast._testing.v03wire import V03Wire
 from holdfast._wire.sse import ServerSentEvent
-from holdfast.testing import FakeAgent, FakeNetwork, Streaming, asks, replies, run, streams
+from holdfast.testing import (
+    Cut,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Streaming,
+    asks,
+    replies,
+    run,
+    streams,
+)
 from holdfast.types import (
     StreamResponse,
     TaskArtifactUpdateEvent,

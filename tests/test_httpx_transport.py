@@ -48,10 +48,15 @@ from holdfast import (
     connect,
 )
 from holdfast._integrations.httpx_base import BaseTransport
-from holdfast._testing.faults import (
+from holdfast.errors import LimitExceededError, QueueFullError
+from holdfast.extend import Endpoints
+from holdfast.observe import AttemptFailed, CallFinished, RetryScheduled
+from holdfast.testing import (
     Cut,
     Delay,
     Fail,
+    FakeAgent,
+    FakeNetwork,
     Garbage,
     Refuse,
     Reset,
@@ -59,12 +64,9 @@ from holdfast._testing.faults import (
     Stall,
     bad_gateway,
     rate_limited,
+    run,
     unavailable,
 )
-from holdfast.errors import LimitExceededError, QueueFullError
-from holdfast.extend import Endpoints
-from holdfast.observe import AttemptFailed, CallFinished, RetryScheduled
-from holdfast.testing import FakeAgent, FakeNetwork, run
 
 HTTPX = SimpleNamespace(library=httpx, Transport=holdfast.integrations.httpx.Transport)
 HTTPX2 = SimpleNamespace(library=httpx2, Transport=holdfast.integrations.httpx2.Transport)

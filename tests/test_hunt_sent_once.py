@@ -8,8 +8,8 @@ import pytest
 
 from holdfast import A2AError, Message, OutcomeUnknownError, Part, Role, RunItem, connect
 from holdfast._aio.env import SystemEnv
-from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import InvalidParamsError, JournalError
+from holdfast.extend import SqliteJournal
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Reset, completes
 
 SENDS = {True: "SendStreamingMessage", False: "SendMessage"}

@@ -15,9 +15,8 @@ from holdfast import DeadlineExceededError, RunItem, connect
 from holdfast._aio.env import SystemEnv
 from holdfast._cli.batch.input import read_line
 from holdfast._cli.batch.output import Results
-from holdfast._journal.protocol import CallRecord, RecordUpdate
-from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import JournalError
+from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, asks, completes
 
 if sys.platform != "win32":

@@ -14,7 +14,6 @@ from holdfast._model.operations import (
     SEND_MESSAGE,
 )
 from holdfast._wire import jsonrpc
-from holdfast._wire.http import HttpReply
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -24,6 +23,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.extend import HttpReply
 from holdfast.types import (
     DeleteTaskPushNotificationConfigRequest,
     Empty,

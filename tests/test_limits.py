@@ -15,7 +15,6 @@ from tests.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
 from holdfast import A2AError, AiohttpEngine, Limits, Resilience, connect
 from holdfast._wire import limits as machine
-from holdfast._wire.http import HttpReply
 from holdfast._wire.inflating import Inflater
 from holdfast._wire.limits import check_json_size, exceeded
 from holdfast.errors import (
@@ -24,6 +23,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     LimitExceededError,
 )
+from holdfast.extend import HttpReply
 from holdfast.testing import FakeAgent, FakeNetwork
 
 

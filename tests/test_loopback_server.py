@@ -16,10 +16,9 @@ from tests.event_streams import frames_of
 from tests.ports import reserve_port
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Resilience, TaskState, connect
-from holdfast._net.aiohttp import AiohttpEngine
-from holdfast._wire.http import HttpRequest, Timeouts
-from holdfast._wire.limits import Limits
 from holdfast.errors import A2AError
+from holdfast.extend import AiohttpEngine, HttpRequest
+from holdfast.policies import Limits, Timeouts
 from holdfast.testing import (
     Cut,
     Delay,

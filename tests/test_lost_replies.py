@@ -26,11 +26,10 @@ from holdfast import (
     connect,
 )
 from holdfast._aio.env import SystemEnv
-from holdfast._journal.sqlite import SqliteJournal
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.client import TextDelta
 from holdfast.errors import DuplicateTasksError, InvalidParamsError, JournalError
-from holdfast.extend import PassThrough
+from holdfast.extend import PassThrough, SqliteJournal
 from holdfast.observe import CallFinished, Reconciled, ReconcileStarted, RequestFinished
 from holdfast.testing import (
     Cut,

@@ -14,12 +14,12 @@ from tests.card_signing import SIGNER
 from tests.raw_server import always, reply, serve
 
 from holdfast import AiohttpEngine, AuthenticationError, Resilience, connect
-from holdfast._wire.http import HttpReply, HttpRequest
 from holdfast._wire.network_scope import Reach, network, scope_of, scope_of_host
 from holdfast.auth.oauth import ClientCredentials
 from holdfast.compat import A2ACardResolver
 from holdfast.doctor import diagnose
 from holdfast.errors import NetworkPolicyError
+from holdfast.extend import HttpReply, HttpRequest
 from holdfast.signatures import CardVerifier
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
 

@@ -26,10 +26,7 @@ from tests.authorization_server import (
 
 from holdfast import A2AError, AuthenticationError, DeadlineExceededError, connect
 from holdfast._auth.oauth.requests import token_in
-from holdfast._policy.resilience import Resilience
-from holdfast._policy.retry import RetryPolicy
-from holdfast._wire.credentials import Credentials
-from holdfast._wire.http import HttpRequest
+from holdfast.auth import Credentials
 from holdfast.auth.oauth import (
     AuthorizationCode,
     AuthorizationServer,
@@ -41,6 +38,8 @@ from holdfast.auth.oauth import (
     Token,
 )
 from holdfast.errors import CredentialOriginError, PermissionDeniedError
+from holdfast.extend import HttpRequest
+from holdfast.policies import Resilience, RetryPolicy
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
 from holdfast.types import (
     AuthenticationInfo,

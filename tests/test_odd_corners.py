@@ -31,8 +31,6 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._pipeline.endpoints import Endpoints
-from holdfast._wire.http import HttpReply, HttpRequest
 from holdfast._wire.network_scope import Reach, scope_of
 from holdfast.auth import ClientCallContext
 from holdfast.compat import (
@@ -47,7 +45,7 @@ from holdfast.errors import (
     LimitExceededError,
     NetworkPolicyError,
 )
-from holdfast.extend import Reply
+from holdfast.extend import Endpoints, HttpReply, HttpRequest, Reply
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, fails
 from holdfast.types import (
     AgentCapabilities,

@@ -16,7 +16,6 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._policy.deadline import Deadline
 from holdfast._stream.polling import poll as poll_and_tell
 from holdfast.errors import (
     InvalidAgentResponseError,
@@ -25,6 +24,7 @@ from holdfast.errors import (
     TaskCanceledError,
     TaskRejectedError,
 )
+from holdfast.policies import Deadline
 from holdfast.testing import (
     Delay,
     FakeAgent,

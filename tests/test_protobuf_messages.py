@@ -13,14 +13,14 @@ from holdfast._model.codec import MalformedError
 from holdfast._model.operations import OPERATIONS
 from holdfast._wire import v03
 from holdfast._wire.grpc import CODECS
-from holdfast._wire.http import HttpReply
-from holdfast._wire.limits import Limits
 from holdfast.errors import (
     A2AError,
     InvalidAgentResponseError,
     LimitExceededError,
     UnsupportedOperationError,
 )
+from holdfast.extend import HttpReply
+from holdfast.policies import Limits
 from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,

@@ -14,12 +14,25 @@ import pytest
 from tests.public_names import PUBLIC, SUBJECTS
 
 import holdfast
+import holdfast.auth.oauth
+import holdfast.integrations.a2a_sdk
+import holdfast.integrations.httpx
+import holdfast.integrations.httpx2
 import holdfast.server
 import holdfast.testing
 from holdfast._client.options import CreateOptions
 
 PACKAGE = Path(holdfast.__file__).parent
-ALL = [holdfast, *SUBJECTS, holdfast.server, holdfast.testing]
+HOMES = [
+    *SUBJECTS,
+    holdfast.auth.oauth,
+    holdfast.integrations.a2a_sdk,
+    holdfast.integrations.httpx,
+    holdfast.integrations.httpx2,
+    holdfast.server,
+    holdfast.testing,
+]
+ALL = [holdfast, *HOMES]
 
 
 def imported_names(tree, *, under_type_checking):
@@ -71,7 +84,7 @@ def test_a_name_is_in_one_public_module_and_the_everyday_ones_in_the_root_too():
     assert len(holdfast.__all__) <= 55
 
 
-@pytest.mark.parametrize("module", SUBJECTS)
+@pytest.mark.parametrize("module", HOMES)
 def test_what_is_public_names_its_public_module(module):
     named = {
         name: value.__module__

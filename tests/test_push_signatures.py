@@ -17,10 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from tests.asgi_client import JSON, body_of, post, request
 
 from holdfast import Task, TaskState
-from holdfast._journal.protocol import CallRecord
-from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import A2AConnectionError
-from holdfast.extend import HttpReply
+from holdfast.extend import CallRecord, HttpReply, SqliteJournal
 from holdfast.push import JwtPolicy, PushReceiver
 from holdfast.types import AuthenticationInfo, TaskStatus
 

@@ -234,7 +234,12 @@ def test_where_nobody_asks_for_it_nothing_of_holdfast_is_imported(pytester):
 
         def test_nothing():
             found = {name for name in sys.modules if name.startswith("holdfast")}
-            assert found == {"holdfast", "holdfast.testing", "holdfast.testing.pytest_plugin"}
+            assert found == {
+                "holdfast",
+                "holdfast._public",
+                "holdfast.testing",
+                "holdfast.testing.pytest_plugin",
+            }
             assert not {"aiohttp", "msgspec"} & set(sys.modules)
         """
     )

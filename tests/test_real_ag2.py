@@ -8,8 +8,8 @@ import pytest
 from tests.real_agents import LIMIT, ag2_process
 
 from holdfast import ClientTools, Resilience, TaskState, connect
-from holdfast._net.aiohttp import AiohttpEngine
 from holdfast.client import ToolError
+from holdfast.extend import AiohttpEngine
 
 pytestmark = [pytest.mark.ag2, pytest.mark.real_time]
 

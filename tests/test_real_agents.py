@@ -39,12 +39,9 @@ from holdfast._aio.env import SystemEnv
 from holdfast._client.content import to_message
 from holdfast._model import codec
 from holdfast._model import operations as op
-from holdfast._net.aiohttp import AiohttpEngine
 from holdfast._pipeline.http_binding import HttpBinding
 from holdfast._stream.fold import TaskFold
 from holdfast._testing.listening import Listener
-from holdfast._wire.http import HttpRequest
-from holdfast._wire.limits import Limits
 from holdfast.compat import (
     A2ACardResolver,
     AuthInterceptor,
@@ -62,7 +59,8 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
-from holdfast.extend import Endpoints
+from holdfast.extend import AiohttpEngine, Endpoints, HttpRequest
+from holdfast.policies import Limits
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,

@@ -8,7 +8,6 @@ import pytest
 from tests.real_agents import LIMIT, oauth_process
 
 from holdfast import AiohttpEngine, AuthenticationError, connect
-from holdfast._wire.http import HttpRequest
 from holdfast.auth.oauth import (
     AuthorizationCode,
     AuthorizationServer,
@@ -17,6 +16,7 @@ from holdfast.auth.oauth import (
     FileTokenStore,
     MemoryTokenStore,
 )
+from holdfast.extend import HttpRequest
 from holdfast.testing import FakeAgent, LoopbackServer
 
 pytestmark = [pytest.mark.oauth, pytest.mark.real_time]

@@ -11,8 +11,8 @@ from tests.asgi_server import serving
 from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import TaskState, connect
-from holdfast._wire.http import HttpRequest
 from holdfast.compat import ClientConfig, ClientFactory
+from holdfast.extend import HttpRequest
 from holdfast.push import PushReceiver
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]

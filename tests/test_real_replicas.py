@@ -15,10 +15,9 @@ from tests.real_agents import LIMIT, ClusterReplica
 from holdfast import ReconnectPolicy, Resilience, RetryPolicy, TaskState, connect
 from holdfast._aio.env import SystemEnv
 from holdfast._client.content import to_message
-from holdfast._net.aiohttp import AiohttpEngine
 from holdfast._testing.listening import Listener
-from holdfast._wire.http import HttpRequest
 from holdfast.errors import TaskCanceledError
+from holdfast.extend import AiohttpEngine, HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 

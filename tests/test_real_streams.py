@@ -18,10 +18,9 @@ from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import Resilience, Task, TaskState, Timeouts, connect
 from holdfast._client.content import to_message
-from holdfast._net.aiohttp import AiohttpEngine
-from holdfast._policy.reconnect import ReconnectPolicy
 from holdfast._stream.fold import TaskFold
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import AiohttpEngine, HttpRequest
+from holdfast.policies import ReconnectPolicy
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]

@@ -29,15 +29,14 @@ from holdfast import (
     text_part,
 )
 from holdfast._client.content import to_message
-from holdfast._net.aiohttp import AiohttpEngine
-from holdfast._policy.reconnect import ReconnectPolicy
-from holdfast._wire.http import HttpRequest
 from holdfast.errors import (
     InternalError,
     TaskNotCancelableError,
     TaskRejectedError,
     UnsupportedOperationError,
 )
+from holdfast.extend import AiohttpEngine, HttpRequest
+from holdfast.policies import ReconnectPolicy
 from holdfast.types import TaskPushNotificationConfig
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]

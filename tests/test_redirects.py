@@ -5,11 +5,13 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import strategies as st
 
-from holdfast._wire.http import HttpReply, HttpRequest, Progress, Timeouts
+from holdfast._wire.http import Progress
 from holdfast._wire.network_scope import Reach
 from holdfast._wire.origins import origin
 from holdfast._wire.redirects import follow
 from holdfast.errors import A2AHTTPError
+from holdfast.extend import HttpReply, HttpRequest
+from holdfast.policies import Timeouts
 
 from .strategies import any_text, given
 

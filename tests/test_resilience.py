@@ -2,10 +2,7 @@
 
 import pytest
 
-from holdfast._policy.budget import BudgetPolicy
-from holdfast._policy.resilience import Resilience
-from holdfast._policy.retry import RetryPolicy
-from holdfast._wire.http import Timeouts
+from holdfast.policies import BudgetPolicy, Resilience, RetryPolicy, Timeouts
 
 
 def test_the_standard_is_that_of_the_documentation():

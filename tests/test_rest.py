@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from holdfast._model import operations as op
 from holdfast._model.operations import GET_TASK, OPERATIONS
 from holdfast._wire import rest
-from holdfast._wire.http import HttpReply
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -21,6 +20,7 @@ from holdfast.errors import (
     MethodNotFoundError,
     TaskNotFoundError,
 )
+from holdfast.extend import HttpReply
 from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,

@@ -6,15 +6,7 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from holdfast._policy.retry import (
-    GiveUp,
-    Retry,
-    RetryPolicy,
-    RetryState,
-    backoff,
-    decide,
-    is_outcome_unknown,
-)
+from holdfast._policy.retry import GiveUp, Retry, RetryState, backoff, decide, is_outcome_unknown
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -29,6 +21,7 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
+from holdfast.policies import RetryPolicy
 
 from .strategies import given
 

@@ -28,11 +28,10 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._wire.http import HttpReply
 from holdfast._wire.redaction import redact
 from holdfast.auth import ClientCallContext, Credentials, StaticAuth
 from holdfast.compat import AuthInterceptor, InMemoryContextCredentialStore
-from holdfast.extend import Interceptor
+from holdfast.extend import HttpReply, Interceptor
 from holdfast.testing import FakeAgent, FakeNetwork
 
 CANARY = "kAnari-5f3c9b7e+tw/eet~77=="

@@ -22,7 +22,6 @@ from holdfast import (
 )
 from holdfast._model.operations import GET_TASK, SEND_MESSAGE
 from holdfast._wire.bindings import CODECS
-from holdfast._wire.http import HttpReply
 from holdfast._wire.status import REFUSALS
 from holdfast.client import AgentResult
 from holdfast.errors import (
@@ -31,6 +30,7 @@ from holdfast.errors import (
     PermissionDeniedError,
     wrap_downstream,
 )
+from holdfast.extend import HttpReply
 from holdfast.server import ProtocolErrors
 from holdfast.testing import AsgiNetwork
 from holdfast.types import AgentCapabilities, AgentInterface

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.effort import case
 from tests.strategies import given
 
-from holdfast._wire.limits import Limits
 from holdfast._wire.sse import EventStreamParser, ServerSentEvent
 from holdfast.errors import LimitExceededError
+from holdfast.policies import Limits
 
 MARK = b"\xef\xbb\xbf"
 

@@ -11,7 +11,6 @@ from holdfast import errors
 from holdfast._model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast._wire import status
 from holdfast._wire.bindings import CODECS
-from holdfast._wire.http import HttpReply
 from holdfast.compat import ArticleErrorCode, make_error
 from holdfast.errors import (
     BY_CODE,
@@ -27,6 +26,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.extend import HttpReply
 from holdfast.types import TaskState
 
 from .strategies import any_text, error_objects, given, http_headers, http_statuses

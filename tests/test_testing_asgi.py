@@ -6,10 +6,10 @@ import pytest
 
 from holdfast import A2AConnectionError, A2ATimeoutError
 from holdfast._testing.asgi_lifespan import Lifespan
-from holdfast._wire.http import HttpRequest, Timeouts
-from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import Reach
 from holdfast.errors import LimitExceededError, NetworkPolicyError
+from holdfast.extend import HttpRequest
+from holdfast.policies import Limits, Timeouts
 from holdfast.testing import AsgiNetwork
 
 URL = "http://agent.test"

@@ -11,7 +11,7 @@ from tests.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
 from holdfast import A2AConnectionError, A2ATimeoutError, RateLimitedError, Resilience, connect
 from holdfast._aio.env import SystemEnv
-from holdfast._wire.http import Timeouts
+from holdfast.policies import Timeouts
 from holdfast.testing import (
     Cut,
     Delay,

@@ -14,7 +14,8 @@ from tests.raw_server import always, serve
 
 from holdfast import A2AConnectionError, AiohttpEngine, Coordinator, TlsConfig, connect
 from holdfast._net import tls_config
-from holdfast._wire.http import HttpRequest, Timeouts
+from holdfast.extend import HttpRequest
+from holdfast.policies import Timeouts
 from holdfast.testing import FakeAgent, FakeNetwork
 
 real_time = pytest.mark.real_time

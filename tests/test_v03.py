@@ -13,7 +13,6 @@ from holdfast._model.card_reading import read_card
 from holdfast._testing.v03wire import V03BytesWire
 from holdfast._wire import v03
 from holdfast._wire.bindings import CODECS
-from holdfast._wire.http import HttpReply
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -29,6 +28,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.extend import HttpReply
 from holdfast.types import (
     AuthenticationInfo,
     CancelTaskRequest,

@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._testing.virtualtime import (
-    DeadlockError,
-    OrphanTaskError,
-    RealIOError,
-    VirtualTimeLoop,
-    run,
-)
+from holdfast.testing import DeadlockError, OrphanTaskError, RealIOError, VirtualTimeLoop, run
 
 # What a test waits for in a thread comes at once; the bound only keeps a broken loop from hanging.
 PATIENCE = 10

@@ -21,14 +21,13 @@ from holdfast import (
     TaskNotFoundError,
     connect,
 )
-from holdfast._wire.http import HttpReply
 from holdfast._wire.redaction import redact
 from holdfast.errors import (
     InvalidAgentCardError,
     InvalidAgentResponseError,
     PermissionDeniedError,
 )
-from holdfast.extend import Endpoints, Interceptor, PassThrough
+from holdfast.extend import Endpoints, HttpReply, Interceptor, PassThrough
 from holdfast.observe import AttemptStarted
 from holdfast.testing import (
     DeadlockError,

@@ -1,13 +1,14 @@
-"""Push notifications: agents that tell how a task goes, in place of being asked (A2A 4.3.3).
+"""Push notifications: agents report how a task goes, and need not be polled (A2A 4.3.3).
 
-receiver = PushReceiver("https://me.example/push")  # an ASGI application: serve it there
+    receiver = PushReceiver("https://me.example/push")
+    config = receiver.config()
+    task = await agent.send_message(
+        "Tell me when it is done.", push_notification_config=config, return_immediately=True
+    )
+    receiver.expect(task, config)
+    done = await receiver.wait(task.id, client=agent, timeout=3600)
 
-config = receiver.config()
-task = await agent.send_message(
-"Tell me when it is done.", push_notification_config=config, return_immediately=True
-)
-receiver.expect(task, config)
-done = await receiver.wait(task.id, client=agent, timeout=3600)
+A receiver is an ASGI application, to be served under the address that it is given.
 """
 
 from __future__ import annotations

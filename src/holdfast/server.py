@@ -13,6 +13,7 @@ errors from `ProtocolErrors`, which needs no extra:
     app = ProtocolErrors(app, agent="coordinator")  # around any ASGI application
 """
 
+from holdfast._public import publish
 from holdfast._server.agent_server import A2AServer
 from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.errors import ProtocolErrors
@@ -46,3 +47,5 @@ __all__ = [
     "requires_auth",
     "requires_input",
 ]
+
+__getattr__, __dir__ = publish(__name__)

@@ -63,7 +63,7 @@ async def transport(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
 @contextlib.asynccontextmanager
 async def factory(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
     """ADK with a factory of Holdfast's clients; ADK fetches the card by itself."""
-    from holdfast._net.aiohttp import AiohttpEngine
+    from holdfast.extend import AiohttpEngine
     from holdfast.integrations.a2a_sdk import client_factory
 
     bindings = wanted.get("bindings", [])

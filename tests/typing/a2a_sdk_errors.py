@@ -8,8 +8,9 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.utils.errors import A2AError as SdkError
 
 from holdfast import A2AError
-from holdfast._integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError, to_sdk_error
+from holdfast._integrations.a2a_sdk.errors import to_sdk_error
 from holdfast.errors import Attempt
+from holdfast.integrations.a2a_sdk import CallFailedError, CallTimeoutError
 
 
 def failed(error: CallFailedError, late: CallTimeoutError, cause: A2AError) -> None:

@@ -1,11 +1,4 @@
-"""Holdfast below `httpx`: a transport for the clients that other people's SDKs take.
-
->>> import httpx
->>> from holdfast._integrations.httpx import Transport
->>> client = httpx.AsyncClient(transport=Transport(), timeout=120)
-
-It needs the extra ``holdfast[httpx]``. What it does, and does not, is written at `Transport`.
-"""
+"""The transport for clients of httpx; `holdfast.integrations.httpx` is where callers find it."""
 
 from __future__ import annotations
 

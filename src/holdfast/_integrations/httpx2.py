@@ -1,11 +1,4 @@
-"""Holdfast below `httpx2`: a transport for the clients that other people's SDKs take.
-
->>> import httpx2
->>> from holdfast._integrations.httpx2 import Transport
->>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
-
-It needs the extra ``holdfast[httpx2]``. What it does, and does not, is written at `Transport`.
-"""
+"""The transport for clients of httpx2; `holdfast.integrations.httpx2` is where callers find it."""
 
 from __future__ import annotations
 

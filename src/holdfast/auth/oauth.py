@@ -18,6 +18,7 @@ from holdfast._auth.oauth.grants import (
 from holdfast._auth.oauth.provider import OAuthOptions, OAuthProvider
 from holdfast._auth.oauth.servers import AuthorizationServer, FromCard
 from holdfast._auth.oauth.tokens import MemoryTokenStore, Token, TokenStore
+from holdfast._public import publish
 
 __all__ = [
     "AuthorizationCode",
@@ -33,3 +34,5 @@ __all__ = [
     "Token",
     "TokenStore",
 ]
+
+__getattr__, __dir__ = publish(__name__)

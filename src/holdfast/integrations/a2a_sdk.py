@@ -37,6 +37,7 @@ from holdfast._integrations.a2a_sdk.retry import RetryTransport
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig, SharedBudget
 from holdfast._integrations.a2a_sdk.retry_loop import RetryFacts, retry_facts
 from holdfast._integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
+from holdfast._public import publish
 
 __all__ = [
     "CallFailedError",
@@ -52,3 +53,5 @@ __all__ = [
     "default_retry_predicate",
     "retry_facts",
 ]
+
+__getattr__, __dir__ = publish(__name__)

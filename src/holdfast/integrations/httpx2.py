@@ -1,12 +1,15 @@
 """Holdfast below `httpx2`: a transport for the clients that other people's SDKs take.
 
 >>> import httpx2
->>> from holdfast._integrations.httpx2 import Transport
+>>> from holdfast.integrations.httpx2 import Transport
 >>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
 
 It needs the extra ``holdfast[httpx2]``. What it does, and does not, is written at `Transport`.
 """
 
 from holdfast._integrations.httpx2 import Transport
+from holdfast._public import publish
 
 __all__ = ["Transport"]
+
+__getattr__, __dir__ = publish(__name__)

@@ -1,19 +1,19 @@
-"""What tests need: an agent that fails as told, and time that passes at once.
+"""What tests need: an agent that fails on demand, and time that passes at once.
 
-from holdfast import connect
-from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run
+    from holdfast import connect
+    from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run
 
-async def main():
-    agent = FakeAgent()
-    agent.inject(rate_limited(retry_after=30))
-    client = connect(agent.url, engine=FakeNetwork(agent))
-    assert (await client.ask("hello")).text == "hello"
+    async def main():
+        agent = FakeAgent()
+        agent.inject(rate_limited(retry_after=30))
+        client = connect(agent.url, engine=FakeNetwork(agent))
+        assert (await client.ask("hello")).text == "hello"
 
-run(main())  # takes no time
+    run(main())  # takes no time
 
 A plan says what the agent does, and a fault what goes wrong: ``FakeAgent(streams("Hello, ",
 "world", every=10))`` streams an artifact in two chunks, ``inject(Cut(after_events=3))`` cuts the
-next stream after the first of them. `Streaming` has what real servers do differently.
+next stream after the first three events. `Streaming` has what real servers do differently.
 
 Importing this package is cheap, as pytest does it for the plugin: a name is loaded when it is
 first used.
@@ -21,8 +21,9 @@ first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from holdfast._public import publish
 
 if TYPE_CHECKING:
     from holdfast._testing.agent import FakeAgent, Received
@@ -125,32 +126,29 @@ __all__ = [
     "works_forever",
 ]
 
-_MODULES = (
-    "virtualtime",
-    "faults",
-    "plans",
-    "streaming",
-    "agent",
-    "network",
-    "server",
-    "asgi",
-    "in_process",
-    "proxy",
-    "history",
-    "journals",
+_HOMES = {
+    "agent": "FakeAgent Received",
+    "asgi": "AsgiNetwork",
+    "faults": "Cut Delay Duplicate Fail Fault Garbage Refuse Reset Respond Stall"
+    " bad_gateway rate_limited unavailable",
+    "history": "History",
+    "in_process": "InProcessClients make_test_client_factory make_test_rest_client_factory",
+    "journals": "check_journal",
+    "network": "FakeNetwork",
+    "plans": "Behaviour Plan Step Turn asks completes crashes echo fails needs_auth rejects"
+    " replies streams works_forever",
+    "proxy": "FaultProxy",
+    "server": "LoopbackServer pick_free_port",
+    "streaming": "Streaming",
+    "virtualtime": "DeadlockError OrphanTaskError RealIOError VirtualTimeLoop run",
+}
+"""The names of each module of `holdfast._testing`."""
+
+__getattr__, __dir__ = publish(
+    __name__,
+    lazy={
+        name: f"holdfast._testing.{module}"
+        for module, names in _HOMES.items()
+        for name in names.split()
+    },
 )
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            home = import_module(f"holdfast._testing.{module}")
-            if name in home.__all__:
-                value = globals()[name] = getattr(home, name)
-                return value
-    message = f"module 'holdfast.testing' has no attribute {name!r}"
-    raise AttributeError(message)
-
-
-def __dir__() -> list[str]:
-    return __all__
