@@ -97,6 +97,7 @@ check-imports: $(VENV)/.lint
 
 bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
 	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python benchmarks/walk.py
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/journal_cost.py
 	$(BIN)/python benchmarks/fan_out.py
