@@ -619,7 +619,7 @@ class Wandering:
         [interface] = self.offered.supported_interfaces
         moved = msgspec.structs.replace(interface, url=f"own://agent.test/{len(self.made)}")
         card = msgspec.structs.replace(self.offered, supported_interfaces=(moved,))
-        self.client._calls._resolver.replace(unsigned(card), frozenset())
+        self.client._core._resolver.replace(unsigned(card), frozenset())
         return await self.client.get_task("own")
 
     async def calls(self, times):

@@ -88,7 +88,7 @@ def own_card(*urls, **members):
 
 
 def move(client, url, **members):
-    client._calls._resolver.replace(unsigned(own_card(url, **members)), frozenset())
+    client._core._resolver.replace(unsigned(own_card(url, **members)), frozenset())
 
 
 class Answering(FakeNetwork):

@@ -20,7 +20,7 @@ from holdfast.errors import A2AError, JournalError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from holdfast._client.core import PerCall
+    from holdfast._client.call_scope import CallScope
     from holdfast._client.run_records import EarlierSend, RunRecords
     from holdfast._pipeline.observed_call import ObservedCall
     from holdfast._policy.deadline import Deadline
@@ -81,8 +81,8 @@ class BulkRun(ClosingContext):
     def __init__(
         self,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        begin: Callable[[str | None], tuple[Deadline, PerCall, ObservedCall]],
-        ask: Callable[[Message, Deadline, PerCall], Awaitable[Answer]],
+        begin: Callable[[str | None], tuple[CallScope, ObservedCall]],
+        ask: Callable[[Message, CallScope], Awaitable[Answer]],
         records: RunRecords | None,
         *,
         concurrency: int,
@@ -226,7 +226,7 @@ class BulkRun(ClosingContext):
         except (ValueError, TypeError) as fault:
             return RunResult(key=key, error=fault, duration=clock() - began)
         label = None if self._records is None else self._records.label(key)
-        deadline, per_call, observed = self._begin(label)
+        scope, observed = self._begin(label)
         answer: Answer | None = None
         error: A2AError | None = None
         before: EarlierSend | None = None
@@ -234,12 +234,12 @@ class BulkRun(ClosingContext):
         try:
             with observed:
                 while answer is None:
-                    before = await self._sent_before(key, message, deadline)
+                    before = await self._sent_before(key, message, scope.deadline)
                     if before is not None:
-                        answer, is_taken = await before.answer(deadline, per_call), False
+                        answer, is_taken = await before.answer(scope), False
                         continue
                     try:
-                        answer = await self._ask(message, deadline, per_call)
+                        answer = await self._ask(message, scope)
                     except JournalError as refusal:
                         if is_taken or refusal.reason not in {"exists", "taken_over"}:
                             raise

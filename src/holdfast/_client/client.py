@@ -31,8 +31,9 @@ from holdfast._client.circuit import Circuit
 from holdfast._client.client_tools import ClientTools, ToolLoop, ask_for_tools, client_tools
 from holdfast._client.content import to_message
 from holdfast._client.conversation import Conversation
-from holdfast._client.core import ClientCore, PerCall, is_settled, is_terminal
+from holdfast._client.core import ClientCore, is_settled, is_terminal
 from holdfast._client.event_stream import EventStream
+from holdfast._client.options import check_call_options
 from holdfast._client.pending import PendingCall, ResumedCall, resume_all
 from holdfast._client.run_records import RunRecords
 from holdfast._client.sending import SendOperation
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from holdfast._aio.closing import Closable
     from holdfast._client.answer import Answer
     from holdfast._client.batch import RunItem
+    from holdfast._client.call_scope import CallScope
     from holdfast._client.content import Content
     from holdfast._client.conversation import InterruptionHook
     from holdfast._client.options import CallOptions, SendOptions
@@ -105,8 +107,8 @@ class Client(ClosingContext):
     closed raises a RuntimeError.
     """
 
-    def __init__(self, calls: ClientCore, *, owned: Sequence[Closable]) -> None:
-        self._calls = calls
+    def __init__(self, core: ClientCore, *, owned: Sequence[Closable]) -> None:
+        self._core = core
         self._owned = owned
 
     async def close(self) -> None:
@@ -119,7 +121,7 @@ class Client(ClosingContext):
         Raises:
             TimeoutError: Such a layer or transport took longer than 10 or 5 seconds to close.
         """
-        await close_in_turn((self._calls, *self._owned), seconds=_CLOSING)
+        await close_in_turn((self._core, *self._owned), seconds=_CLOSING)
 
     # ── Who listens ──────────────────────────────────────────────────────────────────────────
 
@@ -130,7 +132,7 @@ class Client(ClosingContext):
             TypeError: It cannot be called.
         """
         added = hooks("consumers", (consumer,), "__call__")
-        self._calls.hooks.consumers += added
+        self._core.hooks.consumers += added
 
     async def add_request_middleware(self, interceptor: Interceptor) -> None:
         """Adds an interceptor after the present ones; calls already under way are not touched.
@@ -143,20 +145,20 @@ class Client(ClosingContext):
             TypeError: It is not an interceptor.
         """
         added = hooks("interceptors", (interceptor,), "before", "after")
-        self._calls.auth.provider = one_provider(self._calls.auth.provider, added)
-        self._calls.hooks.interceptors += added
+        self._core.auth.provider = one_provider(self._core.auth.provider, added)
+        self._core.hooks.interceptors += added
 
     # ── How it stands ────────────────────────────────────────────────────────────────────────
 
     @property
     def circuit(self) -> Circuit:
         """Whether the agent is called at all; can be opened, closed and reset by hand."""
-        return Circuit(self._calls)
+        return Circuit(self._core)
 
     def stats(self) -> ClientStats:
         """What the client knows of its own work by now; costs nothing, and holds no secret."""
-        calls = self._calls
-        return client_stats(calls.agent, calls.endpoints, calls.resilience, calls.admissions)
+        core = self._core
+        return client_stats(core.agent, core.endpoints, core.resilience, core.admissions)
 
     # ── The card ─────────────────────────────────────────────────────────────────────────────
 
@@ -171,7 +173,7 @@ class Client(ClosingContext):
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
-        return await self._calls.card(self._calls.deadline("call", timeout), is_asked_for=True)
+        return await self._core.card(self._core.deadline("call", timeout), is_asked_for=True)
 
     @property
     def card_verification(self) -> CardVerification | None:
@@ -179,7 +181,7 @@ class Client(ClosingContext):
 
         None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
         """
-        return self._calls.card_verification
+        return self._core.card_verification
 
     @property
     def card_document(self) -> Mapping[str, Any] | None:
@@ -189,7 +191,7 @@ class Client(ClosingContext):
         came over gRPC it is the JSON of the message, and None if that has fields that are not
         known here, or is of protocol 0.3.
         """
-        return self._calls.card_document
+        return self._core.card_document
 
     async def discover(self, *, timeout: float | None = None) -> AgentCard:
         """The same as `agent_card`."""
@@ -204,8 +206,8 @@ class Client(ClosingContext):
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
-        deadline, per_call = self._calls.begin("call", options, of=Client.get_extended_agent_card)
-        return await self._calls.extended_card(deadline, per_call)
+        scope = self._core.begin("call", options, of=Client.get_extended_agent_card)
+        return await self._core.extended_card(scope)
 
     # ── What was left ────────────────────────────────────────────────────────────────────────
 
@@ -229,7 +231,7 @@ class Client(ClosingContext):
             not_empty("message_id", message_id)
         journaling = self._journaling("pending()")
         return [
-            PendingCall(record, self._calls, journaling)
+            PendingCall(record, self._core, journaling)
             for record in await journaling.unfinished(message_id)
         ]
 
@@ -258,9 +260,9 @@ class Client(ClosingContext):
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
         journaling = self._journaling("resume_pending()")
-        self._calls.check(options, of=Client.resume_pending)
+        check_call_options(options, of=Client.resume_pending)
         return resume_all(
-            self._calls,
+            self._core,
             journaling,
             concurrency=concurrency,
             poll_interval=poll_interval,
@@ -268,7 +270,7 @@ class Client(ClosingContext):
         )
 
     def _journaling(self, what: str) -> Journaling:
-        journaling = self._calls.journaling
+        journaling = self._core.journaling
         if journaling is None:
             text = f"{what} needs a journal; pass one as connect(journal=…)"
             raise ValueError(text)
@@ -325,10 +327,9 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         offered = client_tools(tools)
         ask_for_tools(options, offered)
-        deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.ask)
+        scope = self._core.begin("call", options, sends=True, of=Client.ask)
         events = self._sending(
-            deadline,
-            per_call,
+            scope,
             message,
             task_id=task_id,
             context_id=context_id,
@@ -385,29 +386,29 @@ class Client(ClosingContext):
                 found; it was not sent again, unless ``on_unknown`` says so.
             ValueError: The message has no content.
         """
-        deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.send_message)
-        request = self._calls.request(
+        scope = self._core.begin("call", options, sends=True, of=Client.send_message)
+        request = self._core.request(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             message_metadata=message_metadata,
-            configuration=self._calls.configuration(
+            configuration=self._core.configuration(
                 return_immediately=return_immediately,
                 history_length=history_length,
                 accepted_output_modes=accepted_output_modes,
                 push_notification_config=push_notification_config,
             ),
         )
-        with self._calls.observed(per_call, op.SEND_MESSAGE.name):
-            reply = await self._calls.replying(
-                request.message, deadline, per_call, asks=_returns_immediately(request)
+        with self._core.observed(scope, op.SEND_MESSAGE.name):
+            reply = await self._core.replying(
+                request.message, scope, asks=_returns_immediately(request)
             )
-            sending = SendOperation(self._calls, request, deadline, per_call, reply=reply)
+            sending = SendOperation(self._core, request, scope, reply=reply)
             result = (await sending.answer()).value
-            if per_call.consumers:
+            if scope.consumers:
                 task = result if isinstance(result, Task) else None
-                await self._calls.tell(per_call.consumers, result, task, deadline)
+                await self._core.tell(scope.consumers, result, task, scope.deadline)
             return result
 
     def run(
@@ -451,22 +452,20 @@ class Client(ClosingContext):
         if rate is not None:
             check_rate("rate", rate)
         # What cannot be right is told at once.
-        self._calls.begin("call", options, sends=True, of=Client.run)
+        self._core.begin("call", options, sends=True, of=Client.run)
         records = None
         if run_id is not None:
             not_empty("run_id", run_id)
             journaling = self._journaling("run_id")
-            records = RunRecords(self._calls, journaling, run_id, poll_interval=poll_interval)
+            records = RunRecords(self._core, journaling, run_id, poll_interval=poll_interval)
 
-        def begin(label: str | None) -> tuple[Deadline, PerCall, ObservedCall]:
-            deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.run)
-            observed = self._calls.observed(per_call, op.SEND_STREAMING_MESSAGE.name)
-            return deadline, msgspec.structs.replace(per_call, label=label), observed
+        def begin(label: str | None) -> tuple[CallScope, ObservedCall]:
+            scope = self._core.begin("call", options, sends=True, of=Client.run)
+            observed = self._core.observed(scope, op.SEND_STREAMING_MESSAGE.name)
+            return msgspec.structs.replace(scope, label=label), observed
 
-        async def ask(message: Message, deadline: Deadline, per_call: PerCall) -> Answer:
-            events = self._sending(
-                deadline, per_call, message, poll_interval=poll_interval, patient=True
-            )
+        async def ask(message: Message, scope: CallScope) -> Answer:
+            events = self._sending(scope, message, poll_interval=poll_interval, patient=True)
             async with events:
                 return await events.result()
 
@@ -512,12 +511,9 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         offered = client_tools(tools)
         ask_for_tools(options, offered)
-        deadline, per_call = self._calls.begin(
-            "stream", options, sends=True, of=Client.stream_message
-        )
+        scope = self._core.begin("stream", options, sends=True, of=Client.stream_message)
         return self._sending(
-            deadline,
-            per_call,
+            scope,
             message,
             task_id=task_id,
             context_id=context_id,
@@ -532,8 +528,7 @@ class Client(ClosingContext):
 
     def _sending(
         self,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         message: Content,
         *,
         task_id: str | None = None,
@@ -548,16 +543,15 @@ class Client(ClosingContext):
     ) -> EventStream:
         """The stream of an answer, which sends the message when it is entered."""
         calls = StreamCalls(
-            self._calls,
-            deadline,
-            per_call,
+            self._core,
+            scope,
             poll_interval=poll_interval,
             patient=patient,
         )
         send = partial(
             calls.send,
             metadata=metadata,
-            configuration=self._calls.configuration(
+            configuration=self._core.configuration(
                 return_immediately=None,
                 accepted_output_modes=accepted_output_modes,
                 push_notification_config=push_notification_config,
@@ -573,13 +567,13 @@ class Client(ClosingContext):
             return EventStream(calls, sends)
         first = to_message(
             message,
-            new_id=self._calls.env.new_id(),
+            new_id=self._core.env.new_id(),
             task_id=task_id,
             context_id=context_id,
             metadata=message_metadata,
         )
         json_object("metadata", metadata)  # what cannot be right is told at once
-        turns = ToolLoop(tools, self._calls, calls)
+        turns = ToolLoop(tools, self._core, calls)
         return EventStream(calls, partial(turns.begin, first, send))
 
     def conversation(
@@ -632,7 +626,7 @@ class Client(ClosingContext):
                 raise ValueError(text)
         given = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}
         return Conversation(
-            self._calls,
+            self._core,
             context_id=context_id,
             task=task,
             hooks={state: hook for state, hook in given.items() if hook is not None},
@@ -734,7 +728,7 @@ class Client(ClosingContext):
             TypeError: An argument of another type; raised by the call itself.
         """
         options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
-        self._calls.check(options, of=Client.list_tasks)
+        check_call_options(options, of=Client.list_tasks)
         request = _list_request(
             context_id,
             status=status,
@@ -763,7 +757,7 @@ class Client(ClosingContext):
             if token in seen or empty > _MOST_EMPTY_PAGES:
                 what = "a page token came twice" if token in seen else f"{empty} empty pages"
                 text = f"the agent's list of tasks has no end: {what}"
-                raise InvalidAgentResponseError(text, agent=self._calls.agent)
+                raise InvalidAgentResponseError(text, agent=self._core.agent)
             seen.add(token)
 
     async def wait(
@@ -794,23 +788,21 @@ class Client(ClosingContext):
         not_empty("task_id", task_id)
         if until is not None:
             check_hook("until", until)
-        deadline, per_call = self._calls.begin("wait", options, of=Client.wait)
-        reply, rule = self._calls.replies.pending(task_id), until or is_settled
+        scope = self._core.begin("wait", options, of=Client.wait)
+        reply, rule = self._core.replies.pending(task_id), until or is_settled
 
         def wanted(task: Task) -> bool:
             return (reply is None or not reply.is_stale(task.status)) and rule(task)
 
-        with self._calls.observed(per_call, op.GET_TASK.name):
-            task = await self._calls.watch(
-                task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
+        with self._core.observed(scope, op.GET_TASK.name):
+            task = await self._core.watch(
+                task_id, None, scope, poll_interval, until=lambda _task: True
             )
             if reply is not None:
                 reply.saw(task)
             if wanted(task):
                 return task
-            calls = StreamCalls(
-                self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
-            )
+            calls = StreamCalls(self._core, scope, poll_interval=poll_interval, patient=True)
             async with EventStream(calls, calls.follow(task_id, task)) as events:
                 async for event in events:
                     if until is None and isinstance(event, TaskArtifactUpdateEvent):
@@ -818,9 +810,7 @@ class Client(ClosingContext):
                     if events.task is not None and wanted(events.task):
                         return events.task
                 task = events.task or task
-            return await self._calls.watch(
-                task_id, task, deadline, poll_interval, per_call, until=wanted
-            )
+            return await self._core.watch(task_id, task, scope, poll_interval, until=wanted)
 
     def subscribe_to_task(
         self,
@@ -847,8 +837,8 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         not_empty("task_id", task_id)
         check_kind("force_subscription", force_subscription, bool)
-        deadline, per_call = self._calls.begin("stream", options, of=Client.subscribe_to_task)
-        calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
+        scope = self._core.begin("stream", options, of=Client.subscribe_to_task)
+        calls = StreamCalls(self._core, scope, poll_interval=poll_interval)
         return EventStream(calls, calls.subscribe_to(task_id, forced=force_subscription))
 
     async def cancel_task(
@@ -880,31 +870,31 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         check_kind("confirm", confirm, bool)
         if options.get("timeout") is None:
-            options["timeout"] = min(_CANCEL_TIMEOUT, self._calls.timeout)
-        deadline, per_call = self._calls.begin("cancel", options, of=Client.cancel_task)
+            options["timeout"] = min(_CANCEL_TIMEOUT, self._core.timeout)
+        scope = self._core.begin("cancel", options, of=Client.cancel_task)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
-        with self._calls.observed(per_call, op.CANCEL_TASK.name):
+        with self._core.observed(scope, op.CANCEL_TASK.name):
             try:
-                task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value
+                task = (await self._core.call(op.CANCEL_TASK, request, scope)).value
             except (TaskNotCancelableError, TaskNotFoundError) as error:
-                task = await self._canceled_before(task_id, error, deadline, per_call)
-            self._calls.hurry(task_id)  # of those who watch it, not all are told
+                task = await self._canceled_before(task_id, error, scope)
+            self._core.hurry(task_id)  # of those who watch it, not all are told
             if not confirm or task.state.is_terminal:
                 return task
             try:
-                task = await self._calls.watch(
-                    task_id, task, deadline, poll_interval, per_call, until=is_terminal
+                task = await self._core.watch(
+                    task_id, task, scope, poll_interval, until=is_terminal
                 )
             except (DeadlineExceededError, TaskAuthRequiredError) as error:
                 raise CancelUnconfirmedError(
-                    f"task {task_id} is still {_state_of(error.task)} {deadline.shown} "
+                    f"task {task_id} is still {_state_of(error.task)} {scope.deadline.shown} "
                     "after the agent took the request to cancel it",
                     task=error.task or task,
                     **error.facts(),
                 ) from error
-            self._calls.hurry(task_id)
+            self._core.hurry(task_id)
             return task
 
     # ── Push notifications ───────────────────────────────────────────────────────────────────
@@ -1037,12 +1027,12 @@ class Client(ClosingContext):
             not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
                 check_sendable("params", params)
-                deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.call)
-                with self._calls.observed(per_call, operation.name):
-                    reply = await self._calls.replying(
-                        params.message, deadline, per_call, asks=_returns_immediately(params)
+                scope = self._core.begin("call", options, sends=True, of=Client.call)
+                with self._core.observed(scope, operation.name):
+                    reply = await self._core.replying(
+                        params.message, scope, asks=_returns_immediately(params)
                     )
-                    sending = SendOperation(self._calls, params, deadline, per_call, reply=reply)
+                    sending = SendOperation(self._core, params, scope, reply=reply)
                     return cast("Reply[R]", await sending.response())
         return await self._call(operation, params, options, of=Client.call)
 
@@ -1055,21 +1045,20 @@ class Client(ClosingContext):
         of: Callable[..., Any],
     ) -> Reply[R]:
         check_sendable("params", params)
-        deadline, per_call = self._calls.begin("call", options, of=of)
-        return await self._calls.run(operation, params, deadline, per_call)
+        scope = self._core.begin("call", options, of=of)
+        return await self._core.call(operation, params, scope)
 
     async def _canceled_before(
         self,
         task_id: str,
         error: TaskNotCancelableError | TaskNotFoundError,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
     ) -> Task:
         """A cancel that was tried again may have succeeded the first time."""
         if not _ran_before(error):
             raise error
         try:
-            task = await self._calls.get_task(task_id, deadline, per_call)
+            task = await self._core.get_task(task_id, scope)
         except TaskNotFoundError:
             raise error from None
         if task.state is not TaskState.CANCELED:
@@ -1093,13 +1082,13 @@ def asking(
         share; and when it ends.
     """
     # Of the class of this module, which has no public way to what it shares with its siblings.
-    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    deadline, per_call = calls.begin("call", options, sends=True)
-    if within is not None and within.at < deadline.at:
-        deadline = within
+    core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    scope = core.begin("call", options, sends=True)
+    if within is not None and within.at < scope.deadline.at:
+        scope = scope.within(within)
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    events = ask(deadline, per_call, message, poll_interval=2.0, patient=True)
-    return events, per_call.call_group, deadline
+    events = ask(scope, message, poll_interval=2.0, patient=True)
+    return events, scope.call_group, scope.deadline
 
 
 def streaming(
@@ -1144,12 +1133,12 @@ def _stream_calls(
     *,
     sends: bool = False,
 ) -> StreamCalls:
-    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
-    deadline, per_call = calls.begin("stream", options, sends=sends)
+    core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
+    scope = core.begin("stream", options, sends=sends)
     if opening is not None and options.get("timeout") is None:
-        bound = calls.deadline("call", opening)
-        deadline = msgspec.structs.replace(bound, ends_at_first_event=True)
-    return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+        bound = core.deadline("call", opening)
+        scope = scope.within(msgspec.structs.replace(bound, ends_at_first_event=True))
+    return StreamCalls(core, scope, poll_interval=2.0)
 
 
 def _list_request(

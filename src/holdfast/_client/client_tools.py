@@ -332,7 +332,7 @@ class ToolLoop:
             raise
 
     def _new_calls(self, task: Task) -> list[ToolCall]:
-        with self._stream.per_call.hiding_secrets():
+        with self._stream.scope.hiding_secrets():
             return self._talk.new_calls(task)
 
     def _new_texts(self, task: Task) -> list[str]:

@@ -286,10 +286,8 @@ class Conversation:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
         ask_for_tools(options, self._tools)
-        deadline, per_call = self._calls.begin("conversation", options, sends=True, of=of)
-        return StreamCalls(
-            self._calls, deadline, per_call, poll_interval=self._poll_interval, patient=True
-        )
+        scope = self._calls.begin("conversation", options, sends=True, of=of)
+        return StreamCalls(self._calls, scope, poll_interval=self._poll_interval, patient=True)
 
     def _check_idle(self) -> None:
         if self._turn is not None and not self._turn.is_over:

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import math
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -21,17 +21,13 @@ from holdfast._aio.waiting import until as wait_until
 from holdfast._aio.watchdog import Watchdog
 from holdfast._arguments import (
     check_configuration,
-    check_kind,
-    check_one_of,
-    check_options,
     check_seconds,
-    extension_uris,
     items,
     json_object,
-    not_empty,
 )
+from holdfast._client.call_scope import CallScope
 from holdfast._client.content import Content, to_message
-from holdfast._client.options import CallOptions, SendOptions
+from holdfast._client.options import CallOptions, SendOptions, check_call_options
 from holdfast._model.card_checks import check_card
 from holdfast._model.operations import (
     GET_AGENT_CARD,
@@ -41,22 +37,18 @@ from holdfast._model.operations import (
 )
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.trust import received_in
-from holdfast._pipeline.listeners import Consumer, ListenerSet
 from holdfast._pipeline.observed_call import ObservedCall
 from holdfast._pipeline.transport import (
     Call,
     CallGroup,
     CallProgress,
-    ClientCallContext,
     Reply,
     Stream,
     Transport,
 )
 from holdfast._policy.deadline import Deadline
-from holdfast._policy.reconcile import OnUnknown
 from holdfast._stream.polling import poll
 from holdfast._stream.replies import PendingReply, Replies
-from holdfast._wire.http import Timeouts, check_headers
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -76,7 +68,7 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from weakref import WeakSet
 
     from holdfast._aio.env import Env
@@ -89,16 +81,15 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.credentials import AuthProviderRef
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
-    from holdfast._pipeline.listeners import Observers
+    from holdfast._pipeline.listeners import Consumer, ListenerSet, Observers
     from holdfast._policy.origin import Origin
-    from holdfast._policy.reconcile import ContextIds
+    from holdfast._policy.reconcile import ContextIds, OnUnknown
     from holdfast._policy.resilience import Resilience
     from holdfast._stream.resumable import ResumableStream
     from holdfast._wire.limits import Limits
-    from holdfast._wire.redaction import Secrets
     from holdfast.types import AgentCard, Event, Message
 
-__all__ = ["ClientCore", "PerCall", "is_settled", "is_terminal"]
+__all__ = ["ClientCore", "is_settled", "is_terminal"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -106,49 +97,6 @@ R = TypeVar("R")
 
 _NOTHING_SAID = SendMessageConfiguration()
 
-
-class PerCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller adds to the requests of one call, or says about it.
-
-    Attributes:
-        headers: Checked, names in lower case.
-        extensions: URIs for ``A2A-Extensions``.
-        context: For those who look at the call on its way.
-        tenant: In place of the interface's; None for that.
-        timeouts: Limits of each attempt; None for the client's.
-        consumers: Who is told what comes of it.
-        call_group: What its requests share.
-        on_unknown: What to do about a message whose reply was lost.
-        label: What the caller calls it in the journal.
-    """
-
-    headers: dict[str, str] = {}
-    extensions: tuple[str, ...] = ()
-    context: ClientCallContext | None = None
-    tenant: str | None = None
-    timeouts: Timeouts | None = None
-    consumers: tuple[Consumer, ...] = ()
-    call_group: CallGroup = msgspec.field(default_factory=CallGroup)
-    on_unknown: OnUnknown = "reconcile"
-    label: str | None = None
-
-    @property
-    def secrets(self) -> Secrets:
-        """What its requests carry."""
-        return self.call_group.secrets
-
-    @contextlib.contextmanager
-    def hiding_secrets(self) -> Generator[None]:
-        """For errors that are made of an agent's words outside of the stack of layers."""
-        try:
-            yield
-        except A2AError as error:
-            self.secrets.hide_in(error)
-            raise
-
-
-_OPTIONS = tuple(CallOptions.__annotations__)
-_SEND_OPTIONS = (*_OPTIONS, *SendOptions.__annotations__.keys() - set(_OPTIONS))
 
 _LOOK_S = 5.0
 """Seconds to learn what a task waits for before it is replied to."""
@@ -304,68 +252,36 @@ class ClientCore:
         *,
         sends: bool = False,
         of: Callable[..., Any] | None = None,
-    ) -> tuple[Deadline, PerCall]:
-        """Checks the options of a call that begins now.
+    ) -> CallScope:
+        """Check the options of a call, and begin it now.
 
         Args:
             name: What the call's deadline is called.
             options: What the caller passes.
-            sends: Whether it may send a message.
-            of: The method that takes them, for those who mistype one of its own arguments.
+            sends: Whether the call may send a message.
+            of: The method that takes the options, for those who mistype one of its own arguments.
 
         Raises:
             ValueError: A timeout, header or URI that cannot be right.
-            TypeError: An option that is none, or of another type.
+            TypeError: An option that does not exist, or is of another type.
         """
         if not options:
-            return self.deadline(name, None), self._plain()
-        per_call = self.check(options, sends=sends, of=of)
-        return self.deadline(name, options.get("timeout")), per_call
-
-    def check(
-        self,
-        options: CallOptions | SendOptions,
-        *,
-        sends: bool = False,
-        of: Callable[..., Any] | None = None,
-    ) -> PerCall:
-        """Check the options of calls that begin later; see `begin`, also for what is raised."""
-        known = _SEND_OPTIONS if sends else _OPTIONS
-        check_options("a call", options, known, of=of)
-        on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
-        check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
-        timeout = options.get("timeout")
-        headers, extensions = options.get("headers"), options.get("extensions")
-        context, tenant = options.get("context"), options.get("tenant")
-        timeouts = options.get("timeouts")
-        if timeout is not None:
-            check_seconds("timeout", timeout)
-        if tenant is not None:
-            not_empty("tenant", tenant)
-        if timeouts is not None:
-            check_kind("timeouts", timeouts, Timeouts)
-        if context is not None:
-            check_kind("context", context, ClientCallContext)
-        elif headers is None and extensions is None and tenant is None and timeouts is None:
-            return msgspec.structs.replace(self._plain(), on_unknown=on_unknown)
-        uris = extension_uris(() if extensions is None else extensions)
-        checked = {} if headers is None else check_headers(headers)
-        return PerCall(
-            headers=checked,
-            extensions=tuple(dict.fromkeys((*self._extensions, *uris))),
-            context=context,
-            tenant=tenant,
-            timeouts=timeouts,
+            return CallScope(
+                deadline=self.deadline(name, None),
+                extensions=self._extensions,
+                consumers=self.hooks.consumers,
+                on_unknown=self._on_unknown,
+            )
+        checked = check_call_options(options, sends=sends, of=of)
+        return CallScope(
+            deadline=self.deadline(name, checked.get("timeout")),
+            headers=cast("dict[str, str]", checked.get("headers") or {}),
+            extensions=tuple(dict.fromkeys((*self._extensions, *checked.get("extensions", ())))),
+            context=checked.get("context"),
+            tenant=checked.get("tenant"),
+            timeouts=checked.get("timeouts"),
             consumers=self.hooks.consumers,
-            on_unknown=on_unknown,
-        )
-
-    def _plain(self) -> PerCall:
-        """What goes with a call without options."""
-        return PerCall(
-            consumers=self.hooks.consumers,
-            extensions=self._extensions,
-            on_unknown=self._on_unknown,
+            on_unknown=checked.get("on_unknown", self._on_unknown),
         )
 
     def configuration(
@@ -405,9 +321,9 @@ class ClientCore:
         )
         return check_configuration(configuration)
 
-    def observed(self, per_call: PerCall, operation: str) -> ObservedCall:
+    def observed(self, scope: CallScope, operation: str) -> ObservedCall:
         """A call of the caller's that may take several requests: see `ObservedCall`."""
-        return ObservedCall(per_call.call_group, self.observers, operation)
+        return ObservedCall(scope.call_group, self.observers, operation)
 
     @property
     def needs_card(self) -> bool:
@@ -416,22 +332,21 @@ class ClientCore:
 
     async def card(self, deadline: Deadline, *, is_asked_for: bool = False) -> AgentCard:
         """The agent's card, which the caller asks for or another call needs."""
-        per_call = PerCall(call_group=CallGroup(ends_with_request=is_asked_for))
-        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, per_call)
-        card = (await self._cards.unary(call)).value
+        scope = CallScope(deadline=deadline, call_group=CallGroup(ends_with_request=is_asked_for))
+        card = (await self._cards.unary(self._call(GET_AGENT_CARD, CardLocation(()), scope))).value
         self._extended = None
         return card
 
-    async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
+    async def extended_card(self, scope: CallScope) -> AgentCard:
         """Fetches the agent's extended card, and puts it in the place of the public one.
 
         One that was fetched for a context, or with headers of the call's own, stays with those
         who asked: other users of the client would be led by it.
         """
-        request = GetExtendedAgentCardRequest()
-        call = self._call(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)
+        request, deadline = GetExtendedAgentCardRequest(), scope.deadline
+        call = self._call(GET_EXTENDED_AGENT_CARD, request, scope)
         reply = await self._made(call)
-        with per_call.hiding_secrets():
+        with scope.hiding_secrets():
             try:
                 check_card(reply.value)
                 async with asyncio.timeout_at(deadline.at):
@@ -444,8 +359,8 @@ class ClientCore:
                     "the card was not verified", deadline, None
                 ) from None
         self._extended = believed
-        if per_call.context is None and not per_call.headers:  # else it is one user's of many
-            self._resolver.replace(believed, per_call.secrets.found())
+        if scope.context is None and not scope.headers:  # else it is one user's of many
+            self._resolver.replace(believed, scope.secrets.found())
         return believed.card
 
     @property
@@ -462,21 +377,18 @@ class ClientCore:
         received = self._resolver.received if extended is None else extended.received
         return None if received is None or not received.is_whole else received.document
 
-    async def run(
+    async def call(
         self,
         operation: Operation[P, R],
         params: P,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         *,
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Reply[R]:
         """Makes one call."""
         return await self._made(
-            self._call(
-                operation, params, deadline, per_call, is_retried=is_retried, progress=progress
-            )
+            self._call(operation, params, scope, is_retried=is_retried, progress=progress)
         )
 
     async def _made(self, call: Call[P, R]) -> Reply[R]:
@@ -491,12 +403,11 @@ class ClientCore:
             self.replies.saw(task.id, task.status)
         return reply
 
-    async def open(
+    async def stream(
         self,
         operation: Operation[P, R],
         params: P,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         *,
         request_id: str | None = None,
         is_retried: bool = True,
@@ -506,8 +417,7 @@ class ClientCore:
         call = self._call(
             operation,
             params,
-            deadline,
-            per_call,
+            scope,
             request_id=request_id,
             is_retried=is_retried,
             progress=progress,
@@ -549,15 +459,14 @@ class ClientCore:
             metadata=json_object("metadata", metadata),
         )
 
-    async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
+    async def get_task(self, task_id: str, scope: CallScope) -> Task:
         """Fetches a task."""
-        return (await self.run(GET_TASK, GetTaskRequest(id=task_id), deadline, per_call)).value
+        return (await self.call(GET_TASK, GetTaskRequest(id=task_id), scope)).value
 
     async def replying(
         self,
         message: Message,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         *,
         known: Task | None = None,
         asks: bool = True,
@@ -566,8 +475,7 @@ class ClientCore:
 
         Args:
             message: The message.
-            deadline: When the call ends.
-            per_call: What goes with each request.
+            scope: When the call ends, and what goes with each request.
             known: The task, where the caller has it.
             asks: Whether to ask for a task that was not seen yet: once, for 5 s at most. Without
                 an answer, what it waits for is unknown: see `PendingReply`.
@@ -579,13 +487,13 @@ class ClientCore:
         if question is None:
             if not asks:
                 return None
-            now = asyncio.get_running_loop().time()
-            within = Deadline(name="look", timeout=_LOOK_S, at=min(deadline.at, now + _LOOK_S))
+            at = min(scope.deadline.at, asyncio.get_running_loop().time() + _LOOK_S)
+            within = Deadline(name="look", timeout=_LOOK_S, at=at)
             look = GetTaskRequest(id=task_id)
-            call_group = CallGroup(secrets=per_call.secrets, ends_with_request=False)
-            aside = msgspec.structs.replace(per_call, call_group=call_group)
+            call_group = CallGroup(secrets=scope.secrets, ends_with_request=False)
+            aside = msgspec.structs.replace(scope, deadline=within, call_group=call_group)
             with contextlib.suppress(A2AError):
-                task = await self.run(GET_TASK, look, within, aside, is_retried=False)
+                task = await self.call(GET_TASK, look, aside, is_retried=False)
                 question = task.value.status
             if question is not None and not question.state.is_settled:
                 question = None  # a store that lags may not show yet what the task waits for
@@ -597,9 +505,8 @@ class ClientCore:
         self,
         task_id: str,
         task: Task | None,
-        deadline: Deadline,
+        scope: CallScope,
         interval: float,
-        per_call: PerCall,
         *,
         until: Callable[[Task], bool],
         origin: Origin | None = None,
@@ -614,10 +521,11 @@ class ClientCore:
             A2AConnectionError: The client was closed meanwhile.
         """
         self._check_open()
+        deadline = scope.deadline
 
         async def look() -> Task:
             self.check_watching(task_id)
-            found = await self.get_task(task_id, deadline, per_call)
+            found = await self.get_task(task_id, scope)
             if origin is not None:
                 if self.journaling is not None:
                     await self.journaling.note_later(origin, found)
@@ -628,8 +536,8 @@ class ClientCore:
 
         async def seen(found: Task) -> None:
             try:
-                if per_call.consumers:
-                    await self.tell(per_call.consumers, found, found, deadline)
+                if scope.consumers:
+                    await self.tell(scope.consumers, found, found, deadline)
             except A2AError as error:
                 theirs.append(error)
                 raise
@@ -648,7 +556,7 @@ class ClientCore:
         except (DeadlineExceededError, TaskAuthRequiredError) as error:
             if error not in theirs:
                 error.agent = error.agent or self.agent
-                per_call.secrets.hide_in(error)
+                scope.secrets.hide_in(error)
             raise
 
     def check_watching(self, task_id: str) -> None:
@@ -665,44 +573,41 @@ class ClientCore:
         self,
         operation: Operation[P, R],
         params: P,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         *,
         request_id: str | None = None,
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
         self._check_open()
-        call_group = per_call.call_group
+        call_group = scope.call_group
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
         is_message = operation.name in SEND_NAMES and call_group.operation not in SEND_NAMES
         if call_group.operation is None or is_message:
             call_group.operation, call_group.request_id = operation.name, request_id
         push = _push_config_of(params)
         if push is not None:
-            per_call.secrets.note_values(push.secrets)
-        if per_call.tenant is not None:
+            scope.secrets.note_values(push.secrets)
+        if scope.tenant is not None:
             named: Any = params
-            params = msgspec.structs.replace(named, tenant=per_call.tenant)
+            params = msgspec.structs.replace(named, tenant=scope.tenant)
         return Call(
             operation=operation,
             params=params,
             request_id=request_id,
-            deadline=deadline,
-            timeouts=per_call.timeouts,
-            headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
-            extensions=per_call.extensions,
-            context=per_call.context,
+            deadline=scope.deadline,
+            timeouts=scope.timeouts,
+            headers={**self._headers, **scope.headers} if scope.headers else self._headers,
+            extensions=scope.extensions,
+            context=scope.context,
             auth=self.auth.provider,
             is_retried=is_retried,
-            progress=progress or self.progress(per_call),
+            progress=progress or self.progress(scope),
         )
 
-    def progress(self, per_call: PerCall) -> CallProgress:
+    def progress(self, scope: CallScope) -> CallProgress:
         """How far a call has come that begins now."""
-        return CallProgress(
-            began=asyncio.get_running_loop().time(), call_group=per_call.call_group
-        )
+        return CallProgress(began=asyncio.get_running_loop().time(), call_group=scope.call_group)
 
     def _check_open(self) -> None:
         if self.is_closed:

@@ -128,7 +128,7 @@ class EventStream:
             observed.finish(failure)
             raise
         # Consumers have to be waited for, and a journal.
-        if not self._calls.per_call.consumers and self._calls.call is None:
+        if not self._calls.scope.consumers and self._calls.call is None:
             self._at_hand = self._live.next_nowait
         return self
 
@@ -203,7 +203,7 @@ class EventStream:
         self._failure = None  # a cancelled iteration can be resumed
         try:
             event = self._untold or await self._next(self._live)
-            if event is not None and self._calls.per_call.consumers:
+            if event is not None and self._calls.scope.consumers:
                 await self._tell(event)
         except Exception as failure:
             self._failure = failure
@@ -223,7 +223,7 @@ class EventStream:
     async def _tell(self, event: Event) -> None:
         """Tells consumers; cancelled, and called again, it goes on with the one it came to."""
         if event is not self._untold:
-            self._untold, self._listening = event, deque(self._calls.per_call.consumers)
+            self._untold, self._listening = event, deque(self._calls.scope.consumers)
         while self._listening:
             await self._calls.tell((self._listening[0],), event, self.task)
             self._listening.popleft()
@@ -235,7 +235,7 @@ class EventStream:
             event = await (live.next() if call is None else self._written_next(live, call))
         except A2AError as error:
             error.agent = error.agent or self._calls.agent
-            self._calls.per_call.secrets.hide_in(error)
+            self._calls.scope.secrets.hide_in(error)
             if (call := self._calls.call) is not None:
                 await call.failed(error)
             raise
@@ -394,12 +394,12 @@ class EventStream:
         """Raises if the task is over and not completed."""
         calls = self._calls
         try:
-            with calls.per_call.hiding_secrets():
+            with calls.scope.hiding_secrets():
                 raise_for_outcome(
                     task,
                     agent=calls.agent,
                     broke_with=None if self._live is None else self._live.cause,
-                    request_id=calls.per_call.call_group.request_id,
+                    request_id=calls.scope.call_group.request_id,
                     attempts=calls.attempts,
                 )
         except A2AError as failure:

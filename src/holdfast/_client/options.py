@@ -5,7 +5,19 @@ Programs that hand options on can take them as ``**options: Unpack[CallOptions]`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
+
+from holdfast._arguments import (
+    check_kind,
+    check_one_of,
+    check_options,
+    check_seconds,
+    extension_uris,
+    not_empty,
+)
+from holdfast._pipeline.transport import ClientCallContext
+from holdfast._policy.reconcile import OnUnknown
+from holdfast._wire.http import Timeouts, check_headers
 
 if TYPE_CHECKING:
     import os
@@ -22,12 +34,11 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import Endpoints
     from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
     from holdfast._pipeline.produced import TransportProducer
-    from holdfast._pipeline.transport import ClientCallContext, Layer
-    from holdfast._policy.reconcile import ContextIds, OnUnknown
+    from holdfast._pipeline.transport import Layer
+    from holdfast._policy.reconcile import ContextIds
     from holdfast._policy.resilience import Resilience
     from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
     from holdfast._wire.bindings import ProtocolVersion
-    from holdfast._wire.http import Timeouts
     from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import AgentReach
     from holdfast.types import SendMessageConfiguration
@@ -39,6 +50,7 @@ __all__ = [
     "ConnectOptions",
     "CreateOptions",
     "SendOptions",
+    "check_call_options",
 ]
 
 CALL_TIMEOUT = 900.0
@@ -75,6 +87,48 @@ class SendOptions(CallOptions, total=False):
     """
 
     on_unknown: OnUnknown
+
+
+_CALL_OPTIONS = tuple(CallOptions.__annotations__)
+_SEND_OPTIONS = (*_CALL_OPTIONS, *SendOptions.__annotations__.keys() - set(_CALL_OPTIONS))
+
+
+def check_call_options(
+    options: CallOptions | SendOptions,
+    *,
+    sends: bool = False,
+    of: Callable[..., Any] | None = None,
+) -> SendOptions:
+    """Return the options of a call, checked, with names of headers in lower case.
+
+    Args:
+        options: What the caller passes.
+        sends: Whether the call may send a message.
+        of: The method that takes the options, for those who mistype one of its own arguments.
+
+    Raises:
+        ValueError: A timeout, header or URI that cannot be right.
+        TypeError: An option that does not exist, or is of another type.
+    """
+    check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, of=of)
+    checked = cast("SendOptions", {**options})
+    if "on_unknown" in checked:
+        check_one_of("on_unknown", checked["on_unknown"], get_args(OnUnknown))
+    if (timeout := options.get("timeout")) is not None:
+        check_seconds("timeout", timeout)
+    if (tenant := options.get("tenant")) is not None:
+        not_empty("tenant", tenant)
+    if (timeouts := options.get("timeouts")) is not None:
+        check_kind("timeouts", timeouts, Timeouts)
+    if (context := options.get("context")) is not None:
+        check_kind("context", context, ClientCallContext)
+    if options.get("extensions") is None:
+        checked.pop("extensions", None)
+    else:
+        checked["extensions"] = extension_uris(options["extensions"])
+    if (headers := options.get("headers")) is not None:
+        checked["headers"] = check_headers(headers)
+    return checked
 
 
 class ClientOptions(TypedDict, total=False):

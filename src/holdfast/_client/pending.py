@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
     from datetime import datetime
 
-    from holdfast._client.core import ClientCore, PerCall
+    from holdfast._client.call_scope import CallScope
+    from holdfast._client.core import ClientCore
     from holdfast._client.event_stream import Live
     from holdfast._client.options import CallOptions
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
-    from holdfast._policy.deadline import Deadline
 
 __all__ = ["PendingCall", "ResumedCall", "elsewhere", "origin_of", "resume_all", "resumed"]
 
@@ -179,13 +179,12 @@ class PendingCall:
             options: See `CallOptions`.
         """
         check_seconds("poll_interval", poll_interval)
-        deadline, per_call = self._calls.begin("wait", options, of=PendingCall.stream)
+        scope = self._calls.begin("wait", options, of=PendingCall.stream)
         return resumed(
             self._record,
             self._calls,
             self._journaling,
-            deadline=deadline,
-            per_call=per_call,
+            scope=scope,
             poll_interval=poll_interval,
         )
 
@@ -239,13 +238,12 @@ async def resume_all(
         while waiting or running or recording:
             while waiting and len(running) + len(recording) < concurrency:
                 resumption = _Resumption(waiting.popleft())
-                deadline, per_call = calls.begin("wait", options)
+                scope = calls.begin("wait", options)
                 events = resumed(
                     resumption.record,
                     calls,
                     journaling,
-                    deadline=deadline,
-                    per_call=per_call,
+                    scope=scope,
                     poll_interval=poll_interval,
                     claimed=resumption.claimed,
                 )
@@ -327,8 +325,7 @@ def resumed(
     calls: ClientCore,
     journaling: Journaling,
     *,
-    deadline: Deadline,
-    per_call: PerCall,
+    scope: CallScope,
     poll_interval: float,
     claimed: Callable[[HeldCall], None] | None = None,
     message: Message | None = None,
@@ -339,19 +336,18 @@ def resumed(
         record: The call.
         calls: What makes calls.
         journaling: Where it is written down.
-        deadline: When all of it ends.
-        per_call: What goes with each request.
+        scope: When all of it ends, and what goes with each request.
         poll_interval: Seconds between two looks where the task has to be polled.
         claimed: Gets the call once this client holds it.
         message: The message as its caller gave it; None where that is not known.
     """
-    streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
+    streams = StreamCalls(calls, scope, poll_interval=poll_interval, patient=True)
 
     async def begin() -> Live:
         if record.damage is not None:
             raise damaged(record.message_id, record.damage)
-        free = await journaling.until_free(record.message_id, deadline)
-        call = streams.call = await journaling.claim(free, deadline)
+        free = await journaling.until_free(record.message_id, scope.deadline)
+        call = streams.call = await journaling.claim(free, scope.deadline)
         if claimed is not None:
             claimed(call)
         try:
@@ -437,8 +433,7 @@ async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: 
         ),
         lost,
         calls,
-        streams.deadline,
-        streams.per_call,
+        streams.scope,
         call=call,
         at_least_once=True,
     )

@@ -39,7 +39,8 @@ from holdfast.errors import (
 from holdfast.types import GetTaskRequest, ListTasksRequest, Message
 
 if TYPE_CHECKING:
-    from holdfast._client.core import ClientCore, PerCall
+    from holdfast._client.call_scope import CallScope
+    from holdfast._client.core import ClientCore
     from holdfast._journal.leases import HeldCall
     from holdfast.errors import OutcomeUnknownError
     from holdfast.types import Task
@@ -71,8 +72,7 @@ async def find_task(
     lost: LostMessage,
     error: OutcomeUnknownError,
     calls: ClientCore,
-    deadline: Deadline,
-    per_call: PerCall,
+    scope: CallScope,
     *,
     call: HeldCall | None = None,
     at_least_once: bool = False,
@@ -83,8 +83,8 @@ async def find_task(
         lost: The message.
         error: What says that its reply was lost.
         calls: What makes calls.
-        deadline: When the caller's patience ends; the search has a bound of its own too.
-        per_call: What goes with each request.
+        scope: When the caller's patience ends, while the search has a bound of its own
+            too, and what goes with each request.
         call: Where to note the task; None where there is no journal.
         at_least_once: Whether only the caller's deadline ends the first look.
 
@@ -106,11 +106,9 @@ async def find_task(
     calls.observers.reconcile_started(
         error,
         operation=lost.operation,
-        seconds=min(calls.resilience.reconcile.timeout, deadline.left(began)),
+        seconds=min(calls.resilience.reconcile.timeout, scope.deadline.left(began)),
     )
-    searcher = _Searcher(
-        search, error, calls, deadline, per_call=per_call, at_least_once=at_least_once
-    )
+    searcher = _Searcher(search, error, calls, scope, at_least_once=at_least_once)
     outcome = await searcher.search()
     seconds = clock() - began
     if isinstance(outcome, DuplicateFound):
@@ -143,9 +141,8 @@ class _Searcher:
         search: Reconciliation,
         error: OutcomeUnknownError,
         calls: ClientCore,
-        deadline: Deadline,
+        scope: CallScope,
         *,
-        per_call: PerCall,
         at_least_once: bool,
     ) -> None:
         seconds = calls.resilience.reconcile.timeout
@@ -154,10 +151,10 @@ class _Searcher:
         self._search = search
         self._error = error
         self._calls = calls
-        self._deadline = deadline
+        self._deadline = scope.deadline
         self._patience = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
         self._is_due = at_least_once  # what is next, however little patience there is
-        self._per_call = per_call
+        self._scope = scope
         self._epoch = calls.env.wall() - now  # once: the wall clock may be set meanwhile
 
     async def search(self) -> SearchResult | DuplicateFound:
@@ -227,11 +224,11 @@ class _Searcher:
 
     async def _get(self, task_id: str) -> Task:
         get = GetTaskRequest(id=task_id, history_length=_HISTORY)
-        return (await self._calls.run(GET_TASK, get, self._within, self._per_call)).value
+        return (await self._calls.call(GET_TASK, get, self._scope.within(self._within))).value
 
     async def _list(self, step: ListPage) -> None:
         search = self._search
-        page = await self._calls.run(LIST_TASKS, _page(step), self._within, self._per_call)
+        page = await self._calls.call(LIST_TASKS, _page(step), self._scope.within(self._within))
         told = http_date(page.headers.get("date", ""))
         wall = self._epoch + asyncio.get_running_loop().time()
         search.listed(page.value, wall=wall, agent_time=told)

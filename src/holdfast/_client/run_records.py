@@ -21,7 +21,8 @@ from holdfast.errors import (
 from holdfast.types import Message, Task
 
 if TYPE_CHECKING:
-    from holdfast._client.core import ClientCore, PerCall
+    from holdfast._client.call_scope import CallScope
+    from holdfast._client.core import ClientCore
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import Journaling
     from holdfast._policy.deadline import Deadline
@@ -121,12 +122,11 @@ class EarlierSend:
         """What the journal calls the agent that it was sent to."""
         return self._record.agent
 
-    async def answer(self, deadline: Deadline, per_call: PerCall) -> Answer | None:
+    async def answer(self, scope: CallScope) -> Answer | None:
         """The answer, whoever brings the call to its end; None if it turned out to be not sent.
 
         Args:
-            deadline: When all of that ends.
-            per_call: What goes with each request.
+            scope: When all of that ends, and what goes with each request.
 
         Raises:
             CallEndedError: It has ended, and has no answer that can be given.
@@ -134,14 +134,15 @@ class EarlierSend:
         """
         record = self._record
         while (outcome := record.outcome) is None:
-            record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
+            record = await self._journaling.until_free(
+                record.message_id, scope.deadline, outlasts=True
+            )
             if record.outcome is None:
                 events = resumed(
                     record,
                     self._calls,
                     self._journaling,
-                    deadline=deadline,
-                    per_call=per_call,
+                    scope=scope,
                     poll_interval=self._poll_interval,
                     message=self._message,
                 )
@@ -153,15 +154,15 @@ class EarlierSend:
                         raise  # else somebody else was quicker
         if outcome == "not_sent":
             return None
-        result = await self._result(record, outcome, deadline, per_call)
+        result = await self._result(record, outcome, scope)
         if isinstance(result, Message):
             return Answer(message=result)
-        with per_call.hiding_secrets():
+        with scope.hiding_secrets():
             raise_for_outcome(result)
         return Answer(task=result)
 
     async def _result(
-        self, record: CallRecord, outcome: CallOutcome, deadline: Deadline, per_call: PerCall
+        self, record: CallRecord, outcome: CallOutcome, scope: CallScope
     ) -> Task | Message:
         """What answered a call that is over."""
         if outcome == "unknown":
@@ -176,7 +177,7 @@ class EarlierSend:
             kind: type[Message | Task] = Message if record.state is None else Task
             return stored(record.result, kind, record.message_id)
         if was_answered and record.state is not None and record.task_id is not None:
-            task = await self._task(record, record.task_id, deadline, per_call)
+            task = await self._task(record, record.task_id, scope)
             if task is not None:
                 return task
         detail = "" if record.detail is None else f" ({record.detail})"
@@ -190,13 +191,11 @@ class EarlierSend:
             executed=True if was_answered else None,
         )
 
-    async def _task(
-        self, record: CallRecord, task_id: str, deadline: Deadline, per_call: PerCall
-    ) -> Task | None:
+    async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:
         """The task that answered a call; None where that went to another agent."""
         is_here = record.agent == self._journaling.agent
         try:
-            task = await self._calls.get_task(task_id, deadline, per_call)
+            task = await self._calls.get_task(task_id, scope)
             origin = origin_of(record, self._message)
             await self._journaling.note_later(origin, task)
             origin.check(task)

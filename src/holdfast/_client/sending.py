@@ -40,7 +40,8 @@ from holdfast.types import ListTasksRequest, SendMessageConfiguration, SendMessa
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._client.core import ClientCore, PerCall
+    from holdfast._client.call_scope import CallScope
+    from holdfast._client.core import ClientCore
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall, Journaling
     from holdfast._pipeline.transport import CallProgress, Stream
@@ -58,29 +59,28 @@ _CONTEXT_ID = re.compile(r"context[\s_-]?id", re.IGNORECASE)
 
 
 def with_client_context_id(
-    request: SendMessageRequest, calls: ClientCore
+    request: SendMessageRequest, core: ClientCore
 ) -> SendMessageRequest | None:
     """The message in a context of its own; None where it has a place, or is to have none."""
-    message, known = request.message, calls.endpoint
+    message, known = request.message, core.endpoint
     is_refused = known is not None and known.takes_contexts is False
-    if calls.context_ids != "client" or is_refused or message.context_id or message.task_id:
+    if core.context_ids != "client" or is_refused or message.context_id or message.task_id:
         return None
-    return _in_context(request, calls.env.new_id())
+    return _in_context(request, core.env.new_id())
 
 
-def without_context_id(request: SendMessageRequest, calls: ClientCore) -> SendMessageRequest:
+def without_context_id(request: SendMessageRequest, core: ClientCore) -> SendMessageRequest:
     """The message in no context, as everything to this agent from now on."""
-    if calls.endpoint is not None:
-        calls.endpoint.takes_contexts = False
+    if core.endpoint is not None:
+        core.endpoint.takes_contexts = False
     return _in_context(request, None)
 
 
 async def is_context_refused(
     request: SendMessageRequest,
     error: A2AError,
-    calls: ClientCore,
-    deadline: Deadline,
-    per_call: PerCall,
+    core: ClientCore,
+    scope: CallScope,
 ) -> bool:
     """Whether it was its own context that was refused, and so nothing was executed.
 
@@ -95,7 +95,7 @@ async def is_context_refused(
         return False
     tasks = ListTasksRequest(context_id=context_id)
     try:
-        page = await calls.run(LIST_TASKS, tasks, deadline, per_call)
+        page = await core.call(LIST_TASKS, tasks, scope)
     except (InvalidParamsError, TaskNotFoundError):
         return True  # it does not know that context
     except A2AError:
@@ -116,10 +116,10 @@ class SendOperation:
     """One message on its way.
 
     Args:
-        calls: What makes calls.
+        core: What makes calls.
         request: The message, with its id.
-        deadline: When all of it ends.
-        per_call: What goes with each request, and what to do where the reply is lost.
+        scope: When all of it ends, what goes with each request, and what to do where
+            the reply is lost.
         reply: The message as a reply to an interrupted task; None where it is none.
 
     Attributes:
@@ -129,18 +129,16 @@ class SendOperation:
 
     def __init__(
         self,
-        calls: ClientCore,
+        core: ClientCore,
         request: SendMessageRequest,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         *,
         reply: PendingReply | None = None,
     ) -> None:
-        own = with_client_context_id(request, calls)
+        own = with_client_context_id(request, core)
         self._given = request.message
-        self._calls = calls
-        self._deadline = deadline
-        self._per_call = per_call
+        self._core = core
+        self._scope = scope
         self._request = own or request
         self._is_own_context = own is not None
         self._reply = reply
@@ -159,19 +157,19 @@ class SendOperation:
                 taken it over meanwhile.
             DeadlineExceededError: Nor was it in time; nothing was sent.
         """
-        journaling = self._calls.journaling
+        journaling = self._core.journaling
         return work() if journaling is None else self._recorded(journaling, work)
 
     async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
-        label = self._per_call.label
+        label = self._scope.label
         beginning = journaling.begin(
             self._request,
-            self._deadline,
+            self._scope.deadline,
             is_own_context=self._is_own_context,
             label=label,
             digest=None if label is None else digest_of(self._given),
         )
-        call = self.call = await until(self._deadline.at, beginning, self._too_late)
+        call = self.call = await until(self._scope.deadline.at, beginning, self._too_late)
         try:
             return await call.while_held(work())
         except BaseException as error:
@@ -199,7 +197,7 @@ class SendOperation:
 
     def answer(self) -> Awaitable[Reply[Task | Message]]:
         """Writes it down, sends it, and writes down what the agent gives; see `send`."""
-        return self.send() if self._calls.journaling is None else self._recorded_answer()
+        return self.send() if self._core.journaling is None else self._recorded_answer()
 
     async def _recorded_answer(self) -> Reply[Task | Message]:
         reply = await self.recorded(self.send)
@@ -230,13 +228,13 @@ class SendOperation:
             DuplicateTasksError: It made more than one task.
             DeadlineExceededError: It made a task; `task` is how it was last seen.
         """
-        calls = self._calls
+        core = self._core
         if at_once:
             self._ask_for_an_answer_at_once()
         reply = await self._once(
             SEND_MESSAGE.name,
-            lambda progress: calls.run(
-                SEND_MESSAGE, self._request, self._deadline, self._per_call, progress=progress
+            lambda progress: core.call(
+                SEND_MESSAGE, self._request, self._scope, progress=progress
             ),
         )
         if isinstance(reply, Reply):
@@ -256,14 +254,13 @@ class SendOperation:
             OutcomeUnknownError: What came of it was lost, and it was not found.
             DuplicateTasksError: It made more than one task.
         """
-        calls = self._calls
+        core = self._core
         opened = await self._once(
             SEND_STREAMING_MESSAGE.name,
-            lambda progress: calls.open(
+            lambda progress: core.stream(
                 SEND_STREAMING_MESSAGE,
                 self._request,
-                self._deadline,
-                self._per_call,
+                self._scope,
                 progress=progress,
             ),
         )
@@ -316,7 +313,7 @@ class SendOperation:
         attempts: tuple[Attempt, ...] = ()
         first: CallProgress | None = None
         while True:
-            progress = self._progress = self._calls.progress(self._per_call)
+            progress = self._progress = self._core.progress(self._scope)
             first = first or progress
             self._began = first.began
             try:
@@ -336,7 +333,7 @@ class SendOperation:
                 elif self._is_own_context and await self._is_context_refused(error):
                     attempts = last_not_executed(attempts)
                     self._is_own_context = False
-                    self._request = without_context_id(self._request, self._calls)
+                    self._request = without_context_id(self._request, self._core)
                 elif lost is None or error.executed is not False:
                     raise
                 elif isinstance(error, DeadlineExceededError):
@@ -357,7 +354,7 @@ class SendOperation:
         """Notes that the agent has got the message, as a reply, if it is one."""
         task_id = self._request.message.task_id
         if self._reply is not None and task_id:
-            self._calls.replies.sent(task_id, self._reply)
+            self._core.replies.sent(task_id, self._reply)
 
     async def _looked_for(
         self,
@@ -368,33 +365,31 @@ class SendOperation:
         deadline: Deadline | None = None,
     ) -> SearchReport | None:
         """The search for the task that the message made; None if there is to be none."""
-        calls = self._calls
-        if not is_searched_for(self._per_call.on_unknown, calls.resilience.reconcile):
+        core = self._core
+        if not is_searched_for(self._scope.on_unknown, core.resilience.reconcile):
             return None
         ago = asyncio.get_running_loop().time() - began
         lost = LostMessage(
             message=self._request.message,
             operation=operation,
-            sent_at=calls.env.wall() - ago,
+            sent_at=core.env.wall() - ago,
             is_own_context=self._is_own_context,
         )
-        within = deadline or self._deadline
-        return await find_task(lost, error, calls, within, self._per_call, call=self.call)
+        scope = self._scope if deadline is None else self._scope.within(deadline)
+        return await find_task(lost, error, core, scope, call=self.call)
 
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""
-        calls, policy = self._calls, self._calls.resilience.retry
-        may = is_resent(self._per_call.on_unknown, search) and times <= policy.max_retries
-        wait = backoff(policy, times, calls.env.random())
-        if not may or wait >= self._deadline.left(asyncio.get_running_loop().time()):
+        core, policy = self._core, self._core.resilience.retry
+        may = is_resent(self._scope.on_unknown, search) and times <= policy.max_retries
+        wait = backoff(policy, times, core.env.random())
+        if not may or wait >= self._scope.deadline.left(asyncio.get_running_loop().time()):
             return False
-        await calls.pause(wait)
-        return not calls.is_closed
+        await core.pause(wait)
+        return not core.is_closed
 
     def _is_context_refused(self, error: A2AError) -> Awaitable[bool]:
-        return is_context_refused(
-            self._request, error, self._calls, self._deadline, self._per_call
-        )
+        return is_context_refused(self._request, error, self._core, self._scope)
 
     def _ask_for_an_answer_at_once(self) -> None:
         configuration = self._request.configuration or SendMessageConfiguration()
@@ -403,9 +398,9 @@ class SendOperation:
 
     async def _answered(self, task: Task) -> Task:
         """The task once an agent would have answered with it."""
-        calls, reply, clock = self._calls, self._reply, asyncio.get_running_loop().time
-        calls.check_watching(task.id)
-        began, longest = clock(), calls.resilience.reconnect.max_quiet
+        core, reply, clock = self._core, self._reply, asyncio.get_running_loop().time
+        core.check_watching(task.id)
+        began, longest = clock(), core.resilience.reconnect.max_quiet
 
         def is_answer(task: Task) -> bool:
             if reply is None or not task.state.is_interrupted:
@@ -414,13 +409,18 @@ class SendOperation:
             patience = reply.patience(task.status, longest)
             return not reply.is_stale(task.status) or clock() - began >= patience
 
-        per_call = msgspec.structs.replace(self._per_call, consumers=())
-        return await calls.watch(
-            task.id, task, self._deadline, _POLL, per_call, until=is_answer, origin=self.origin
+        scope = msgspec.structs.replace(self._scope, consumers=())
+        return await core.watch(
+            task.id,
+            task,
+            scope,
+            _POLL,
+            until=is_answer,
+            origin=self.origin,
         )
 
     def _too_late(self) -> DeadlineExceededError:
-        deadline = self._deadline
+        deadline = self._scope.deadline
         return DeadlineExceededError(
             f"the call was not recorded in the journal within the {deadline.name} timeout of "
             f"{deadline.shown}; nothing was sent",

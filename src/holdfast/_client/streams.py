@@ -20,8 +20,9 @@ from holdfast.types import SubscribeToTaskRequest
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from holdfast._client.call_scope import CallScope
     from holdfast._client.content import Content
-    from holdfast._client.core import ClientCore, PerCall
+    from holdfast._client.core import ClientCore
     from holdfast._journal.writer import HeldCall
     from holdfast._pipeline.listeners import Consumer
     from holdfast._pipeline.transport import Stream
@@ -48,15 +49,13 @@ class StreamCalls:
 
     Args:
         calls: What makes calls.
-        deadline: When it ends, if ever.
-        per_call: What goes with each of its requests.
+        scope: When it ends, if ever, and what goes with each of its requests.
         poll_interval: Seconds between two looks where the task has to be polled.
         patient: Whether only the deadline ends it while the agent cannot be reached, or asks to
             wait.
 
     Attributes:
-        deadline: When it ends, if ever.
-        per_call: What goes with each of its requests.
+        scope: When it ends, if ever, and what goes with each of its requests.
         extensions: What the agent has activated, as the reply to the first request said.
         call: What is written down of the message that was sent last; None for nothing.
         is_polled: Whether the task is polled because a subscription might do it harm.
@@ -66,15 +65,13 @@ class StreamCalls:
     def __init__(
         self,
         calls: ClientCore,
-        deadline: Deadline,
-        per_call: PerCall,
+        scope: CallScope,
         *,
         poll_interval: float,
         patient: bool = False,
     ) -> None:
         self._calls = calls
-        self.deadline = deadline
-        self.per_call = per_call
+        self.scope = scope
         self._poll_interval = poll_interval
         self._patient = patient
         self.extensions: tuple[str, ...] = ()
@@ -83,8 +80,13 @@ class StreamCalls:
         self._sending: SendOperation | None = None
         self.is_polled = False
         self._origin: Origin | None = None  # the message that the task answers
-        self.observed = calls.observed(per_call, SUBSCRIBE_TO_TASK.name)
+        self.observed = calls.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
+
+    @property
+    def deadline(self) -> Deadline:
+        """When the stream ends, if ever."""
+        return self.scope.deadline
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -143,7 +145,7 @@ class StreamCalls:
     def has_begun(self) -> None:
         """Notes that there is a first event; see `Deadline.ends_at_first_event`."""
         if self.deadline.ends_at_first_event:
-            self.deadline = NEVER
+            self.scope = self.scope.within(NEVER)
 
     def subscribe_to(
         self, task_id: str, *, forced: bool = False, origin: Origin | None = None
@@ -169,12 +171,8 @@ class StreamCalls:
     async def _send(
         self, request: SendMessageRequest, known: Task | None, machine: Callable[..., Resume]
     ) -> ResumableStream:
-        reply = await self._calls.replying(
-            request.message, self.deadline, self.per_call, known=known
-        )
-        sending = self._sending = SendOperation(
-            self._calls, request, self.deadline, self.per_call, reply=reply
-        )
+        reply = await self._calls.replying(request.message, self.scope, known=known)
+        sending = self._sending = SendOperation(self._calls, request, self.scope, reply=reply)
         machine = partial(machine, reply=reply)
         if self.call is not None and known is not None:  # whose answer this message is for
             await self.call.answered(known)
@@ -296,11 +294,10 @@ class StreamCalls:
         """Subscribes to the task, once: the stream itself tries again."""
         self.check_open(task_id)
         self._request_id = self._calls.env.new_id()
-        reply = await self._calls.open(
+        reply = await self._calls.stream(
             SUBSCRIBE_TO_TASK,
             SubscribeToTaskRequest(id=task_id),
-            self.deadline,
-            self.per_call,
+            self.scope,
             request_id=self._request_id,
             is_retried=False,
         )
@@ -311,7 +308,7 @@ class StreamCalls:
     async def look(self, task_id: str) -> Task:
         """Fetches the task."""
         self.check_open(task_id)
-        task = await self._calls.get_task(task_id, self.deadline, self.per_call)
+        task = await self._calls.get_task(task_id, self.scope)
         if self._origin is not None and self._calls.journaling is not None:
             await self._calls.journaling.note_later(self._origin, task)
         return task

@@ -1,0 +1,68 @@
+"""One call of the caller's, which may take several requests: what all of them have in common."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast._pipeline.listeners import Consumer
+from holdfast._pipeline.transport import CallGroup, ClientCallContext
+from holdfast._policy.deadline import Deadline
+from holdfast._policy.reconcile import OnUnknown
+from holdfast._wire.http import Timeouts
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from holdfast._wire.redaction import Secrets
+
+__all__ = ["CallScope"]
+
+
+class CallScope(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of the caller's: when it ends, and what goes with each of its requests.
+
+    Attributes:
+        deadline: When all of it ends.
+        headers: Checked, names in lower case.
+        extensions: URIs for ``A2A-Extensions``.
+        context: For credential services, interceptors and layers.
+        tenant: In place of the interface's; None for that.
+        timeouts: Limits of each attempt; None for the client's.
+        consumers: Called with the tasks and messages that the call receives.
+        call_group: What its requests share.
+        on_unknown: What to do about a message whose reply was lost.
+        label: What the caller calls it in the journal.
+    """
+
+    deadline: Deadline
+    headers: dict[str, str] = {}
+    extensions: tuple[str, ...] = ()
+    context: ClientCallContext | None = None
+    tenant: str | None = None
+    timeouts: Timeouts | None = None
+    consumers: tuple[Consumer, ...] = ()
+    call_group: CallGroup = msgspec.field(default_factory=CallGroup)
+    on_unknown: OnUnknown = "reconcile"
+    label: str | None = None
+
+    @property
+    def secrets(self) -> Secrets:
+        """What its requests carry."""
+        return self.call_group.secrets
+
+    def within(self, deadline: Deadline) -> CallScope:
+        """Return the same call with another deadline, for a part of it."""
+        return msgspec.structs.replace(self, deadline=deadline)
+
+    @contextlib.contextmanager
+    def hiding_secrets(self) -> Generator[None]:
+        """For errors that are made of an agent's words outside of the stack of layers."""
+        try:
+            yield
+        except A2AError as error:
+            self.secrets.hide_in(error)
+            raise
