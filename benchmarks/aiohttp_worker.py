@@ -5,7 +5,8 @@ the reply as bytes: no JSON is written or read, nothing is retried, no error is 
 
 With ``json`` as its argument, the worker also writes each request with `json.dumps` and reads
 each reply with `json.loads`: what one would write by hand. With ``streams``, as many connections
-as there may be are open, for as long as they may be.
+as there may be are open, for as long as they may be. Of a paced stream it reads the lines, and
+their JSON with `json.loads`: nothing is checked, and nothing is put together.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import payloads
-from worker import streaming_jobs, work
+from worker import paced_job, streaming_jobs, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,15 @@ class BareAiohttp:
                     opened()
                 size += len(chunk)
         return payloads.events_of(text)
+
+    async def read(self, noted: Callable[[], None]) -> None:
+        """Reads line by line, and decodes what is data."""
+        body = payloads.STREAMING_REQUESTS[payloads.PACED]
+        async with self._session.post(self._url, data=body, headers=payloads.HEADERS) as response:
+            async for line in response.content:
+                if line.startswith(b"data: "):
+                    assert json.loads(line[6:])["result"]
+                    noted()
 
     async def close(self) -> None:
         """Closes the session."""
@@ -98,4 +108,4 @@ class AiohttpWithJson(BareAiohttp):
 if __name__ == "__main__":
     kinds = {"json": AiohttpWithJson, "streams": AiohttpWithStreams}
     client = kinds[sys.argv[1]]() if sys.argv[1:] else BareAiohttp()
-    work(client, **streaming_jobs(client))
+    work(client, paced=paced_job(client), **streaming_jobs(client))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import payloads
 from floors import Floors
 from timing import microseconds_of
-from worker import streaming_jobs, work
+from worker import paced_job, streaming_jobs, work
 
 from holdfast import connect
 from holdfast._model import codec
@@ -63,6 +63,13 @@ class Holdfast:
         assert task is not None
         assert len(task.artifacts[0].parts) == number - 2
         return number
+
+    async def read(self, noted: Callable[[], None]) -> None:
+        """Iterates over the text."""
+        async with self._client.stream_message(payloads.PACED) as events:
+            noted()
+            async for _ in events.text_deltas():
+                noted()
 
     async def close(self) -> None:
         """Closes the client."""
@@ -127,5 +134,5 @@ if __name__ == "__main__":
     else:
         engine = AiohttpEngine(max_streams=1_000_000) if sys.argv[1:] == ["streams"] else None
         holdfast = Holdfast(engine)
-        jobs = streaming_jobs(holdfast)
+        jobs = {**streaming_jobs(holdfast), "paced": paced_job(holdfast)}
         work(holdfast, floors=holdfast.floors, decode=holdfast.decode, **jobs)

@@ -4,6 +4,7 @@
   and one turn of history. It is what the static agent answers to each SendMessage.
 - `LARGE_TASK`: a finished task of about 1 MB: 1,800 artifacts of the same make.
 - `QUESTION`: the text that is sent.
+- `PACED`: asks for a stream that brings `PACED_EVENT` once a second, and does not end.
 - `STREAMS`: what is streamed, by the text that asks for it: a task, then pieces of an artifact in
   events of 200 bytes or 20 kB, then that the task is completed.
 
@@ -91,7 +92,7 @@ def reply(request_id: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":{"task":%b}}' % (request_id, TASK)
 
 
-SHORT_EVENTS, LONG_EVENTS, HELD = "200 B", "20 kB", "held"
+SHORT_EVENTS, LONG_EVENTS, HELD, PACED = "200 B", "20 kB", "held", "paced"
 
 STREAMS = {SHORT_EVENTS: (200, 4000), LONG_EVENTS: (20_000, 400)}
 """How many bytes of data an event has, and how many pieces there are, by the text that asks."""
@@ -132,6 +133,8 @@ def _stream(size: int, pieces: int) -> list[bytes]:
 
 _EVENTS = {text: _stream(*made) for text, made in STREAMS.items()}
 
+_PACED_SIZE = 200
+
 
 @cache
 def _chunked(text: str, room: int) -> bytes:
@@ -139,17 +142,23 @@ def _chunked(text: str, room: int) -> bytes:
     events = _EVENTS.get(text, [_opening()])
     growth = room - len(_PLACE)
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(event) + growth, event) for event in events)
-    return chunks if text == HELD else chunks + b"0\r\n\r\n"
+    return chunks + b"0\r\n\r\n" if text in STREAMS else chunks
 
 
 def stream(text: str, request_id: bytes) -> bytes:
     """The body of the reply to SendStreamingMessage, in chunks.
 
     Args:
-        text: What was asked for: one of `STREAMS`, or `HELD` for one that does not end.
+        text: What was asked for: one of `STREAMS`, or `HELD` or `PACED` for one that does not end.
         request_id: The id of the request as JSON text, with its quotes.
     """
     return _chunked(text, len(request_id)).replace(_PLACE, request_id)
+
+
+def paced_event(request_id: bytes) -> bytes:
+    """The event of 200 bytes that a paced stream brings once a second, as a chunk of HTTP."""
+    event = _piece(_PACED_SIZE, append=True).replace(_PLACE, request_id)
+    return b"%x\r\n%b\r\n" % (len(event), event)
 
 
 def events_of(text: str) -> int:
@@ -201,7 +210,7 @@ STREAMING_REQUESTS = {
     text: REQUEST.replace(b'"SendMessage"', b'"SendStreamingMessage"').replace(
         _json(QUESTION), _json(text)
     )
-    for text in (*STREAMS, HELD)
+    for text in (*STREAMS, HELD, PACED)
 }
 """The same for streams, by the text that asks for them."""
 

@@ -5,6 +5,8 @@
 - Calls: SendMessage per CPU second of the client's process, with 1 and with 32 in flight, against
   an agent that answers at once from another process.
 - Streams: events per CPU second of the client's process, and its memory with 10,000 streams open.
+- Paced streams: CPU microseconds of an event that arrives alone, in 100 and in 1,000 streams that
+  bring one event a second each.
 - Layers: CPU microseconds of each floor of a call, without I/O.
 - Decoding: CPU microseconds for a small and for a large task.
 - Import: CPU milliseconds in new processes.
@@ -52,6 +54,8 @@ class Effort:
         streaming: Seconds of each client and size of events in one round; one stream at least.
         processes: How many hold open streams, of each client, one after the other.
         decoding: Seconds for each parser and payload in one round.
+        paced_rounds: How often paced streams are measured.
+        paced: Seconds of each client and number of streams in one of these.
     """
 
     rounds: int
@@ -61,13 +65,31 @@ class Effort:
     streaming: float
     processes: int
     decoding: float
+    paced_rounds: int
+    paced: float
 
 
 THOROUGH = Effort(
-    rounds=15, turns=6, seconds=0.04, calls=1500, streaming=0.1, processes=2, decoding=0.02
+    rounds=15,
+    turns=6,
+    seconds=0.04,
+    calls=1500,
+    streaming=0.1,
+    processes=2,
+    decoding=0.02,
+    paced_rounds=5,
+    paced=2.0,
 )
 QUICK = Effort(
-    rounds=3, turns=3, seconds=0.03, calls=500, streaming=0.05, processes=2, decoding=0.01
+    rounds=3,
+    turns=3,
+    seconds=0.03,
+    calls=500,
+    streaming=0.05,
+    processes=2,
+    decoding=0.01,
+    paced_rounds=3,
+    paced=1.0,
 )
 
 
@@ -80,6 +102,7 @@ class Measured:
     events: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
     memory: Rounds[str] = field(default_factory=lambda: defaultdict(list))
     open_streams: int = tables.OPEN_STREAMS
+    paced: Rounds[tuple[int, str]] = field(default_factory=lambda: defaultdict(list))
     floors: Rounds[str] = field(default_factory=lambda: defaultdict(list))
     decoding: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
     imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
@@ -108,6 +131,13 @@ class Measured:
         self.open_streams = min(self.open_streams, done["streams"])
         self.memory[name].append(done["bytes"] / done["streams"] / 1000)
 
+    async def pace(self, workers: dict[str, Worker], effort: Effort) -> None:
+        """Lets the clients read events that arrive alone, in turns."""
+        for streams in tables.PACED_STREAMS:
+            for name, worker in workers.items():
+                done = await worker.do("paced", streams=streams, seconds=effort.paced)
+                self.paced[streams, name].append(done["cpu"] / done["events"] * 1e6)
+
     async def _events(self, workers: dict[str, Worker], effort: Effort) -> None:
         """Lets the clients read streams, in turns."""
         for size in payloads.STREAMS:
@@ -135,7 +165,7 @@ class Measured:
 
 
 _HOLDING = {HOLDFAST: "holdfast_worker.py", BARE: "aiohttp_worker.py"}
-"""Who holds streams open."""
+"""Who holds streams open, and reads paced ones."""
 
 
 async def measure(effort: Effort, sdk_python: str | None) -> Measured:
@@ -172,6 +202,17 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
         await import_time.milliseconds(cache)  # fills it
         for _ in range(effort.rounds):
             await measured.measure(workers, agent, cache, effort)
+        async with AsyncExitStack() as over:
+            paced = {
+                name: await client(script, "streams", until=over)
+                for name, script in _HOLDING.items()
+            }
+            if sdk_python:
+                paced[SDK] = await client(
+                    "sdk_worker.py", "streams", until=over, python=sdk_python
+                )
+            for _ in range(effort.paced_rounds):
+                await measured.pace(paced, effort)
         for _ in range(effort.processes if sys.platform == "linux" else 0):
             for name, script in _HOLDING.items():
                 async with AsyncExitStack() as over:
@@ -190,6 +231,7 @@ def main() -> None:
     table = tables.Table()
     tables.show_rates(table, measured.rates, measured.agent)
     tables.show_streams(table, measured.events)
+    tables.show_paced_streams(table, measured.paced)
     if measured.memory:
         tables.show_open_streams(table, measured.memory, measured.open_streams)
     tables.show_floors(table, measured.floors)

@@ -6,7 +6,8 @@ They get an httpx client that keeps every connection open: httpx by itself keeps
 
 Its client gives the events of a stream alone. With ``task`` the worker puts the task together from
 them as well, with the function that the SDK has for that. With ``holdfast`` the clients come from
-Holdfast's `client_factory`, and it carries what they ask for.
+Holdfast's `client_factory`, and it carries what they ask for. With ``streams`` any number of
+connections may be open.
 
 Jobs besides ``rate``: ``decode``, protobuf's `json_format` on the tasks of `payloads`; and
 ``versions``.
@@ -28,7 +29,7 @@ from a2a.server.tasks.task_manager import append_artifact_to_task
 from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest, StreamResponse, Task
 from google.protobuf import json_format
 from timing import microseconds_of
-from worker import streaming_jobs, work
+from worker import paced_job, streaming_jobs, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +40,15 @@ if TYPE_CHECKING:
 class OfficialSdk:
     """Clients of the official SDK."""
 
-    def __init__(self, *, folds: bool, factory: type[ClientFactory] = ClientFactory) -> None:
+    def __init__(
+        self,
+        *,
+        folds: bool,
+        factory: type[ClientFactory] = ClientFactory,
+        connections: int | None = 100,
+    ) -> None:
         self._folds = folds
+        self._connections = connections
         self._factory = factory
         self._client: Client
         self._streaming: Client
@@ -50,7 +58,9 @@ class OfficialSdk:
         """Connects, and checks one answer."""
         self._http = httpx.AsyncClient(
             headers={"authorization": payloads.TOKEN},
-            limits=httpx.Limits(max_connections=100, max_keepalive_connections=100),
+            limits=httpx.Limits(
+                max_connections=self._connections, max_keepalive_connections=self._connections
+            ),
         )
 
         async def client(*, streaming: bool) -> Client:
@@ -82,6 +92,12 @@ class OfficialSdk:
                 _fold(task, response)
         assert not self._folds or len(task.artifacts[0].parts) == number - 2
         return number
+
+    async def read(self, noted: Callable[[], None]) -> None:
+        """Iterates over the events, and takes the text of each."""
+        async for response in self._streaming.send_message(_request(payloads.PACED)):
+            _ = [part.text for part in response.artifact_update.artifact.parts]
+            noted()
 
     async def close(self) -> None:
         """Closes the clients."""
@@ -134,5 +150,6 @@ if __name__ == "__main__":
         from holdfast.integrations.a2a_sdk import HoldfastClientFactory
 
         factory = HoldfastClientFactory
-    sdk = OfficialSdk(folds="task" in sys.argv[1:], factory=factory)
-    work(sdk, decode=decode, versions=versions, **streaming_jobs(sdk))
+    connections = None if "streams" in sys.argv[1:] else 100
+    sdk = OfficialSdk(folds="task" in sys.argv[1:], factory=factory, connections=connections)
+    work(sdk, decode=decode, versions=versions, paced=paced_job(sdk), **streaming_jobs(sdk))

@@ -3,11 +3,12 @@
 It answers a GET with its card, SendMessage with the same task each time, and SendStreamingMessage
 with the stream that the message's text names (see `payloads.STREAMS`), under the id of the
 request, and keeps connections open. A stream is written at once, each event a chunk of HTTP as
-servers send it; that of `payloads.HELD` stays open after its first event. Of streamed tasks it
-keeps nothing, and says so when it is asked for one. The agent does less than any client does per
-call, so that it is not what is measured. It prints its URL when it is ready; for each line that it
-then gets on standard input it prints the CPU seconds that it used so far; at the end of standard
-input it stops.
+servers send it; that of `payloads.HELD` stays open after its first event, and that of
+`payloads.PACED` brings one event a second from then on, at another moment in each stream. Of
+streamed tasks it keeps nothing, and says so when it is asked for one. The agent does less than
+any client does per call, so that it is not what is measured. It prints its URL when it is ready;
+for each line that it then gets on standard input it prints the CPU seconds that it used so far;
+at the end of standard input it stops.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import re
 import sys
 import time
+from itertools import count
 
 import payloads
 from descriptors import as_many_as_there_may_be
@@ -29,18 +31,30 @@ _STREAMING = (
 )
 
 
+_GOLDEN = 0.6180339887498949
+"""Spreads the moments of paced streams evenly over the second, however many there are."""
+
+_paced = count()
+
+
 class StaticAgent(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, url: str) -> None:
         self._card = payloads.card(url)
         self._received = b""
+        self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keeps the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Ends what is paced."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Answers every request that is complete."""
@@ -63,7 +77,11 @@ class StaticAgent(asyncio.Protocol):
         elif request_id is not None and b"SendStreamingMessage" in body:
             text = _TEXT.search(body)
             assert text is not None
-            self._transport.write(_STREAMING + payloads.stream(text[1].decode(), request_id[1]))
+            asked_for = text[1].decode()
+            self._transport.write(_STREAMING + payloads.stream(asked_for, request_id[1]))
+            if asked_for == payloads.PACED:
+                at = asyncio.get_running_loop().time() + next(_paced) * _GOLDEN % 1
+                self._pace(at, payloads.paced_event(request_id[1]))
             return
         elif request_id is not None and b"GetTask" in body:
             content = payloads.no_task(request_id[1])
@@ -74,6 +92,15 @@ class StaticAgent(asyncio.Protocol):
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             % (len(content), content)
         )
+
+    def _pace(self, at: float, event: bytes) -> None:
+        """Writes an event at a moment, and each second after it."""
+
+        def write() -> None:
+            self._transport.write(event)
+            self._pace(at + 1, event)
+
+        self._timer = asyncio.get_running_loop().call_at(at, write)
 
 
 async def main() -> None:

@@ -10,13 +10,15 @@ after a fifth of that time uncounted (connections idle between the rounds, and g
 tells the calls made, the CPU seconds that this process used for them, user and system, and how
 many calls the agent answered, the uncounted ones included.
 
-A client that streams knows two more:
+A client that streams knows three more:
 
 - ``stream``: reads whole streams one after the other for some seconds, after one that is not
   counted. It tells the events and the CPU seconds.
 - ``hold``: opens streams, waits in each of them for an event that does not come, and tells how
   many it could open and how many bytes of memory this process grew by. It is for a process of its
   own.
+- ``paced``: opens streams that bring one event a second, reads all of them at once for some
+  seconds, and tells the events and the CPU seconds.
 
 Only the standard library is needed, so that every Python can import this.
 """
@@ -43,6 +45,9 @@ _AT_A_TIME = 50
 
 _LONGEST_OPENING = 45.0
 """Seconds; then those count that are open."""
+
+_SETTLING = 1.0
+"""Seconds that paced streams run before they are counted."""
 
 _OTHER_DESCRIPTORS = 100
 """Of what a process has open besides."""
@@ -78,6 +83,18 @@ class StreamingClient(BenchmarkedClient, Protocol):
 
         Returns:
             How many events there were.
+        """
+        ...
+
+
+class ReadingClient(StreamingClient, Protocol):
+    """A client that reads the text of a stream as it comes."""
+
+    async def read(self, noted: Callable[[], None]) -> None:
+        """Sends `payloads.PACED`, and reads the stream that answers it for as long as it goes on.
+
+        Args:
+            noted: To be called for each event, as soon as a user of this client has its text.
         """
         ...
 
@@ -124,6 +141,45 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
         return {"streams": streams, "bytes": grown}
 
     return {"stream": stream, "hold": hold}
+
+
+def paced_job(client: ReadingClient) -> Job:
+    """What a client can do whose streams can be read one event at a time."""
+
+    async def paced(streams: int, seconds: float) -> dict[str, Any]:
+        as_many_as_there_may_be()
+        events = 0
+        reading: list[asyncio.Task[None]] = []
+
+        async def some(number: int) -> None:
+            batch = [asyncio.Event() for _ in range(number)]
+            reading.extend(asyncio.create_task(client.read(noting(opened))) for opened in batch)
+            await asyncio.gather(*(opened.wait() for opened in batch))
+
+        def noting(opened: asyncio.Event) -> Callable[[], None]:
+            def noted() -> None:
+                nonlocal events
+                events += 1
+                opened.set()
+
+            return noted
+
+        try:
+            while len(reading) < streams:
+                await some(min(_AT_A_TIME, streams - len(reading)))
+            await asyncio.sleep(_SETTLING)
+            events, before = 0, time.process_time()
+            await asyncio.sleep(seconds)
+            counted, cpu = events, time.process_time() - before
+            broken = [task for task in reading if task.done()]
+            assert not broken, broken
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+        return {"events": counted, "cpu": cpu}
+
+    return paced
 
 
 def _nothing() -> None:
