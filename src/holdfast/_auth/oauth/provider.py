@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast._aio.env import SystemEnv
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.single_flight import Flight
+from holdfast._aio.single_flight import SingleFlight
 from holdfast._arguments import (
     check_able,
     check_credential,
@@ -124,9 +124,11 @@ class _Held(msgspec.Struct):
     tokens: Latest[str, tuple[Token, float | None]] = msgspec.field(
         default_factory=lambda: Latest(_REMEMBERED)
     )
-    flights: Latest[str, Flight[Token]] = msgspec.field(
-        default_factory=lambda: Latest(_REMEMBERED)
-    )
+    fetches: SingleFlight[Token] = msgspec.field(default_factory=lambda: SingleFlight(_cancelled))
+
+
+def _cancelled() -> AuthenticationError:
+    return AuthenticationError("the fetch of the token was cancelled", executed=False)
 
 
 class OAuthOptions(TypedDict, total=False):
@@ -338,19 +340,13 @@ class OAuthProvider(ABC):
         if not more and known is not None and self._is_fresh(*known):
             return known[0]
         name = " ".join((key, *sorted(more)))
-        flight = held.flights.get(name)
-        if flight is None:
-            flight = held.flights[name] = Flight()
         try:
-            return await flight.joined(lambda: self._fetched(purpose, more, flight))
+            return await held.fetches.run(lambda: self._fetched(purpose, more, name), name)
         except A2AError as error:
             raise self._failure(error) from error
         except TimeoutError as error:
             text = f"the authorization server gave no token for {self._timeout:g} s or more"
             raise AuthenticationError(text, transient=True, executed=False) from error
-        finally:
-            if more and not flight.may_have_left and held.flights.get(name) is flight:
-                del held.flights[name]
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
         """The error of one who waits, with facts of its own."""
@@ -377,9 +373,7 @@ class OAuthProvider(ABC):
         ends = None if left is None else asyncio.get_running_loop().time() + left
         self._held.here().tokens[key] = (token, ends)
 
-    async def _fetched(
-        self, purpose: _Purpose, more: tuple[str, ...], flight: Flight[Token]
-    ) -> Token:
+    async def _fetched(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
         """What the store has, or what the server gives; nothing of it is interrupted half-way."""
         limit, key = self._timeout, self._key(purpose)
         if self._patience is not None:  # somebody else's person first, and then one's own
@@ -401,7 +395,7 @@ class OAuthProvider(ABC):
             if purpose.reach is not None:
                 used = EngineWithin(used, purpose.reach)
             try:
-                fresh = await self._got(purpose, scopes, used, token, flight)
+                fresh = await self._got(purpose, scopes, used, token, name)
             except A2AError:
                 self._found.pop(purpose.place, None)  # it may have moved
                 raise
@@ -434,14 +428,14 @@ class OAuthProvider(ABC):
         scopes: tuple[str, ...],
         engine: HttpEngine,
         last: Token | None,
-        flight: Flight[Token],
+        name: str,
     ) -> Token:
         server, reach = await self._where(purpose, engine)
         endpoint = AskedServer(engine, self._env, server, self._client, reach)
         asking = Asking(endpoint, scopes, purpose.resource)
         try:
             if last is not None and last.refresh_token is not None:
-                flight.must_land()  # what it is spent for would be lost
+                self._held.here().fetches.shield(name)  # what it is spent for would be lost
                 try:
                     async with asyncio.timeout(self._timeout):
                         return await _refreshed(asking, last)

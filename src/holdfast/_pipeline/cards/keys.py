@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from holdfast._aio.per_loop import PerLoop
+from holdfast._aio.single_flight import SingleFlight
 from holdfast._model import codec
 from holdfast._net.engine import fetch
 from holdfast._wire.caching import Caching
@@ -22,7 +23,7 @@ from holdfast._wire.limits import Limits, check_json_size
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast._aio.env import Env
     from holdfast._net.engine import HttpEngine
@@ -120,7 +121,7 @@ class FetchedKeys:
         self._fetched_at = 0.0
         self._fresh_for = 0.0
         self._failure: A2AError | None = None
-        self._flights = PerLoop(_Flight)
+        self._fetches = PerLoop(_fetches)
 
     @property
     def fresh_for(self) -> float:
@@ -134,12 +135,10 @@ class FetchedKeys:
         found = _matching(self._keys, kid)
         if found and now - self._fetched_at < self._fresh_for:
             return found
-        flight = self._flights.here()
-        if flight.task is None and (self._tried_at is None or now - self._tried_at >= _SHORTEST):
-            self._tried_at = now
-            flight.begin(self._fetch())
-        if flight.task is not None:
-            await flight.landed()
+        fetches = self._fetches.here()
+        is_due = self._tried_at is None or now - self._tried_at >= _SHORTEST
+        if is_due or fetches.is_running():
+            await fetches.run(self._fetch)
         found = _matching(self._keys, kid)
         if self._failure is not None and not (found and now - self._fetched_at < _LONGEST):
             text = f"the keys at {presentable(self._url)} cannot be had"
@@ -148,9 +147,10 @@ class FetchedKeys:
 
     async def close(self) -> None:
         """Ends a fetch that is under way; who waits for it has no keys."""
-        await self._flights.here().end()
+        await self._fetches.here().close()
 
     async def _fetch(self) -> None:
+        self._tried_at = asyncio.get_running_loop().time()
         request = HttpRequest(
             method="GET",
             url=self._url,
@@ -176,37 +176,13 @@ class FetchedKeys:
         self._fetched_at = asyncio.get_running_loop().time()
 
 
-class _Flight:
-    """The fetch that is under way in one event loop, if there is one."""
+def _fetches() -> SingleFlight[None]:
+    """Fetches that go on whoever leaves: the next signature needs the same keys."""
 
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
+    def cancelled() -> KeysUnavailableError:
+        return KeysUnavailableError("the fetch of the keys was cancelled")
 
-    def begin(self, fetch: Coroutine[Any, Any, None]) -> None:
-        self.task = asyncio.create_task(fetch)
-        self.task.add_done_callback(self._done)
-
-    async def landed(self) -> None:
-        """Waits until it is over.
-
-        Raises:
-            KeysUnavailableError: It was ended.
-        """
-        task = self.task
-        if task is not None:
-            await asyncio.wait({task})  # which being cancelled does not cancel it
-            if task.cancelled():
-                text = "the keys are fetched no more"
-                raise KeysUnavailableError(text)
-            task.result()
-
-    async def end(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.wait({self.task})
-
-    def _done(self, _: object) -> None:
-        self.task = None
+    return SingleFlight(cancelled, lasts="finished")
 
 
 def _unreadable(error: Exception) -> A2AError:

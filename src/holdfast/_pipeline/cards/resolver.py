@@ -8,7 +8,6 @@ stands in for a while where no newer one can be had.
 from __future__ import annotations
 
 import asyncio
-import copy
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.semaphore import WaitingLine
+from holdfast._aio.single_flight import SingleFlight
 from holdfast._model.operations import CARD_BINDING, GET_AGENT_CARD
 from holdfast._pipeline.cards.fetch import CardLocation, FoundCard
 from holdfast._pipeline.cards.files import read_card_file
@@ -24,11 +23,11 @@ from holdfast._pipeline.cards.trust import ReceivedCard
 from holdfast._pipeline.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
 from holdfast._policy.retry import TOO_LATE
 from holdfast._wire.origins import origin
-from holdfast.errors import A2AError, CardSignatureError
+from holdfast.errors import A2AConnectionError, A2AError, CardSignatureError
 from holdfast.types import AgentCard, AgentInterface
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from holdfast._model.operations import Operation
     from holdfast._pipeline.cards.trust import AcceptedCard, CardTrust
@@ -115,7 +114,7 @@ class AgentCardResolver(UnaryOnly):
         self._secrets: frozenset[str] = frozenset()
         self._fresh_until = -math.inf
         self._usable_until = -math.inf
-        self._flights = PerLoop(_Flight)
+        self._fetches = PerLoop(_Fetches)
         self.is_doubtful = False
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
@@ -138,28 +137,18 @@ class AgentCardResolver(UnaryOnly):
         """
         if (card := self.fresh) is not None:
             return card
-        flight = self._flights.here()
-        call.progress.card = flight.progress
-        async with flight:
-            if (card := self.fresh) is not None:
-                return card
-            if flight.card is not None:
-                return flight.card  # even if it need not be kept for longer than this
-            if flight.failure is not None:
-                raise copy.copy(flight.failure)  # an error of their own for each who waited
-            try:
-                flight.card = await self._load(call)
-            except A2AError as error:
-                if not (error.retry_stopped_reason or "").endswith(
-                    TOO_LATE
-                ):  # others may have more time
-                    flight.failure = copy.copy(error)  # what becomes of this one is its caller's
-                raise
-            else:
-                return flight.card
-            finally:
-                if flight.card is not None or flight.failure is not None:
-                    self._flights.forget()  # who comes later tries anew
+        fetches = self._fetches.here()
+        if fetches.flight.is_running():
+            call.progress.card = fetches.progress
+        return await fetches.flight.run(lambda: self._begin(call, fetches))
+
+    def _begin(self, call: AnyCall, fetches: _Fetches) -> Coroutine[Any, Any, AgentCard]:
+        fetches.progress = call.progress.card = None
+        if isinstance(self._agent, str):
+            began = asyncio.get_running_loop().time()
+            progress = CallProgress(began=began, call_group=call.progress.call_group)
+            fetches.progress = call.progress.card = progress
+        return self._load(call)
 
     @property
     def fresh(self) -> AgentCard | None:
@@ -209,6 +198,8 @@ class AgentCardResolver(UnaryOnly):
         self._fresh_until = min(self._fresh_until, self._replaced_until)
 
     async def _load(self, call: AnyCall) -> AgentCard:
+        if (card := self.fresh) is not None:  # since the caller before has left
+            return card
         card = await self._loaded(call)
         used = self._used
         if card is self._source or used is None:
@@ -310,9 +301,6 @@ class AgentCardResolver(UnaryOnly):
 
     async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
         server = AgentInterface(url=origin(agent), protocol_binding=CARD_BINDING)
-        began = asyncio.get_running_loop().time()
-        progress = CallProgress(began=began, call_group=call.progress.call_group)
-        call.progress.card = self._flights.here().progress = progress
         reply = await self._fetch.unary(
             Call(
                 operation=FETCH_CARD,
@@ -323,38 +311,40 @@ class AgentCardResolver(UnaryOnly):
                 endpoint=self._endpoints.of(server),
                 auth=self._auth.provider,
                 reach=self._reach,
-                progress=progress,
+                progress=call.progress.card or CallProgress(),
             )
         )
         return reply.value
 
 
-def _may_pass(error: A2AError) -> bool:
-    """Whether another card may stand in (RFC 5861, 4): the server said nothing about this one."""
-    return error.transient or (error.http_status or 0) >= 500
+class _Fetches:
+    """The fetch of the card in one event loop, for all calls that need the card meanwhile.
 
+    A fetch belongs to the call that began it: it has that call's deadline and observers.
 
-class _Flight:
-    """Those who need the card at the same time, in one event loop: one fetches it for all.
-
-    If that one has no more time, whoever came last goes on, and has the most of it: where callers
-    keep coming, the first in line would always be the next to leave.
+    Attributes:
+        flight: The fetch.
+        progress: How far it has come; None where nothing is fetched from a server.
     """
 
     def __init__(self) -> None:
-        self._line = WaitingLine(self._leave)
-        self._is_taken = False
+        self.flight: SingleFlight[AgentCard] = SingleFlight(
+            _cancelled, lasts="led", is_leaders_own=_is_out_of_time
+        )
         self.progress: CallProgress | None = None
-        self.card: AgentCard | None = None
-        self.failure: A2AError | None = None
 
-    async def __aenter__(self) -> None:
-        if self._is_taken:
-            await self._line.wait(first=True)
-        self._is_taken = True
 
-    async def __aexit__(self, *_: object) -> None:
-        self._leave()
+def _cancelled() -> A2AError:
+    return A2AConnectionError(
+        "the fetch of the agent's card was cancelled", failure="closed", executed=False
+    )
 
-    def _leave(self) -> None:
-        self._is_taken = self._line.let_in()
+
+def _is_out_of_time(error: BaseException) -> bool:
+    """Whether a fetch failed for the deadline of its call; other calls may have more time."""
+    return isinstance(error, A2AError) and (error.retry_stopped_reason or "").endswith(TOO_LATE)
+
+
+def _may_pass(error: A2AError) -> bool:
+    """Whether another card may stand in (RFC 5861, 4): the server said nothing about this one."""
+    return error.transient or (error.http_status or 0) >= 500
