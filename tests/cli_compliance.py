@@ -12,16 +12,15 @@ import functools
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.kit.paths import ROOT
 
 from holdfast import __version__
 from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 
-ROOT = Path(__file__).parents[1]
-TESTS = sorted([*ROOT.glob("tests/test_cli*.py"), *ROOT.glob("tests/test_real_grpc.py")])
+TESTS = sorted([*ROOT.glob("tests/cli/test_*.py"), *ROOT.glob("tests/e2e/test_grpc.py")])
 PAGE = ROOT / "docs" / "cli-compliance.md"
 FILE = ROOT / "docs" / "cli-compliance.yaml"
 

@@ -15,34 +15,34 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 # To read the machine's authorities takes each client of httpx and each process a twentieth of a
 # second. Tests trust this one instead, whose key is no more, and those that they make themselves.
-os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("kit") / "authority.pem")
 os.environ["SSL_CERT_DIR"] = os.devnull
 
 pytest_plugins = ["holdfast.testing.pytest_plugin"]
 
 
-LONGEST = (
-    "test_a2a_sdk_contract",
-    "test_a2a_sdk_messages",
-    "test_broken_streams",
-    "test_cancellation",
-    "test_cli_process",
-    "test_cli_run",
-    "test_cli_specification",
-    "test_hostile_cards",
-    "test_httpx_transport",
-    "test_killed",
-    "test_real_adk",
-    "test_real_replicas",
-    "test_real_streams",
-    "test_replicas",
-    "test_side_by_side",
-    "test_streams",
-    "test_streams_on_sockets",
-    "test_sync_programs",
-    "test_v03",
-    "test_worst_days",
-)
+LONGEST = {
+    "cli/test_process.py",
+    "cli/test_run.py",
+    "cli/test_specification.py",
+    "client/test_cancellation.py",
+    "contract/test_sdk_transports.py",
+    "docs/test_side_by_side.py",
+    "e2e/test_adk.py",
+    "e2e/test_killed.py",
+    "e2e/test_replicas.py",
+    "e2e/test_streams.py",
+    "integrations/test_httpx_transport.py",
+    "integrations/test_sdk_messages.py",
+    "pipeline/test_hostile_cards.py",
+    "pipeline/test_replicas.py",
+    "stream/test_broken_streams.py",
+    "stream/test_streams.py",
+    "stream/test_streams_on_sockets.py",
+    "sync/test_sync_programs.py",
+    "test_worst_days.py",
+    "wire/test_v03.py",
+}
 """Files that take ten seconds and more each; begun last, one would be waited for by all."""
 
 
@@ -67,7 +67,12 @@ def pytest_make_collect_report(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests alike in each worker, the longest files first."""
-    items.sort(key=lambda item: (item.path.stem not in LONGEST, item.path))
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> tuple[bool, Path]:
+        return item.path.relative_to(here).as_posix() not in LONGEST, item.path
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:

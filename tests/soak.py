@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.killing import one_round, processes
+from tests.kit.killing import one_round, processes
 
 _SHOWN = 100
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example
 from hypothesis import strategies as st
+from tests.kit.strategies import any_text, given, json_values
 
 from holdfast import errors
 from holdfast.errors import (
@@ -24,8 +25,6 @@ from holdfast.errors import (
     TaskTerminalError,
 )
 from holdfast.types import Part, Task, TaskState, TaskStatus
-
-from .strategies import any_text, given, json_values
 
 TASK = Task(id="t-1", status=TaskStatus(state=TaskState("TASK_STATE_LATER")))
 

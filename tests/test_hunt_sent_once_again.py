@@ -7,8 +7,8 @@ import threading
 import uuid
 
 import pytest
-from tests.test_bulk import collected, ended
-from tests.test_cli_run import Runs
+from tests.cli.test_run import Runs
+from tests.client.test_batch import collected, ended
 from tests.test_hunt_sent_once import connected, message
 
 from holdfast import DeadlineExceededError, RunItem, connect

@@ -5,7 +5,7 @@ import json
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.card_signing import CARD, KEYS_URL, SIGNER, Net, Signer, document
+from tests.kit.card_signing import CARD, KEYS_URL, SIGNER, Net, Signer, document
 
 from holdfast import connect
 from holdfast.signatures import CardVerifier

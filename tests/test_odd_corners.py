@@ -10,9 +10,9 @@ import pydoc
 import aiohttp
 import msgspec
 import pytest
-from tests.card_signing import unsigned
-from tests.public_names import PUBLIC
-from tests.raw_server import always, reply, serve
+from tests.kit.card_signing import unsigned
+from tests.kit.public_names import PUBLIC
+from tests.kit.raw_server import always, reply, serve
 
 import holdfast
 from holdfast import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.public_names import PUBLIC, SUBJECTS
+from tests.kit.public_names import PUBLIC, SUBJECTS
 
 import holdfast
 import holdfast.auth.oauth

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from hypothesis import strategies as st
+from tests.kit.strategies import given
 
 from holdfast import (
     A2AConnectionError,
@@ -43,8 +44,6 @@ from holdfast.testing import (
     works_forever,
 )
 from holdfast.types import AgentCapabilities, AgentInterface, GetTaskRequest
-
-from .strategies import given
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -8,7 +8,7 @@ import sys
 
 import aiohttp
 import pytest
-from tests.raw_server import reply, serve
+from tests.kit.raw_server import reply, serve
 
 from holdfast import (
     A2AConnectionError,

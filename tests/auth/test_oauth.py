@@ -1,0 +1,1428 @@
+"""Tokens of OAuth 2 as credentials: in virtual time, against a scripted authorization server."""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+import stat
+import threading
+from pathlib import Path
+from urllib.parse import parse_qs, quote_plus, urlsplit
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.pretty import pretty_repr
+from tests.kit.authorization_server import (
+    ISSUER,
+    FakeAuthorizationServer,
+    VirtualEnv,
+    answer,
+    away,
+    refused,
+)
+
+from holdfast import A2AError, AuthenticationError, DeadlineExceededError, connect
+from holdfast._auth.oauth.requests import token_in
+from holdfast.auth import Credentials
+from holdfast.auth.oauth import (
+    AuthorizationCode,
+    AuthorizationServer,
+    ClientCredentials,
+    DeviceCode,
+    FileTokenStore,
+    FromCard,
+    MemoryTokenStore,
+    Token,
+)
+from holdfast.errors import CredentialOriginError, PermissionDeniedError
+from holdfast.extend import HttpRequest
+from holdfast.policies import Resilience, RetryPolicy
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
+from holdfast.types import (
+    AuthenticationInfo,
+    AuthorizationCodeOAuthFlow,
+    ClientCredentialsOAuthFlow,
+    DeviceCodeOAuthFlow,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    OpenIdConnectSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+    TaskPushNotificationConfig,
+)
+
+SECRET = "s3cret/+ of the client"
+SERVER = AuthorizationServer(
+    token_endpoint=f"{ISSUER}/token",
+    authorization_endpoint=f"{ISSUER}/authorize",
+    device_authorization_endpoint=f"{ISSUER}/device_authorization",
+    issuer=ISSUER,
+)
+
+
+class Scene:
+    """A fake agent, an authorization server, and a provider between them."""
+
+    def __init__(self, agent=None, **options):
+        self.agent = agent or FakeAgent()
+        made = {"lifetime", "latency", "refreshes", "issuer"}
+        self.server = FakeAuthorizationServer(
+            FakeNetwork(self.agent), **{k: options.pop(k) for k in made & options.keys()}
+        )
+        self.env = VirtualEnv()
+        kind = options.pop("kind", ClientCredentials)
+        first = {"kind": options.pop("server", SERVER)}["kind"]
+        if kind is ClientCredentials:
+            options.setdefault("client_secret", SECRET)
+        self.auth = kind(first, "me", engine=self.server, env=self.env, **options)
+
+    def connect(self, **options):
+        options.setdefault("resilience", Resilience.off())
+        return connect(self.agent.url, auth=self.auth, engine=self.server, env=self.env, **options)
+
+    @property
+    def shown(self):
+        """The tokens that the agent saw, besides for its card."""
+        return [
+            one.headers.get("authorization", "")
+            for one in self.agent.received
+            if not one.url.endswith("agent-card.json")
+        ]
+
+
+def wants(*tokens, error="invalid_token", status=401, **more):
+    """A guard of agents that takes these tokens only."""
+
+    def guard(request):
+        if request.url.endswith("agent-card.json"):
+            return None
+        if request.headers.get("authorization") in {f"Bearer {token}" for token in tokens}:
+            return None
+        said = ", ".join(f'{name}="{value}"' for name, value in {"error": error, **more}.items())
+        return answer(b"", status, www_authenticate=f"Bearer {said}")
+
+    return guard
+
+
+# ── A token is fetched, kept and renewed ─────────────────────────────────────────────────────
+
+
+async def test_a_token_is_fetched_once_and_shown():
+    scene = Scene(scopes=["a2a", "read"], resource="https://agent.test/")
+    async with scene.connect() as client:
+        for _ in range(3):
+            await client.list_tasks()
+
+    assert scene.shown == ["Bearer token-1"] * 3
+    assert scene.server.asked == [
+        {
+            "grant_type": "client_credentials",
+            "scope": "a2a read",
+            "resource": "https://agent.test/",
+        }
+    ]
+    request = scene.server.requests[0]
+    name, secret = base64.b64decode(request.headers["authorization"][6:]).decode().split(":")
+    assert (name, secret) == ("me", "s3cret%2F%2B+of+the+client")
+
+
+@pytest.mark.parametrize(
+    ("options", "supported", "body"),
+    [
+        ({"client_auth": "client_secret_post"}, (), {"client_id": "me", "client_secret": SECRET}),
+        ({}, ("client_secret_post",), {"client_id": "me", "client_secret": SECRET}),
+        ({"client_secret": None}, (), {"client_id": "me"}),
+        ({}, ("client_secret_basic", "client_secret_post"), {}),
+    ],
+)
+async def test_how_a_client_says_who_it_is(options, supported, body):
+    server = msgspec.structs.replace(SERVER, token_endpoint_auth_methods_supported=supported)
+    scene = Scene(server=server, **options)
+    await scene.auth.token()
+
+    assert scene.server.asked == [{"grant_type": "client_credentials", **body}]
+    assert ("authorization" in scene.server.requests[0].headers) is (not body)
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "still", "over"), [(3600, 3569, 3571), (20, 14, 16), (None, 10**6, None)]
+)
+async def test_a_token_is_renewed_before_it_ends(lifetime, still, over):
+    scene = Scene(lifetime=lifetime)
+    await scene.auth.token()
+    await asyncio.sleep(still)
+    assert (await scene.auth.token()).access_token == "token-1"
+    if over is not None:
+        await asyncio.sleep(over - still)
+        assert (await scene.auth.token()).access_token == "token-2"
+
+
+async def test_the_life_of_a_token_begins_when_it_is_asked_for():
+    scene = Scene(lifetime=100, latency=20)
+    await scene.auth.token()
+    await asyncio.sleep(54)  # a quarter of it is kept back
+    assert (await scene.auth.token()).access_token == "token-1"
+    await asyncio.sleep(2)
+    assert (await scene.auth.token()).access_token == "token-2"
+
+
+@pytest.mark.parametrize("shift", [-10_000, 10_000])
+async def test_a_clock_that_is_set_revives_no_token(shift):
+    scene = Scene(lifetime=100)
+    await scene.auth.token()
+    scene.env.offset += shift
+    await asyncio.sleep(80)
+
+    assert (await scene.auth.token()).access_token == "token-2"
+
+
+async def test_a_token_that_has_no_life_is_used_once_for_all_who_wait():
+    scene = Scene(lifetime=0, latency=1)
+    tokens = await asyncio.gather(*(scene.auth.token() for _ in range(5)))
+
+    assert {one.access_token for one in tokens} == {"token-1"}
+
+
+async def test_a_refresh_token_is_spent_once_and_rotated():
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100)
+    first = await scene.auth.token()
+    await asyncio.sleep(90)
+    second = await scene.auth.token()
+    await asyncio.sleep(90)
+    await scene.auth.token()
+
+    assert (first.refresh_token, second.refresh_token) == ("refresh-1", "refresh-2")
+    asked = [(one["grant_type"], one.get("refresh_token")) for one in scene.server.asked[1:]]
+    assert asked == [("refresh_token", "refresh-1"), ("refresh_token", "refresh-2")]
+
+
+async def test_a_refresh_token_stays_where_the_server_gives_no_other():
+    store = MemoryTokenStore()
+    scene = Scene(
+        kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100, store=store
+    )
+    await scene.auth.token()
+    scene.server.refreshes = False
+    await asyncio.sleep(90)
+
+    assert (await scene.auth.token()).refresh_token == "refresh-1"
+
+
+async def test_a_refresh_token_that_is_refused_begins_the_grant_anew():
+    prompts = []
+    scene = Scene(kind=DeviceCode, prompt=prompts.append, refreshes=True, lifetime=100)
+    await scene.auth.token()
+    scene.server.spent.add("refresh-1")
+    await asyncio.sleep(90)
+
+    assert (await scene.auth.token()).access_token == "token-2"
+    assert len(prompts) == 2
+
+
+# ── Many at once ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_calls_that_come_together_share_one_fetch():
+    scene = Scene(latency=3)
+    async with scene.connect() as client:
+        await asyncio.gather(*(client.list_tasks() for _ in range(50)))
+
+    assert len(scene.server.asked) == 1
+    assert set(scene.shown) == {"Bearer token-1"}
+
+
+async def test_a_caller_who_leaves_does_not_take_the_fetch_along():
+    scene = Scene(latency=3)
+    first, second = (asyncio.create_task(scene.auth.token()) for _ in range(2))
+    await asyncio.sleep(1)
+    first.cancel()
+
+    assert (await second).access_token == "token-1"
+    assert first.cancelled()
+    assert len(scene.server.requests) == 1
+
+
+async def test_the_last_who_leaves_ends_the_fetch_and_nothing_is_left():
+    scene = Scene(latency=3)
+    waiting = [asyncio.create_task(scene.auth.token()) for _ in range(3)]
+    await asyncio.sleep(1)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+
+    assert scene.server.ended == 1
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert (await scene.auth.token()).access_token == "token-1"
+
+
+async def test_a_refresh_comes_to_its_end_though_nobody_waits():
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100)
+    await scene.auth.token()
+    await asyncio.sleep(90)
+    scene.server.latency = 3
+    task = asyncio.create_task(scene.auth.token())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    await asyncio.sleep(5)
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert (await scene.auth.token()).refresh_token == "refresh-2"
+    assert scene.server.ended == 0
+
+
+async def test_a_storm_of_cancellations_leaves_nothing():
+    scene = Scene(latency=1, lifetime=7)
+    for turn in range(200):
+        tasks = [asyncio.create_task(scene.auth.token()) for _ in range(turn % 4 + 1)]
+        await asyncio.sleep((turn % 7) / 4)
+        for number, task in enumerate(tasks):
+            if (number + turn) % 3:
+                task.cancel()
+        if turn % 5:
+            await asyncio.wait(tasks)
+    await asyncio.sleep(5)
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert (await scene.auth.token()).access_token.startswith("token-")
+
+
+async def test_one_who_comes_while_a_fetch_is_being_ended_begins_anew():
+    scene = Scene(latency=3)
+    first = asyncio.create_task(scene.auth.token())
+    await asyncio.sleep(1)
+    first.cancel()
+    await asyncio.sleep(0)  # it is being ended just now
+    assert (await scene.auth.token()).access_token == "token-1"
+
+
+def test_loops_in_threads_take_turns_with_one_refresh_token():
+    store = MemoryTokenStore()
+    scene = Scene(
+        kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100, store=store
+    )
+    run(scene.auth.token())
+    scene.env.offset += 95
+    scene.server.latency = 0.05
+    barrier, found = threading.Barrier(3), []
+
+    async def get():
+        found.append((await scene.auth.token()).access_token)
+
+    def work():
+        barrier.wait()
+        asyncio.run(get())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    assert found == ["token-2"] * 3
+    assert [one.get("refresh_token") for one in scene.server.asked[1:]] == ["refresh-1"]
+
+
+def test_a_token_outlives_the_loop_that_fetched_it():
+    scene = Scene()
+    assert run(scene.auth.token()).access_token == "token-1"
+    assert run(scene.auth.token()).access_token == "token-1"
+    assert len(scene.server.asked) == 1
+
+
+# ── A token is refused ───────────────────────────────────────────────────────────────────────
+
+
+async def test_a_refused_token_is_replaced_and_the_call_replayed_once():
+    scene = Scene()
+    scene.server.guard = wants("token-2")
+    async with scene.connect() as client:
+        await client.send_message("hello")
+
+    assert scene.shown == ["Bearer token-2"]
+    assert len(scene.server.asked) == 2
+
+
+async def test_a_second_refusal_is_final():
+    scene = Scene()
+    scene.server.guard = wants("another")
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError) as caught:
+            await client.send_message("hello")
+
+    assert (caught.value.http_status, caught.value.executed) == (401, False)
+    assert len(scene.server.asked) == 2
+    assert scene.shown == []
+
+
+async def test_an_agent_that_takes_no_token_has_none_fetched_for_each_call():
+    scene = Scene()
+    scene.server.guard = wants("another")
+    async with scene.connect() as client:
+        for _ in range(5):
+            with pytest.raises(AuthenticationError):
+                await client.list_tasks()
+        assert len(scene.server.asked) == 2
+        await asyncio.sleep(31)
+        scene.server.guard = wants("token-3")
+        await client.list_tasks()
+
+    assert len(scene.server.asked) == 3
+
+
+async def test_many_refusals_of_one_token_cost_one_fetch():
+    scene = Scene(latency=2)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        scene.server.guard = wants("token-2")
+        await asyncio.gather(*(client.list_tasks() for _ in range(20)))
+
+    assert len(scene.server.asked) == 2
+
+
+async def test_a_refused_token_that_is_still_in_the_store_is_not_taken_again():
+    store = MemoryTokenStore()
+    scene = Scene(store=store)
+    scene.server.guard = wants("token-2")
+    async with scene.connect() as client:
+        await client.list_tasks()
+        await client.list_tasks()
+
+    assert len(scene.server.asked) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_scope_that_is_missing_is_named(status):
+    scene = Scene(scopes=["read"])
+    scene.server.guard = wants(error="insufficient_scope", scope="read write", status=status)
+    async with scene.connect() as client:
+        with pytest.raises(
+            (AuthenticationError, PermissionDeniedError), match=r"read write.*step_up"
+        ):
+            await client.list_tasks()
+
+    assert len(scene.server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status):
+    scene = Scene(scopes=["read"], step_up=["write"])
+    scene.server.guard = wants(
+        "token-2", error="insufficient_scope", scope="read write", status=status
+    )
+    async with scene.connect() as client:
+        await client.send_message("hello")
+        await client.send_message("hello")
+
+    assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
+    assert scene.shown == ["Bearer token-2"] * 2
+
+
+@pytest.mark.parametrize("needed", ["write", "read write"])
+async def test_a_step_up_keeps_the_scopes_that_the_server_gives_by_default(needed):
+    scene = Scene(step_up=["write"], lifetime=60)
+    scene.server.scope = "read list"
+    scene.server.guard = wants("token-2", "token-3", error="insufficient_scope", scope=needed)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        await asyncio.sleep(3600)
+        await client.list_tasks()
+
+    requested = [asked.get("scope") for asked in scene.server.asked]
+    assert requested == [None, "read list write", "read list write"]
+
+
+async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
+    scene = Scene(step_up=["write"])
+    scene.server.guard = wants(error="insufficient_scope", scope="write", status=403)
+    async with scene.connect() as client:
+        with pytest.raises(PermissionDeniedError):
+            await client.list_tasks()
+        with pytest.raises(PermissionDeniedError, match="must be for write"):
+            await client.list_tasks()
+
+    assert len(scene.server.asked) == 2
+
+
+async def test_only_the_latest_refused_scopes_are_remembered():
+    names = [f"s{number}" for number in range(257)]
+    scene = Scene(step_up=names)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        for name in (*names, names[-1], names[0]):
+            scene.server.guard = wants(error="insufficient_scope", scope=name, status=403)
+            scene.server.replies = [refused("invalid_scope")]
+            with pytest.raises((AuthenticationError, PermissionDeniedError)):
+                await client.list_tasks()
+
+    requested = [asked.get("scope") for asked in scene.server.asked]
+    assert requested == [None, *names, names[0]]
+
+
+@pytest.mark.parametrize(
+    ("scope", "held"), [(None, ("read", "write")), ("read", ("read",)), ("write", ("write",))]
+)
+async def test_a_refreshed_token_is_for_what_was_requested_unless_the_server_says(scope, held):
+    store = MemoryTokenStore()
+    scene = Scene(
+        kind=DeviceCode,
+        prompt=lambda _: None,
+        refreshes=True,
+        scopes=["read"],
+        step_up=["write"],
+        store=store,
+    )
+    async with scene.connect() as client:
+        await client.list_tasks()
+        scene.server.scope = scope
+        scene.server.guard = wants(
+            "token-2", error="insufficient_scope", scope="write", status=403
+        )
+        await client.list_tasks()
+
+    assert scene.server.asked[-1]["grant_type"] == "refresh_token"
+    assert scene.server.asked[-1]["scope"] == "read write"
+    (token,) = store._tokens.values()
+    assert token.scopes == held
+
+
+async def test_a_refresh_of_a_token_whose_scopes_are_unknown_names_what_it_needs():
+    store = MemoryTokenStore()
+    options = {"kind": DeviceCode, "prompt": lambda _: None, "refreshes": True, "store": store}
+    scene = Scene(**options, scopes=["read"], lifetime=100)
+    await scene.auth.token()
+    ((key, token),) = store._tokens.items()
+    await store.save(key, msgspec.structs.replace(token, scopes=None))
+    await asyncio.sleep(200)
+    await scene.auth.token()
+
+    assert scene.server.asked[-1]["scope"] == "read"
+    assert store._tokens[key].scopes == ("read",)
+
+
+async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
+    scene = Scene(scopes=["read"], step_up=["admin"])
+    scene.server.guard = wants("token-1")
+    async with scene.connect() as client:
+        await client.list_tasks()
+        scene.server.replies = [refused("invalid_scope")]
+        scene.server.guard = wants(error="insufficient_scope", scope="admin", status=403)
+        with pytest.raises(AuthenticationError, match="invalid_scope"):
+            await client.list_tasks()
+        with pytest.raises(PermissionDeniedError, match="must be for admin"):
+            await client.list_tasks()
+        scene.server.guard = wants("token-1")
+        await client.list_tasks()
+
+    assert [one["scope"] for one in scene.server.asked] == ["read", "read admin"]
+
+
+async def test_calls_that_lack_a_scope_together_ask_for_it_once():
+    scene = Scene(scopes=["read"], step_up=["write"], latency=2)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        at_once = scene.server.request
+
+        async def slowly(request):
+            await asyncio.sleep(1)
+            return await at_once(request)
+
+        scene.server.request = slowly
+        scene.server.guard = wants(
+            "token-2", error="insufficient_scope", scope="read write", status=403
+        )
+        await asyncio.gather(*(client.list_tasks() for _ in range(5)))
+
+    assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
+
+
+async def test_step_up_asks_for_no_scope_beyond_those_that_the_caller_allows():
+    scene = Scene(scopes=["read"], step_up=["write"])
+    scene.server.guard = wants(error="insufficient_scope", scope="read write admin", status=403)
+    async with scene.connect() as client:
+        with pytest.raises(PermissionDeniedError, match=r"step_up= does not allow admin"):
+            await client.list_tasks()
+
+    assert [one["scope"] for one in scene.server.asked] == ["read"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_step_up_true_asks_for_the_scopes_that_the_card_declares(declared):
+    scheme = flow(**({"write": "change things"} if declared else {}))
+    scene = Scene(await carded(scheme), scopes=["read"], step_up=True)
+    scene.server.guard = wants("token-2", error="insufficient_scope", scope="write", status=403)
+    told = contextlib.nullcontext()
+    if not declared:
+        told = pytest.raises(PermissionDeniedError, match=r"not declare write.*step_up=")
+    async with scene.connect() as client:
+        with told:
+            await client.list_tasks()
+
+    asked = [one["scope"] for one in scene.server.asked]
+    assert asked == (["read", "read write"] if declared else ["read"])
+
+
+@pytest.mark.parametrize("first", ["ListTasks", "GetTask"])
+async def test_a_step_up_that_fails_takes_no_scope_from_another_that_runs_at_once(first):
+    scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
+    give = scene.server.token
+
+    def token(said):
+        return refused("invalid_scope") if "admin" in said["scope"] else give(said)
+
+    def guard(request):
+        if request.url.endswith("agent-card.json"):
+            return None
+        scope = "admin" if b"ListTasks" in request.body else "write"
+        status = {"error": "insufficient_scope", "scope": scope, "status": 403}
+        return wants("token-2", "token-3", **status)(request)
+
+    scene.server.token = token
+    async with scene.connect() as client:
+        made = await client.send_message("hello")
+        scene.server.guard = guard
+        calls = {"ListTasks": client.list_tasks, "GetTask": lambda: client.get_task(made.id)}
+        names = [first, *(name for name in calls if name != first)]
+        ended = await asyncio.gather(*(calls[name]() for name in names), return_exceptions=True)
+        ended = dict(zip(names, ended, strict=True))
+        assert isinstance(ended["ListTasks"], AuthenticationError)
+        assert ended["GetTask"].id == made.id
+        assert (await scene.auth.token(await client.agent_card())).scopes == ("read", "write")
+        await asyncio.sleep(4000)
+        await client.get_task(made.id)
+
+    scopes = [one["scope"] for one in scene.server.asked]
+    assert scopes[0] == "read"
+    assert scopes[-1] == "read write"
+
+
+async def test_two_step_ups_at_once_for_different_scopes_both_come_about():
+    scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
+    async with scene.connect() as client:
+        made = await client.send_message("hello")
+
+        def guard(request):
+            scope, given = ("admin", "token-2") if b"ListTasks" in request.body else ("write", "")
+            status = {"error": "insufficient_scope", "scope": scope, "status": 403}
+            return wants(given, "token-3", **status)(request)
+
+        scene.server.guard = guard
+        await asyncio.gather(client.list_tasks(), client.get_task(made.id))
+
+    asked = [one["scope"] for one in scene.server.asked]
+    assert asked == ["read", "read admin", "read admin write"]
+
+
+async def test_a_token_that_is_refused_to_a_message_is_not_used_for_the_next_one():
+    scene = Scene()
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no"}}
+
+    def guard(request):
+        known = request.headers.get("authorization") == "Bearer token-2" or not request.body
+        return None if known else answer(body, 401)
+
+    scene.server.guard = guard
+    async with scene.connect() as client:
+        with pytest.raises(A2AError) as caught:
+            await client.send_message("hello")
+        assert caught.value.http_status == 401
+        assert caught.value.executed is None
+        assert scene.shown == []
+        await client.send_message("hello")
+
+    assert scene.shown == ["Bearer token-2"]
+
+
+# ── The authorization server fails ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("reply", "transient", "retry_after", "code"),
+    [
+        (refused("invalid_client", 401), False, None, "invalid_client"),
+        (refused("invalid_scope"), False, None, "invalid_scope"),
+        (
+            refused("temporarily_unavailable", 503, retry_after="7"),
+            True,
+            7.0,
+            "temporarily_unavailable",
+        ),
+        (answer(b"busy", 429, retry_after="3"), True, 3.0, None),
+        (answer(b"", 503), True, None, None),
+        (answer(b"<html>", 200), False, None, None),
+        (answer({"token_type": "bearer"}), False, None, None),
+        (answer({"access_token": "a b", "token_type": "bearer"}), False, None, None),
+        (answer({"access_token": "abc", "token_type": "DPoP"}), False, None, None),
+        (answer(b"", 302, location="https://evil.test/"), False, None, None),
+        (away(), True, None, None),
+    ],
+)
+async def test_what_the_server_says_instead_of_a_token(reply, transient, retry_after, code):
+    scene = Scene()
+    scene.server.replies = [reply]
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError) as caught:
+            await client.send_message("hello")
+
+    error = caught.value
+    assert (error.executed, error.transient, error.retry_after) == (False, transient, retry_after)
+    assert (error.data or {}).get("error") == code
+    assert SECRET not in f"{error!r} {error} {vars(error)}"
+    assert scene.shown == []
+
+
+async def test_a_failure_that_may_pass_is_tried_again_as_any_other():
+    scene = Scene()
+    scene.server.replies = [away(), answer(b"", 503)]
+    async with scene.connect(resilience=Resilience.standard()) as client:
+        await client.send_message("hello")
+
+    assert scene.shown == ["Bearer token-1"]
+
+
+async def test_failures_of_the_server_open_no_breaker_of_the_agent():
+    scene = Scene()
+    scene.server.replies = [away() for _ in range(30)]
+    async with scene.connect(resilience=Resilience(retry=RetryPolicy(max_retries=0))) as client:
+        for _ in range(10):
+            with pytest.raises(AuthenticationError):
+                await client.list_tasks()
+        scene.server.replies = []
+        await client.list_tasks()
+
+
+async def test_a_server_that_repeats_what_it_was_sent_leaks_nothing(caplog):
+    caplog.set_level(logging.DEBUG)
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, client_secret=SECRET, refreshes=True)
+    await scene.auth.token()
+    scene.env.offset += 4000
+    sent = [SECRET, quote_plus(SECRET), scene.server.requests[0].headers["authorization"]]
+    scene.server.replies = [
+        answer({"error": f"x refresh-1 {one}", "error_description": f"refresh-1 {one}"}, 400)
+        for one in sent
+    ]
+    for secret in sent:
+        with pytest.raises(AuthenticationError) as caught:
+            await scene.auth.token()
+
+        told = f"{caught.value!r} {vars(caught.value)} {caught.value.__cause__!r} {caplog.text}"
+        assert "refresh-1" not in told
+        assert secret.removeprefix("Basic ") not in told
+
+
+async def test_each_who_waits_has_an_error_of_its_own():
+    scene = Scene(latency=1)
+    scene.server.replies = [away()]
+    first, second = await asyncio.gather(
+        *(scene.auth.token() for _ in range(2)), return_exceptions=True
+    )
+
+    assert first is not second
+    assert str(first) == str(second)
+
+
+async def test_a_server_that_is_silent_costs_its_own_time_at_most():
+    scene = Scene(latency=10**6, timeout=12)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match="no token for 12 s") as caught:
+        await scene.auth.token()
+
+    assert asyncio.get_running_loop().time() - began == 12
+    assert caught.value.transient
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_deadline_of_the_call_bounds_the_fetch():
+    scene = Scene(latency=10**6, timeout=500)
+    async with scene.connect(timeout=5) as client:
+        with pytest.raises(DeadlineExceededError) as caught:
+            await client.send_message("hello")
+
+    assert caught.value.executed is False
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+# ── Streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_reconnect_of_a_stream_has_a_token_that_is_fresh():
+    scene = Scene(FakeAgent(streams("a", "b", "c", "d", every=50)), lifetime=40)
+    scene.agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    scene.agent.inject(Cut(after_events=2), on="SubscribeToTask")
+    async with scene.connect(resilience=Resilience.standard()) as client:
+        answer_ = await client.ask("hello")
+
+    assert answer_.text == "abcd"
+    names = {"SendStreamingMessage", "SubscribeToTask"}
+    opened = [one for one in scene.agent.received if one.operation in names]
+    tokens = [one.headers["authorization"] for one in opened]
+    assert len(set(tokens)) == len(tokens) == 3
+
+
+# ── Whom a token is for ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("address", "resource"),
+    [
+        ("https://agent.test/", "https://agent.test"),
+        ("https://agent.test:443/some/where?x=1", "https://agent.test"),
+        ("https://agent.test:8443/", "https://agent.test:8443"),
+        ("http://127.0.0.1:5000/", "http://127.0.0.1:5000"),
+    ],
+)
+async def test_a_token_is_for_the_origin_of_the_agent(address, resource):
+    agent = FakeAgent(url=address)
+    scene = Scene(agent)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        token = await scene.auth.token(await client.agent_card())
+
+    assert [one["resource"] for one in scene.server.asked] == [resource]
+    assert scene.shown == [f"Bearer {token.access_token}"]
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+async def test_tokens_for_two_agents_are_two_and_each_is_renewed_for_its_own(refreshes):
+    agents = FakeAgent(url="https://one.test"), FakeAgent(url="https://two.test")
+    kind = {"kind": DeviceCode, "prompt": lambda _: None} if refreshes else {}
+    scene = Scene(agents[0], refreshes=refreshes, lifetime=100, **kind)
+    scene.server.agents = FakeNetwork(*agents)
+    for _ in range(2):
+        for scene.agent in agents:
+            async with scene.connect() as client:
+                await client.list_tasks()
+                await client.list_tasks()
+        await asyncio.sleep(90)
+
+    asked = [one["resource"] for one in scene.server.asked]
+    assert asked == ["https://one.test", "https://two.test"] * 2
+    assert [one.headers["authorization"] for one in agents[1].received if "rpc" in one.url] == [
+        "Bearer token-2",
+        "Bearer token-2",
+        "Bearer token-4",
+        "Bearer token-4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "asked"), [(False, None), ("urn:agent:1", "urn:agent:1"), ("api://x", "api://x")]
+)
+async def test_a_caller_says_whom_a_token_is_for_or_that_nobody_is_named(resource, asked):
+    scene = Scene(resource=resource)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        await scene.auth.token()
+
+    assert [one.get("resource") for one in scene.server.asked] == [asked]
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "hinted"),
+    [
+        ("invalid_target", "no such thing", True),
+        ("invalid_request", "The Resource parameter is not supported", True),
+        ("invalid_request", "no such thing", False),
+    ],
+)
+async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, words, hinted):
+    scene = Scene()
+    scene.server.replies = [answer({"error": error, "error_description": words}, 400)]
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match=error) as caught:
+            await client.list_tasks()
+
+    hint = "for the resource http://agent.test (RFC 8707): pass resource="
+    assert (hint in str(caught.value)) is hinted
+    assert caught.value.data["error"] == error
+
+
+async def test_a_browser_that_brings_an_invalid_target_is_answered_by_a_hint():
+    scene = by_browser(Browser(code=None, error="invalid_target"))
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match=r"invalid_target.*pass resource="):
+            await client.list_tasks()
+
+
+# ── Who the server is ────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_issuer_says_where_its_endpoints_are():
+    scene = Scene(server=ISSUER)
+    await scene.auth.token()
+    await asyncio.sleep(4000)
+    await scene.auth.token()
+
+    paths = [urlsplit(one.url).path for one in scene.server.requests]
+    assert paths == ["/.well-known/openid-configuration", "/token", "/token"]
+
+
+async def test_metadata_of_another_issuer_is_refused():
+    scene = Scene(server=ISSUER)
+    scene.server.metadata["issuer"] = "https://evil.test"
+    with pytest.raises(AuthenticationError, match="another issuer"):
+        await scene.auth.token()
+
+    assert scene.server.asked == []
+
+
+@pytest.mark.parametrize("token_endpoint", ["http://id.test/token", "ftp://x", 5, None])
+async def test_metadata_with_an_endpoint_that_secrets_must_not_go_to_is_refused(token_endpoint):
+    scene = Scene(server=ISSUER)
+    scene.server.metadata["token_endpoint"] = token_endpoint
+    with pytest.raises(AuthenticationError, match="cannot be used"):
+        await scene.auth.token()
+
+
+async def test_an_issuer_without_metadata_is_told():
+    scene = Scene(server=ISSUER)
+    scene.server.metadata = None
+    with pytest.raises(AuthenticationError, match="no metadata"):
+        await scene.auth.token()
+
+
+async def carded(scheme, scopes=("a2a",)):
+    agent = FakeAgent()
+    agent.card = msgspec.structs.replace(
+        await connect(agent.url, engine=FakeNetwork(agent)).agent_card(),
+        security_schemes={"oauth": scheme},
+        security_requirements=(SecurityRequirement(schemes={"oauth": StringList(list=scopes)}),),
+    )
+    return agent
+
+
+def flow(token_url=f"{ISSUER}/token", **scopes):
+    offered = ClientCredentialsOAuthFlow(token_url=token_url, scopes=scopes)
+    flows = OAuthFlows(client_credentials=offered)
+    return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
+
+
+OPENID = SecurityScheme(
+    open_id_connect_security_scheme=OpenIdConnectSecurityScheme(
+        open_id_connect_url=f"{ISSUER}/.well-known/openid-configuration"
+    )
+)
+
+
+@pytest.mark.parametrize("scheme", [flow(), OPENID])
+async def test_a_card_names_the_server_and_the_scopes(scheme):
+    scene = Scene(await carded(scheme), server=FromCard([ISSUER]))
+    async with scene.connect() as client:
+        await client.send_message("hello")
+
+    assert scene.shown == ["Bearer token-1"]
+    assert scene.server.asked[0]["scope"] == "a2a"
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        flow("https://evil.test/token"),
+        SecurityScheme(
+            open_id_connect_security_scheme=OpenIdConnectSecurityScheme(
+                open_id_connect_url="https://evil.test/.well-known/openid-configuration"
+            )
+        ),
+    ],
+)
+async def test_where_a_card_alone_points_no_secret_goes(scheme):
+    scene = Scene(await carded(scheme), server=FromCard([ISSUER]))
+    async with scene.connect() as client:
+        with pytest.raises(CredentialOriginError, match=r"evil\.test") as caught:
+            await client.send_message("hello")
+
+    assert caught.value.executed is False
+    assert scene.server.requests == []
+
+
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "device_authorization_endpoint"])
+async def test_metadata_that_a_card_names_leads_to_no_origin_that_is_not_trusted(endpoint):
+    scene = Scene(await carded(OPENID), server=FromCard([ISSUER]))
+    scene.server.metadata[endpoint] = "https://evil.test/token"
+    async with scene.connect() as client:
+        with pytest.raises(CredentialOriginError, match=r"evil\.test"):
+            await client.send_message("hello")
+
+    assert scene.server.asked == []
+
+
+def device(token_url):
+    flow = DeviceCodeOAuthFlow(
+        device_authorization_url=f"{ISSUER}/device_authorization", token_url=token_url
+    )
+    flows = OAuthFlows(device_code=flow)
+    return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
+
+
+async def test_a_card_that_names_another_server_gets_nothing_of_the_first_one():
+    agent = await carded(device(f"{ISSUER}/token"))
+    told = {"kind": DeviceCode, "prompt": lambda _: None, "server": FromCard([ISSUER])}
+    scene = Scene(agent, **told, refreshes=True, lifetime=60)
+    async with scene.connect(card_ttl=10.0) as client:
+        await client.list_tasks()
+        agent.card = (await carded(device(f"{ISSUER}/other/token"))).card
+        scene.server.requests.clear()
+        await asyncio.sleep(100)
+        with pytest.raises(AuthenticationError):
+            await client.list_tasks()
+
+    assert [urlsplit(one.url).path for one in scene.server.requests] == [
+        "/device_authorization",
+        "/other/token",
+    ]
+    assert not any(b"refresh" in one.body for one in scene.server.requests)
+
+
+@pytest.mark.parametrize("scheme", [flow(""), flow("nowhere"), flow("http://id.test/token")])
+async def test_a_card_that_names_no_address_is_told(scheme):
+    scene = Scene(await carded(scheme), server=FromCard([ISSUER]))
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match="cannot be used"):
+            await client.send_message("hello")
+
+
+async def test_a_turn_that_never_comes_is_not_waited_for_for_ever():
+    class Stuck(MemoryTokenStore):
+        @contextlib.asynccontextmanager
+        async def turn(self, _key):
+            await never()
+            yield
+
+    for kind, more in ((DeviceCode, {"prompt": print}), (AuthorizationCode, {"open_url": print})):
+        with pytest.raises(AuthenticationError, match="or more"):
+            await Scene(kind=kind, store=Stuck(), **more).auth.token()
+
+
+async def test_metadata_that_trickle_are_waited_for_no_longer_than_the_timeout():
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, server=ISSUER, latency=3600)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match="30 s"):
+        await scene.auth.token()
+
+    assert asyncio.get_running_loop().time() - began == 30
+
+
+# ── Device code ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_person_allows_it_on_another_device():
+    prompts = []
+
+    async def prompt(told):
+        prompts.append(told)
+
+    scene = Scene(kind=DeviceCode, prompt=prompt, scopes=["a2a"])
+    scene.server.replies = [refused("authorization_pending"), refused("slow_down")]
+    began = asyncio.get_running_loop().time()
+    token = await scene.auth.token()
+
+    assert token.access_token == "token-1"
+    assert asyncio.get_running_loop().time() - began == 5 + 5 + 10
+    assert (prompts[0].verification_uri, prompts[0].user_code) == (f"{ISSUER}/device", "ABCD-EFGH")
+    assert scene.server.asked[-1]["device_code"] == "device-secret"
+
+
+@pytest.mark.parametrize("hitch", ["away", "silent", "down"])
+async def test_a_server_that_is_away_for_a_moment_ends_no_login_on_another_device(hitch):
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, timeout=10.0)
+    down = answer(b"", 503) if hitch == "down" else away()
+    scene.server.replies = [refused("authorization_pending"), down]
+    if hitch == "silent":
+        token, waits = scene.server.answered, [0, 0, 3600, 0]
+
+        async def slowly(request):
+            await asyncio.sleep(waits.pop(0))
+            return await token(request)
+
+        scene.server.answered = slowly
+        scene.server.replies.pop()
+    began = asyncio.get_running_loop().time()
+
+    assert (await scene.auth.token()).access_token == "token-1"
+    waited = asyncio.get_running_loop().time() - began
+    assert waited == 5 + 5 + 10 + (10 if hitch == "silent" else 0)
+
+
+@pytest.mark.parametrize("error", ["access_denied", "expired_token"])
+async def test_what_a_person_refuses_is_the_end(error):
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None)
+    scene.server.replies = [refused(error)]
+    with pytest.raises(AuthenticationError, match=error) as caught:
+        await scene.auth.token()
+
+    assert not caught.value.transient
+    assert "device-secret" not in str(vars(caught.value))
+
+
+async def test_nobody_waits_for_a_person_for_ever():
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None)
+    scene.server.replies = [refused("authorization_pending") for _ in range(100)]
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match="the login was not approved within 300 s"):
+        await scene.auth.token()
+
+    assert asyncio.get_running_loop().time() - began <= 300
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"verification_uri": "javascript:alert(1)"}, {"device_code": None}, {"user_code": 5}],
+)
+async def test_an_answer_to_a_device_that_cannot_be_right_is_told(change):
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None)
+    scene.server.device.update(change)
+    with pytest.raises(AuthenticationError, match="cannot be used"):
+        await scene.auth.token()
+
+
+# ── Authorization code ───────────────────────────────────────────────────────────────────────
+
+
+class Browser:
+    """Is sent to the authorization endpoint, and comes back as told."""
+
+    def __init__(self, **changes):
+        self.changes = changes
+        self.asked = None
+
+    def open(self, url):
+        self.asked = {name: value[0] for name, value in parse_qs(urlsplit(url).query).items()}
+        self.at = url.partition("?")[0]
+
+    async def come_back(self):
+        said = {"code": "code-1", "state": self.asked["state"], **self.changes}
+        pairs = "&".join(f"{name}={value}" for name, value in said.items() if value is not None)
+        return f"https://me.test/back?{pairs}"
+
+
+def by_browser(browser, **options):
+    return Scene(
+        kind=AuthorizationCode,
+        open_url=browser.open,
+        redirect_uri="https://me.test/back",
+        receive=browser.come_back,
+        **options,
+    )
+
+
+async def test_a_person_allows_it_in_a_browser():
+    browser = Browser(iss=ISSUER)
+    scene = by_browser(browser, scopes=["a2a"])
+    assert (await scene.auth.token()).access_token == "token-1"
+
+    import hashlib
+
+    said = scene.server.asked[0]
+    digest = hashlib.sha256(said["code_verifier"].encode()).digest()
+    assert browser.asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    assert browser.asked["code_challenge_method"] == "S256"
+    assert browser.at == f"{ISSUER}/authorize"
+    assert (said["code"], said["redirect_uri"]) == ("code-1", "https://me.test/back")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "other"}, "state"),
+        ({"state": None}, "state"),
+        ({"iss": "https://evil.test"}, "iss"),
+        ({"error": "access_denied"}, "access_denied"),
+        ({"code": None}, "no authorization code"),
+    ],
+)
+async def test_what_comes_back_wrong_is_refused(changes, words):
+    scene = by_browser(Browser(**changes))
+    with pytest.raises(AuthenticationError, match=words):
+        await scene.auth.token()
+
+    assert scene.server.asked == []
+
+
+@pytest.mark.parametrize("advertised", [None, ["plain"], "S256"])
+async def test_a_code_flow_without_advertised_pkce_ends_before_the_browser(advertised):
+    browser = Browser()
+    scene = by_browser(browser, server=ISSUER)
+    scene.server.metadata["code_challenge_methods_supported"] = advertised
+    with pytest.raises(AuthenticationError, match="allow_unadvertised_pkce=True"):
+        await scene.auth.token()
+    assert browser.asked is None
+
+    scene = by_browser(browser, server=ISSUER, allow_unadvertised_pkce=True)
+    scene.server.metadata["code_challenge_methods_supported"] = advertised
+    await scene.auth.token()
+    assert browser.asked["code_challenge_method"] == "S256"
+    assert "code_verifier" in scene.server.asked[0]
+
+
+@pytest.mark.parametrize("required", [True, False])
+async def test_a_code_flow_by_a_card_needs_a_card_that_requires_pkce(required):
+    browser = Browser()
+    offered = AuthorizationCodeOAuthFlow(
+        authorization_url=f"{ISSUER}/authorize",
+        token_url=f"{ISSUER}/token",
+        pkce_required=required,
+    )
+    flows = OAuthFlows(authorization_code=offered)
+    agent = await carded(SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows)))
+    scene = by_browser(browser, agent=agent, server=FromCard([ISSUER]))
+    told = (
+        contextlib.nullcontext() if required else pytest.raises(AuthenticationError, match="S256")
+    )
+    async with scene.connect() as client:
+        with told:
+            await client.list_tasks()
+
+    assert (browser.asked is not None) is required
+
+
+async def test_where_there_is_no_browser_nobody_waits_for_one(monkeypatch):
+    monkeypatch.setattr("webbrowser._tryorder", [])
+    scene = Scene(kind=AuthorizationCode, redirect_uri="http://localhost/back", receive=never)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match="no browser"):
+        await scene.auth.token()
+
+    assert asyncio.get_running_loop().time() == began
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+async def test_a_server_that_names_itself_must_do_so():
+    named = msgspec.structs.replace(SERVER, authorization_response_iss_parameter_supported=True)
+    scene = by_browser(Browser(), server=named)
+    with pytest.raises(AuthenticationError, match="iss"):
+        await scene.auth.token()
+
+
+async def test_a_person_has_a_while():
+    async def never():
+        await asyncio.Event().wait()
+
+    scene = Scene(
+        kind=AuthorizationCode,
+        open_url=lambda _: None,
+        redirect_uri="https://me.test/back",
+        receive=never,
+        patience=77,
+    )
+    with pytest.raises(AuthenticationError, match="77 s"):
+        await scene.auth.token()
+
+
+# ── Files ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_tokens_in_files_are_for_their_owner_alone(tmp_path):
+    directory = tmp_path / "tokens"
+    scene = Scene(store=FileTokenStore(directory))
+    previous = os.umask(0)
+    try:
+        await scene.auth.token()
+    finally:
+        os.umask(previous)
+    again = Scene(store=FileTokenStore(directory))
+    assert (await again.auth.token()).access_token == "token-1"
+    assert again.server.asked == []
+
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(one.stat().st_mode) for one in directory.iterdir()} == {0o600}
+    assert not [one for one in directory.iterdir() if one.name.startswith(".")]
+
+
+async def test_a_file_that_others_can_read_is_refused(tmp_path):
+    scene = Scene(store=FileTokenStore(tmp_path))
+    await scene.auth.token()
+    (file,) = tmp_path.glob("*.json")
+    file.chmod(0o640)
+    with pytest.raises(AuthenticationError, match="can be read by others") as caught:
+        await Scene(store=FileTokenStore(tmp_path)).auth.token()
+    assert "token-1" not in str(caught.value)
+
+
+async def test_a_directory_in_which_all_users_may_rename_files_is_refused(tmp_path):
+    store = FileTokenStore(tmp_path)
+    await store.save("k", Token(access_token="x"))
+
+    tmp_path.chmod(0o777)
+    for use in (store.load("k"), store.save("k", Token(access_token="y"))):
+        with pytest.raises(AuthenticationError, match="every user may write to"):
+            await use
+    tmp_path.chmod(0o1777)  # where only owners may
+    assert (await store.load("k")).access_token == "x"
+
+
+async def test_a_lock_is_not_made_behind_a_link(tmp_path):
+    store = FileTokenStore(tmp_path / "tokens")
+    await store.save("k", Token(access_token="x"))
+    store.path("k").with_suffix(".lock").symlink_to(tmp_path / "other")
+
+    with pytest.raises(AuthenticationError, match="cannot be used for tokens"):
+        async with store.turn("k"):
+            pass
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"access_token": 5}'])
+async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
+    store = FileTokenStore(tmp_path)
+    await store.save("k", Token(access_token="x"))
+    (file,) = tmp_path.glob("*.json")
+    file.write_bytes(content)
+    with pytest.raises(AuthenticationError, match="holds no token"):
+        await store.load("k")
+    await store.remove("k")
+    assert await store.load("k") is None
+    await store.remove("k")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path, target: path.symlink_to(target), "it is a link, which is not followed"),
+        (lambda path, _: os.mkfifo(path), "not a regular file"),
+        (lambda path, _: path.mkdir(), "not a regular file|directory"),
+    ],
+    ids=["link", "FIFO", "directory"],
+)
+async def test_tokens_and_locks_are_regular_files_and_no_links(make, said, tmp_path):
+    store = FileTokenStore(tmp_path / "tokens")
+    path = store.path("k")
+    path.parent.mkdir(mode=0o700)
+    target = tmp_path / "target"
+    make(path, target)
+    make(path.with_suffix(".lock"), target)
+
+    with pytest.raises(AuthenticationError, match=f"json cannot be used for tokens: .*{said}"):
+        await store.load("k")
+    with pytest.raises(AuthenticationError, match=f"lock cannot be used for tokens: .*{said}"):
+        async with store.turn("k"):
+            pass
+
+    assert not target.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
+    store = FileTokenStore(tmp_path)
+    async with store.turn("k"):
+        pass
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr("holdfast._auth.oauth.files._ROOT", owner + 1)
+
+    with pytest.raises(AuthenticationError, match=f"lock belongs to user {owner}"):
+        async with store.turn("k"):
+            pass
+
+
+async def test_a_turn_is_over_though_a_forked_process_holds_its_file(tmp_path):
+    store = FileTokenStore(tmp_path)
+    async with store.turn("x"):
+        held = duplicated_locks()
+    assert held
+    async with asyncio.timeout(5), store.turn("x"):
+        pass
+    for number in held:
+        os.close(number)
+
+
+def duplicated_locks():
+    """What a child has that was forked while locks are held."""
+    opened = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    locks = [one for one in opened if os.path.realpath(one).endswith(".lock")]
+    return [os.dup(int(one.name)) for one in locks]
+
+
+async def test_a_directory_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AuthenticationError, match="cannot be used for tokens"):
+        await FileTokenStore(tmp_path / "file" / "x").save("k", Token(access_token="x"))
+
+
+# ── Arguments ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        (("http://id.test", "me"), {}, "must be https"),
+        (("id.test", "me"), {}, "must begin with"),
+        ((SERVER, ""), {}, "client_id"),
+        ((SERVER, "me", ""), {}, "client_secret"),
+        ((SERVER, "me", "x"), {"client_auth": "jwt"}, "client_auth must be one of"),
+        ((SERVER, "me"), {"client_auth": "client_secret_basic"}, "do not fit"),
+        ((SERVER, "me", "x"), {"timeout": 0}, "timeout"),
+        ((SERVER, "me", "x"), {"resource": "agent"}, "resource"),
+        ((SERVER, "me", "x"), {"resource": "https://a.test/#x"}, "fragment"),
+        ((SERVER, "me", "x"), {"resource": "https://me:pw@a.test"}, "no credentials"),
+    ],
+)
+def test_what_cannot_be_right_is_told_at_once(arguments, options, words):
+    with pytest.raises(ValueError, match=words):
+        ClientCredentials(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"refresh_token": "\ud800"}, {"scope": "a \udfff"}],
+)
+def test_a_text_that_cannot_be_written_is_no_token(more):
+    with pytest.raises(AuthenticationError):
+        token_in({"access_token": "x", **more}, at=0.0)
+
+
+def test_a_life_without_end_has_one():
+    assert token_in({"access_token": "x", "expires_in": 10**400}, at=0.0).expires_at < 1e10
+
+
+def test_secrets_are_in_no_repr():
+    token = Token(access_token="t0ken", refresh_token="r3fresh")
+    shown = [ClientCredentials(SERVER, "me", SECRET), token, Scene().auth._client]
+    shown += [Credentials(headers={"authorization": "t0ken"})]
+    shown += [HttpRequest(method="GET", url="http://x", headers={"authorization": "t0ken"})]
+    shown += [AuthenticationInfo(scheme="Bearer", credentials="t0ken")]
+    shown += [TaskPushNotificationConfig(url="http://x", token="t0ken")]
+
+    for told in (repr(shown), pretty_repr(shown)):
+        assert not any(secret in told for secret in ("t0ken", "r3fresh", SECRET))
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text("a1. \x00é", max_size=9)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"access_token": VALUES},
+        optional=dict.fromkeys(("token_type", "expires_in", "scope", "refresh_token"), VALUES),
+    )
+)
+def test_a_token_response_is_read_or_refused(document):
+    try:
+        token = token_in(document, at=100.0)
+    except A2AError:
+        return
+    assert token.expires_at is None or token.expires_at >= 100.0
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: ClientCredentials(SERVER, "me", SECRET, scope="x"),
+            "'scope' is not an option of ClientCredentials; did you mean 'scopes'",
+        ),
+        (lambda: DeviceCode(SERVER, "me", 5), "^prompt must be a function, not int$"),
+    ],
+)
+def test_what_is_mistyped_is_named(make, told):
+    with pytest.raises(TypeError, match=told):
+        make()

@@ -1,0 +1,996 @@
+"""Conversations: what belongs together goes together, and questions on the way are replied to."""
+
+import asyncio
+import contextlib
+import functools
+import json
+
+import msgspec
+import pytest
+from tests.kit.effort import crossed
+
+from holdfast import (
+    A2AConnectionError,
+    Artifact,
+    DeadlineExceededError,
+    Interruption,
+    Message,
+    OutcomeUnknownError,
+    Role,
+    Task,
+    TaskInputRequiredError,
+    TaskState,
+    connect,
+    text_part,
+)
+from holdfast.errors import (
+    InternalError,
+    InvalidParamsError,
+    TaskAuthRequiredError,
+    UnsupportedOperationError,
+)
+from holdfast.extend import PassThrough, Reply, StreamWrapper
+from holdfast.testing import (
+    Cut,
+    Delay,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Plan,
+    Refuse,
+    Reset,
+    Stall,
+    Step,
+    Streaming,
+    asks,
+    completes,
+    needs_auth,
+    replies,
+    streams,
+    works_forever,
+)
+
+
+@pytest.fixture(autouse=True, params=["1.0", "0.3"])
+def version(request, monkeypatch):
+    """Has every agent here speak one version of the protocol, and then the other."""
+    agent = functools.partial(FakeAgent, versions=(request.param,))
+    monkeypatch.setitem(globals(), "FakeAgent", agent)
+    return request.param
+
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def connected(agent, binding, **options):
+    return connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,), **options)
+
+
+def scripted(*behaviours):
+    """An agent that does one thing after another, and notes what it was told."""
+    left = list(behaviours)
+
+    def behave(turn):
+        behave.told.append((turn.message.text, turn.message.task_id, turn.message.context_id))
+        behaviour = left.pop(0)
+        return behaviour(turn) if callable(behaviour) else behaviour
+
+    behave.told = []
+    return behave
+
+
+PIZZA = (asks("Which one?"), asks("How large?"), completes("A large Margherita."))
+REPLIES = {"Which one?": "Margherita", "How large?": "large"}
+
+
+# ── What goes along ──────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_ways
+async def test_s15_the_task_goes_along_while_it_is_open_and_the_context_always(streaming, binding):
+    agent = scripted(asks("Which one?"), completes("One Margherita."), completes("Paid."))
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding).conversation()
+
+    first = await chat.ask("A pizza, please")
+    assert (first.needs_input, first.question) == (True, "Which one?")
+    assert chat.is_open
+    second = await chat.ask("Margherita")
+    assert (second.needs_input, second.text) == (False, "One Margherita.")
+    assert not chat.is_open
+    third = await chat.ask("By card")
+
+    context = first.context_id
+    assert agent.told == [
+        ("A pizza, please", None, None),
+        ("Margherita", first.task_id, context),
+        ("By card", None, context),
+    ]
+    assert (third.text, third.task_id != first.task_id) == ("Paid.", True)
+    assert chat.context_id == context
+    assert chat.task.id == third.task_id
+
+
+@both_bindings
+async def test_a_conversation_of_messages_has_a_context_and_no_task(binding):
+    def reply(turn):
+        return replies(f"you said {turn.message.text}")
+
+    agent = scripted(reply, reply)
+    chat = connected(FakeAgent(agent), binding).conversation()
+
+    assert (await chat.ask("one")).text == "you said one"
+    context = chat.context_id
+    assert context is not None
+    assert (chat.task, chat.is_open) == (None, False)
+    assert (await chat.ask("two")).text == "you said two"
+    assert agent.told == [("one", None, None), ("two", None, context)]
+
+
+@both_bindings
+async def test_a_conversation_is_gone_on_with_by_its_context_or_its_task(binding):
+    agent = scripted(asks("Which one?"), completes("done"), completes("more"))
+    client = connected(FakeAgent(agent), binding)
+    task = (await client.ask("A pizza")).task
+
+    assert (await client.conversation(task=task).ask("Margherita")).text == "done"
+    chat = client.conversation(context_id=task.context_id)
+    assert (await chat.ask("and then")).text == "more"
+
+    assert agent.told[1:] == [
+        ("Margherita", task.id, task.context_id),
+        ("and then", None, task.context_id),
+    ]
+    with pytest.raises(ValueError, match="is of the conversation"):
+        client.conversation(task=task, context_id="another")
+
+
+@both_bindings
+async def test_a_task_that_was_left_at_work_and_is_over_is_not_spoken_to(binding):
+    agent = scripted(streams("a", "b", every=10), completes("next"))
+    chat = connected(FakeAgent(agent), binding).conversation()
+
+    async with chat.stream_message("begin") as events:
+        await anext(events)
+    assert chat.is_open
+    await asyncio.sleep(100)
+    answer = await chat.ask("go on")
+
+    assert answer.text == "next"
+    assert agent.told[1] == ("go on", None, answer.context_id)
+
+
+@both_bindings
+async def test_a_task_that_was_left_at_work_and_goes_on_is_spoken_to(binding):
+    agent = scripted(streams(*"abcdef", every=10), completes("enough"))
+    chat = connected(FakeAgent(agent), binding).conversation()
+
+    async with chat.stream_message("begin") as events:
+        await anext(events)
+    await asyncio.sleep(25)
+    await chat.ask("stop")
+
+    assert agent.told[1] == ("stop", "task-1", chat.context_id)
+
+
+# ── Hooks ────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_ways
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_what_the_agent_asks_is_replied_to_within_the_turn(kind, streaming, binding):
+    asked = []
+
+    def reply(interruption):
+        asked.append(interruption)
+        return REPLIES[interruption.text]
+
+    async def later(interruption):
+        await asyncio.sleep(30)
+        return reply(interruption)
+
+    agent = scripted(*PIZZA)
+    hook = reply if kind == "sync" else later
+    chat = connected(FakeAgent(agent, streaming=streaming), binding).conversation(on_input=hook)
+
+    answer = await chat.ask("A pizza, please")
+
+    assert (answer.text, answer.needs_input) == ("A large Margherita.", False)
+    assert [text for text, *_ in agent.told] == ["A pizza, please", "Margherita", "large"]
+    assert {task for _, task, _ in agent.told[1:]} == {answer.task_id}
+    assert all(isinstance(each, Interruption) for each in asked)
+    assert asked[0].task.state is TaskState.INPUT_REQUIRED
+    assert asked[0].message.parts[0].text == "Which one?"
+
+
+@both_bindings
+@both_ways
+async def test_the_text_of_a_turn_comes_once_over_all_its_streams(streaming, binding, version):
+    more = Artifact(artifact_id="more", parts=(text_part("three "), text_part("four")))
+    agent = scripted(
+        streams("one ", "two", every=1, then=asks("Go on?")), completes(more, after=3, works=1)
+    )
+    fake = FakeAgent(agent, streaming=streaming)
+    fake.inject(Cut(after_events=4), on="SendStreamingMessage")
+    fake.inject(Cut(after_events=1), on="SendStreamingMessage")
+    chat = connected(fake, binding).conversation(on_input=lambda _: "yes")
+
+    async with chat.stream_message("count") as events:
+        text = "".join([text async for text in events.text_deltas()])
+        answer = await events.result()
+
+    assert text == answer.text == "one two\nthree four"
+    assert events.task.state is TaskState.COMPLETED
+    assert events.reconnects == (2 if streaming and version == "1.0" else 0)
+
+
+@both_bindings
+async def test_a_hook_without_a_reply_leaves_the_question_to_the_caller(binding):
+    asked = []
+    agent = scripted(*PIZZA)
+    chat = connected(FakeAgent(agent), binding).conversation(on_input=asked.append)
+
+    answer = await chat.ask("A pizza, please")
+
+    assert (answer.needs_input, answer.question, len(asked)) == (True, "Which one?", 1)
+    assert (await chat.ask("Margherita")).question == "How large?"
+    assert (await chat.ask("large")).text == "A large Margherita."
+
+
+@both_bindings
+@both_ways
+async def test_a_question_that_is_told_once_more_is_not_replied_to_again(streaming, binding):
+    artifact = Artifact(artifact_id="a", parts=(text_part("done"),))
+    done = Plan((Step(artifacts=(artifact,)), Step(state=TaskState.COMPLETED, after=1)))
+    agent = scripted(asks("Which one?"), done)
+    asked = []
+
+    def reply(interruption):
+        asked.append(interruption.text)
+        return "Margherita"
+
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert (asked, len(agent.told)) == (["Which one?"], 2)
+
+
+@both_bindings
+async def test_a_reply_asks_for_what_its_turn_can_use(binding):
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
+
+    await chat.ask("A pizza", accepted_output_modes=["application/json"])
+
+    sent = [json.loads(r.body) for r in fake.received if r.operation == "SendStreamingMessage"]
+    modes = [(each.get("params") or each)["configuration"]["acceptedOutputModes"] for each in sent]
+    assert modes == [["application/json"]] * 2
+
+
+@both_bindings
+async def test_a_hook_may_reply_with_parts(binding):
+    agent = scripted(asks("Which one?"), completes("done"))
+    chat = connected(FakeAgent(agent), binding).conversation(
+        on_input=lambda _: [text_part("this"), text_part(" one")]
+    )
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert agent.told[1][0] == "this\n one"
+
+
+@both_bindings
+@both_ways
+async def test_a_hook_that_fails_leaves_the_task_to_be_gone_on_with(streaming, binding):
+    def fail(_):
+        raise KeyError("no idea")
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    chat = connected(FakeAgent(agent, streaming=streaming), binding).conversation(on_input=fail)
+
+    expected = "task task-1 still waits for input: the hook failed: KeyError: 'no idea'"
+    with pytest.raises(TaskInputRequiredError, match=expected) as caught:
+        await chat.ask("A pizza")
+
+    error = caught.value
+    assert (error.task.id, error.executed) == ("task-1", True)
+    assert isinstance(error.__cause__, KeyError)
+    assert chat.is_open
+    assert (await chat.ask("Margherita")).text == "done"
+    assert agent.told[1][1] == "task-1"
+
+
+@both_bindings
+@pytest.mark.parametrize("reply", [5, b"2", "", {"parts": 5}], ids=repr)
+async def test_a_reply_that_is_no_message_leaves_the_task_to_be_gone_on_with(reply, binding):
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: reply)
+
+    failed = r"task-1 still .* the hook failed: "
+    with pytest.raises(TaskInputRequiredError, match=failed) as caught:
+        await chat.ask("A pizza")
+
+    assert caught.value.task.id == "task-1"
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+async def test_a_hook_that_fails_without_words_leaves_no_dangling_colon():
+    agent = FakeAgent(asks("Which table?"))
+
+    def hook(_):
+        raise EOFError
+
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(TaskInputRequiredError) as caught:
+            await client.conversation(on_input=hook).ask("Book a table.")
+
+    assert "the hook failed: EOFError (agent" in str(caught.value)
+
+
+@both_bindings
+async def test_a_hook_that_takes_too_long_leaves_the_task_to_be_gone_on_with(binding):
+    async def sleep(_):
+        await asyncio.sleep(1000)
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    chat = connected(FakeAgent(agent), binding).conversation(on_input=sleep, input_timeout=60)
+
+    expected = "still waits for input: the hook did not reply within the input timeout of 60 s"
+    with pytest.raises(TaskInputRequiredError, match=expected) as caught:
+        await chat.ask("A pizza")
+
+    late = caught.value.__cause__
+    assert isinstance(late, DeadlineExceededError)
+    assert (late.deadline, late.timeout, late.task.id) == ("input", 60, "task-1")
+    assert now() == 60
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+@both_bindings
+async def test_a_turn_ends_at_its_own_deadline_however_much_time_a_hook_has(binding):
+    async def sleep(_):
+        await asyncio.sleep(1000)
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(
+        on_input=sleep, input_timeout=60, timeout=40
+    )
+
+    with pytest.raises(TaskInputRequiredError, match="the conversation timeout of 40 s"):
+        await chat.ask("A pizza")
+    assert now() == 40
+
+
+@both_bindings
+async def test_an_agent_that_asks_for_ever_is_not_replied_to_for_ever(binding):
+    fake = FakeAgent(lambda _: asks("Really?"))
+    chat = connected(fake, binding).conversation(on_input=lambda _: "yes", max_turns=5)
+
+    with pytest.raises(TaskInputRequiredError, match="still waits for input: 5 replies were not"):
+        await chat.ask("Go")
+
+    assert len(fake.calls("SendStreamingMessage")) == 6
+
+
+@both_bindings
+async def test_a_reply_that_may_be_lost_is_not_given_again(binding):
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding, on_unknown="raise").conversation(
+        on_input=lambda _: "Margherita"
+    )
+    fake.inject(Cut(after_events=99), on="SendStreamingMessage")  # the first is whole
+    fake.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await chat.ask("A pizza")
+
+    assert caught.value.context_id == chat.context_id
+    assert len(fake.calls("SendStreamingMessage")) == 2
+    assert (await chat.wait()).text == "done"
+
+
+@both_bindings
+async def test_a_turn_that_is_cancelled_while_it_replies_does_not_reply_again(binding):
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
+    fake.inject(Cut(after_events=99), on="SendStreamingMessage")
+    fake.inject(Delay(seconds=50, after_execution=True), on="SendStreamingMessage")
+
+    async with chat.stream_message("A pizza") as events:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await events.result()
+        assert (await events.result()).needs_input
+
+    assert len(fake.calls("SendStreamingMessage")) == 2
+    assert (await chat.wait()).text == "done"
+
+
+@both_bindings
+async def test_a_stream_that_does_not_close_keeps_no_reply_from_its_answer(binding):
+    class Stuck(StreamWrapper):
+        async def close(self):
+            await super().close()
+            await asyncio.sleep(1000)
+
+    class Layer(PassThrough):
+        async def stream(self, call, /):
+            reply = await self._inner.stream(call)
+            return Reply(value=reply.value if seen else Stuck(reply.value))
+
+    seen = []
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent, streaming=Streaming(stays_open=True))
+    chat = connected(fake, binding, call_layers=[Layer]).conversation(
+        on_input=lambda asked: seen.append(asked) or "Margherita"
+    )
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert (len(agent.told), fake.open_streams) == (2, 0)
+
+
+@both_bindings
+async def test_closing_a_turn_ends_the_hook_that_it_waits_for(binding):
+    ended = []
+
+    async def sleep(_):
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append(now())
+
+    fake = FakeAgent(scripted(asks("Which one?")))
+    chat = connected(fake, binding).conversation(on_input=sleep)
+    events = chat.stream_message("A pizza")
+    await events.__aenter__()
+    reading = asyncio.create_task(rest_of(events))
+    await asyncio.sleep(10)
+
+    await events.close()
+    await reading
+
+    assert (ended, fake.open_streams) == ([10], 0)
+
+
+async def rest_of(events):
+    return [event async for event in events]
+
+
+@both_bindings
+async def test_a_hook_that_does_not_let_itself_be_cancelled_holds_nobody_up(binding, caplog):
+    woken = asyncio.Event()
+
+    async def stubborn(_):
+        while not woken.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await woken.wait()
+        return "too late"
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    chat = connected(FakeAgent(agent), binding).conversation(on_input=stubborn, input_timeout=60)
+
+    with pytest.raises(TaskInputRequiredError, match="the input timeout of 60 s"):
+        await chat.ask("A pizza")
+
+    assert now() == 61  # it had a second to end
+    assert [r.getMessage() for r in caplog.records] == [
+        "a hook continues although it was cancelled"
+    ]
+    assert (await chat.ask("Margherita")).text == "done"
+    woken.set()
+    await asyncio.sleep(1)
+    assert [text for text, *_ in agent.told] == ["A pizza", "Margherita"]
+
+
+@both_bindings
+async def test_a_hook_that_cancels_itself_has_failed_and_cancels_nobody_else(binding):
+    async def give_up(_):
+        raise asyncio.CancelledError
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(
+        on_input=give_up
+    )
+
+    with pytest.raises(TaskInputRequiredError, match="it was cancelled from within"):
+        await chat.ask("A pizza")
+
+
+@both_bindings
+async def test_a_hook_cannot_talk_in_its_own_conversation(binding):
+    async def talk(_):
+        await chat.ask("what do you mean?")
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(on_input=talk)
+
+    with pytest.raises(TaskInputRequiredError, match="a turn of the conversation is in flight"):
+        await chat.ask("A pizza")
+
+
+@both_bindings
+async def test_a_hook_may_end_its_own_turn(binding):
+    async def leave(_):
+        await events.close()
+        await asyncio.sleep(10)
+
+    fake = FakeAgent(scripted(asks("Which one?")))
+    chat = connected(fake, binding).conversation(on_input=leave)
+    async with chat.stream_message("A pizza") as events:
+        assert (await events.result()).needs_input
+
+    assert (now(), fake.open_streams) == (0, 0)
+
+
+@both_bindings
+@pytest.mark.parametrize("names", [{"task_id": "task-9"}, {"context_id": "c-9"}])
+async def test_a_reply_to_another_task_is_no_reply(names, binding):
+    other = Message(role=Role.USER, parts=(text_part("this"),), **names)
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: other)
+
+    with pytest.raises(TaskInputRequiredError, match=r"the hook failed: ValueError: .*-9"):
+        await chat.ask("A pizza")
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+@both_bindings
+async def test_without_replies_allowed_hooks_are_not_asked_and_questions_still_answers(binding):
+    client = connected(FakeAgent(lambda _: asks("Really?")), binding)
+
+    assert (await client.conversation(max_turns=0).ask("Go")).question == "Really?"
+    with pytest.raises(TaskInputRequiredError, match=r"no hook may reply \(max_turns=0\)"):
+        await client.conversation(max_turns=0, on_input=lambda _: "yes").ask("Go")
+
+
+@both_bindings
+async def test_replies_that_are_used_up_leave_authorizations_to_be_watched(binding):
+    agent = scripted(asks("Which one?"), needs_auth("sign in", cleared_after=100))
+    chat = connected(FakeAgent(agent), binding).conversation(
+        on_input=lambda _: "this", max_turns=1
+    )
+
+    assert (await chat.ask("A pizza")).text == "authorized"
+
+
+# ── What agents make of a reply ──────────────────────────────────────────────────────────────
+
+
+class OtherTask(PassThrough):
+    """Has each message go without the task that it is for."""
+
+    async def unary(self, call, /):
+        return await super().unary(self._without(call))
+
+    async def stream(self, call, /):
+        return await super().stream(self._without(call))
+
+    def _without(self, call):
+        if call.operation.safety != "conditional":
+            return call
+        message = msgspec.structs.replace(call.params.message, task_id=None)
+        params = msgspec.structs.replace(call.params, message=message)
+        return msgspec.structs.replace(call, params=params)
+
+
+@both_bindings
+@both_ways
+async def test_an_agent_that_replies_with_another_task_is_gone_on_with_in_that(streaming, binding):
+    agent = scripted(asks("Which one?"), asks("How large?"), completes("done"))
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding, call_layers=[OtherTask]).conversation(
+        on_input=lambda asked: REPLIES[asked.text]
+    )
+
+    answer = await chat.ask("A pizza")
+
+    assert (answer.text, len(agent.told)) == ("done", 3)
+    assert chat.task == answer.task
+    assert len(fake.tasks) == 3
+    assert answer.task_id == [*fake.tasks][-1]
+
+
+@both_bindings
+@both_ways
+async def test_an_agent_may_reply_with_a_message(streaming, binding):
+    fake = FakeAgent(scripted(asks("Which one?"), replies("gone")), streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=lambda _: "this")
+
+    assert (await chat.ask("A pizza")).text == "gone"
+    assert chat.task is None
+
+
+@both_bindings
+@both_ways
+async def test_a_task_that_stays_as_it_was_is_waited_for_however_long_the_agent_works(
+    streaming, binding
+):
+    later = Plan((Step(state=TaskState.COMPLETED, after=1200, says="done"),))
+    asked = []
+    fake = FakeAgent(scripted(asks("Which one?"), later), streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=lambda i: asked.append(i) or "this")
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert len(asked) == 1
+
+
+@crossed("binding, undated", ["JSONRPC", "HTTP+JSON"], [False, True])
+async def test_what_a_task_still_waits_for_when_all_is_quiet_is_the_answer(binding, undated):
+    bound = 60 if undated else 3600
+
+    class Undated(PassThrough):
+        async def unary(self, call, /):
+            reply = await super().unary(call)
+            whole = getattr(reply.value, "task", None) or reply.value
+            if not undated or not isinstance(whole, Task):
+                return reply
+            status = msgspec.structs.replace(whole.status, timestamp=None)
+            task = msgspec.structs.replace(whole, status=status)
+            if whole is not reply.value:
+                task = msgspec.structs.replace(reply.value, task=task)
+            return msgspec.structs.replace(reply, value=task)
+
+    ignored = Plan((Step(state=TaskState.COMPLETED, after=1e6),))
+    fake = FakeAgent(scripted(asks("Which one?"), ignored), streaming=False)
+    chat = connected(fake, binding, call_layers=[Undated]).conversation(on_input=lambda _: "this")
+
+    assert (await chat.ask("A pizza")).needs_input
+    assert bound <= now() <= bound + 5
+
+
+# ── What is not known ────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_ways
+async def test_of_a_reply_that_was_not_sent_it_is_said_and_the_message_before_did_run(
+    streaming, binding
+):
+    operation = "SendStreamingMessage" if streaming else "SendMessage"
+
+    def reply(_):
+        if not agent.told[1:]:
+            fake.inject(Refuse(), on=operation, times=4)
+        return "Margherita"
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    expected = "the reply to task task-1 was not sent"
+    with pytest.raises(A2AConnectionError, match=expected) as caught:
+        await chat.ask("A pizza")
+
+    assert caught.value.executed is True
+    assert (await chat.ask("Margherita")).text == "done"
+    assert agent.told[1] == ("Margherita", "task-1", chat.context_id)
+
+
+@both_bindings
+async def test_to_wait_asks_a_hook_again_whose_reply_was_not_sent(binding):
+    asked = []
+
+    def reply(interruption):
+        asked.append(interruption.text)
+        if len(asked) == 1:
+            fake.inject(Refuse(), on="SendStreamingMessage", times=4)
+        return "Margherita"
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding).conversation(on_input=reply)
+    with pytest.raises(A2AConnectionError, match="the reply to task task-1 was not sent"):
+        await chat.ask("A pizza")
+
+    assert (await chat.wait()).text == "done"
+    assert asked == ["Which one?"] * 2
+    assert [text for text, *_ in agent.told] == ["A pizza", "Margherita"]
+
+
+@both_bindings
+async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_the_task(binding):
+    def reply(_):
+        fake.inject(Refuse(), on="SendStreamingMessage", times=9)
+        return "Margherita"
+
+    class Patient(PassThrough):
+        """Waits so long before each try that the second one comes too late."""
+
+        async def stream(self, call, /):
+            await asyncio.sleep(30 * bool(agent.told))
+            return await super().stream(call)
+
+    agent = scripted(asks("Which one?"))
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding, attempt_layers=[Patient]).conversation(on_input=reply)
+
+    with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as caught:
+        await chat.ask("A pizza", timeout=20)
+
+    assert (caught.value.executed, caught.value.task.id) == (True, "task-1")
+
+
+@both_bindings
+async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_task_stands(binding):
+    agent = scripted(asks("Which one?"), completes("done"), completes("next"))
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding, on_unknown="raise").conversation(
+        on_input=lambda _: "Margherita"
+    )
+    fake.inject(Cut(after_events=99), on="SendStreamingMessage")
+    fake.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    with pytest.raises(OutcomeUnknownError):
+        await chat.ask("A pizza")
+    assert (await chat.ask("and then")).text == "next"
+
+    assert agent.told[2] == ("and then", None, chat.context_id)
+
+
+@both_bindings
+@both_ways
+async def test_a_question_that_may_have_been_replied_to_is_the_callers(
+    streaming, binding, version
+):
+    later = Plan((Step(state=TaskState.COMPLETED, after=100, says="done"),))
+    agent = scripted(asks("Which one?"), later)
+    fake = FakeAgent(agent, streaming=streaming)
+    operation = "SendStreamingMessage" if streaming else "SendMessage"
+
+    def reply(_):
+        fake.inject(Reset(after_execution=True), on=operation)
+        return "Margherita"
+
+    chat = connected(fake, binding, on_unknown="raise").conversation(on_input=reply)
+
+    with pytest.raises(OutcomeUnknownError):
+        await chat.ask("A pizza")
+    if not streaming or version == "0.3":  # a stream goes on until it says something else
+        assert (await chat.wait()).needs_input
+        await asyncio.sleep(100)
+    assert (await chat.wait()).text == "done"
+    assert len(agent.told) == 2
+
+
+@both_bindings
+async def test_a_wait_for_what_may_have_been_replied_to_ends_though_its_stream_does_not(binding):
+    def reply(_):
+        agent.inject(Reset(), on="SendStreamingMessage")
+        return "Margherita"
+
+    left = iter([asks("Which one?")])
+    agent = FakeAgent(lambda _: next(left), streaming=Streaming(stays_open=True, keep_alive=15))
+    chat = connected(agent, binding).conversation(on_input=reply)
+    with pytest.raises(OutcomeUnknownError):
+        await chat.ask("A pizza")
+
+    assert (await chat.wait()).needs_input
+    assert now() <= 3700
+
+
+@both_bindings
+async def test_a_hook_whose_reply_was_not_sent_is_asked_again_by_the_next_wait(binding):
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent)
+    asked = []
+
+    def reply(_):
+        asked.append(now())
+        fake.inject(Refuse(), on="SendStreamingMessage", times=4 * (len(asked) == 1))
+        return "Margherita"
+
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    with pytest.raises(A2AConnectionError):
+        await chat.ask("A pizza")
+    assert (await chat.wait()).text == "done"
+    assert (len(asked), len(agent.told)) == (2, 2)
+
+
+@both_bindings
+async def test_s15_a_task_that_was_over_when_it_was_spoken_to_is_not_spoken_to_again(binding):
+    agent = scripted(asks("Which one?"), completes("done by others"), completes("next"))
+    client = connected(FakeAgent(agent), binding)
+    chat = client.conversation()
+    task = (await chat.ask("A pizza")).task
+    await client.ask("Margherita", task_id=task.id)
+
+    with pytest.raises(UnsupportedOperationError):
+        await chat.ask("Funghi")
+    assert (await chat.ask("and then")).text == "next"
+
+
+@both_bindings
+async def test_what_cannot_be_looked_at_gets_no_message(binding):
+    agent = scripted(works_forever())
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding).conversation()
+    async with chat.stream_message("begin") as events:
+        await anext(events)
+
+    fake.inject(Fail(code=-32603), on="GetTask", times=4)
+    with pytest.raises(InternalError) as caught:
+        await chat.ask("go on")
+    fake.inject(Stall(), on="GetTask", times=9)
+    with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as late:
+        await chat.ask("go on", timeout=20)
+
+    assert (caught.value.executed, late.value.executed) == (False, False)
+    assert late.value.task.id == "task-1"
+    assert (len(agent.told), chat.is_open) == (1, True)
+
+
+# ── Authorization ────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_ways
+async def test_s16_an_authorization_that_is_given_elsewhere_is_waited_for(streaming, binding):
+    seen = []
+    fake = FakeAgent(needs_auth("sign in", cleared_after=300), streaming=streaming)
+    chat = connected(fake, binding).conversation(on_auth=seen.append)
+
+    answer = await chat.ask("hello")
+
+    assert (answer.text, [each.text for each in seen]) == ("authorized", ["sign in"])
+    assert now() >= 300
+
+
+@both_bindings
+@both_ways
+async def test_an_authorization_may_be_answered_with_a_message(streaming, binding):
+    agent = scripted(needs_auth("May I?"), completes("done"))
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding).conversation(on_auth=lambda _: "you may")
+
+    assert (await chat.ask("delete it")).text == "done"
+    assert agent.told[1][:2] == ("you may", "task-1")
+
+
+@both_bindings
+@both_ways
+async def test_what_is_said_about_an_authorization_that_was_given_meanwhile_is_not_sent(
+    streaming, binding
+):
+    async def say(_):
+        await asyncio.sleep(60)
+        return "you may"
+
+    agent = scripted(needs_auth("May I?", cleared_after=5), completes("twice"))
+    chat = connected(FakeAgent(agent, streaming=streaming), binding).conversation(on_auth=say)
+
+    assert (await chat.ask("delete it")).text == "authorized"
+    assert len(agent.told) == 1
+
+
+@both_bindings
+@both_ways
+async def test_an_authorization_that_nobody_gives_ends_the_turn_and_not_the_task(
+    streaming, binding
+):
+    fake = FakeAgent(needs_auth("sign in", cleared_after=100), streaming=streaming)
+    chat = connected(fake, binding).conversation()
+
+    with pytest.raises(TaskAuthRequiredError, match="the conversation timeout of 50 s"):
+        await chat.ask("hello", timeout=50)
+
+    assert chat.is_open
+    assert (await chat.wait()).text == "authorized"
+
+
+@both_bindings
+async def test_an_agent_in_between_hands_an_interruption_on_and_goes_on_later(binding):
+    """A calls B calls C: B lets C's question out as its own, and goes on when A has replied."""
+    down = connected(FakeAgent(scripted(needs_auth("May C?"), completes("done by C"))), binding)
+
+    def hand_on(interruption):
+        raise interruption.to_error("my own caller is asked")
+
+    chat = down.conversation(on_auth=hand_on)
+    with pytest.raises(TaskAuthRequiredError, match="for an authorization: my own") as caught:
+        await chat.ask("do it")
+    assert caught.value.task.status.message.text == "May C?"
+
+    later = down.conversation(task=caught.value.task)
+    assert (await later.ask("C may")).text == "done by C"
+
+
+@both_bindings
+async def test_what_another_agent_waits_for_is_not_what_this_one_waits_for(binding):
+    down = connected(FakeAgent(scripted(completes("zero"), asks("Which C?"))), binding)
+    await down.ask("zero")
+
+    async def ask_another(asked):
+        answer = await down.ask(asked.text)
+        raise Interruption(task=answer.task).to_error("C asks")
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(
+        on_input=ask_another
+    )
+
+    with pytest.raises(TaskInputRequiredError, match=r"task-1 still .* C asks") as caught:
+        await chat.ask("A pizza")
+    assert caught.value.task == chat.task
+    assert caught.value.__cause__.task.id != chat.task.id
+
+
+# ── Misuse ───────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_one_turn_at_a_time(binding):
+    chat = connected(FakeAgent(scripted(streams("a", every=1))), binding).conversation()
+
+    async with chat.stream_message("one"):
+        with pytest.raises(RuntimeError, match="a turn of the conversation is in flight"):
+            await chat.ask("two")
+        with pytest.raises(RuntimeError, match="a turn of the conversation is in flight"):
+            await chat.wait()
+
+
+@both_bindings
+async def test_two_turns_that_begin_at_once_are_one_too_many(binding):
+    agent = scripted(completes("one"), completes("two"))
+    chat = connected(FakeAgent(agent), binding).conversation()
+
+    first, second = await asyncio.gather(chat.ask("x"), chat.ask("y"), return_exceptions=True)
+
+    assert (first.text, type(second)) == ("one", RuntimeError)
+    assert (await chat.ask("y")).context_id == first.context_id
+
+
+@both_bindings
+async def test_a_turn_that_did_not_begin_is_no_turn(binding):
+    fake = FakeAgent(scripted(completes("one")))
+    chat = connected(fake, binding).conversation()
+    fake.inject(Fail(code=-32602), on="SendStreamingMessage")
+
+    with pytest.raises(InvalidParamsError):
+        await chat.ask("x")
+
+    assert (await chat.ask("x")).text == "one"
+
+
+@both_bindings
+async def test_there_is_nothing_to_wait_for_without_an_open_task(binding):
+    chat = connected(FakeAgent(), binding).conversation()
+    with pytest.raises(RuntimeError, match="no open task"):
+        await chat.wait()
+    await chat.ask("hello")
+    with pytest.raises(RuntimeError, match="no open task"):
+        await chat.wait()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"on_input": "yes"}, TypeError),
+        ({"on_auth": 3}, TypeError),
+        ({"tools": print}, TypeError),
+        ({"timeout": 0}, ValueError),
+        ({"input_timeout": -1}, ValueError),
+        ({"max_turns": 1.5}, ValueError),
+        ({"poll_interval": True}, ValueError),
+        ({"task": "task-1"}, TypeError),
+    ],
+)
+async def test_what_cannot_be_right_is_told_at_once(options, error):
+    client = connected(FakeAgent(), "JSONRPC")
+    with pytest.raises((error, TypeError), match=next(iter(options))):
+        client.conversation(**options)
+
+
+async def test_a_hook_is_a_function():
+    client = connected(FakeAgent(), "JSONRPC")
+    with pytest.raises(TypeError, match="on_input must be a function, not str"):
+        client.conversation(on_input="yes")
+
+
+async def test_an_empty_message_is_refused_before_the_turn():
+    chat = connected(FakeAgent(), "JSONRPC").conversation()
+    with pytest.raises(ValueError, match="at least one part"):
+        chat.stream_message("")

@@ -1,0 +1,1111 @@
+"""Many agents: each result once and in its place, whatever becomes of the others."""
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kit.effort import crossed, rounds
+
+from holdfast import (
+    A2AConnectionError,
+    BreakerPolicy,
+    CircuitOpenError,
+    Coordinator,
+    DeadlineExceededError,
+    Message,
+    NotEnoughResultsError,
+    Part,
+    Resilience,
+    RetryPolicy,
+    Role,
+    SqliteJournal,
+    TaskFailedError,
+    TaskInputRequiredError,
+    TaskState,
+    connect,
+)
+from holdfast._aio.env import SystemEnv
+from holdfast.errors import InvalidAgentCardError, TaskRejectedError
+from holdfast.testing import (
+    Delay,
+    FakeAgent,
+    FakeNetwork,
+    LoopbackServer,
+    Refuse,
+    Stall,
+    asks,
+    completes,
+    fails,
+    rejects,
+    run,
+    works_forever,
+)
+from holdfast.types import AgentExtension
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock, and draws that change nothing."""
+
+    def wall(self):
+        return 1_700_000_000.0 + now()
+
+    def random(self):
+        return 0.5
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+def coordinating(*agents, **options):
+    """A coordinator of agents that are called as their hosts are."""
+    options.setdefault("engine", FakeNetwork(*agents))
+    options.setdefault("env", VirtualWall())
+    return Coordinator({name_of(agent): agent.url for agent in agents}, **options)
+
+
+def name_of(agent):
+    return agent.url.removeprefix("http://").removesuffix(".test")
+
+
+def after(seconds, text="done"):
+    return completes(text, after=seconds)
+
+
+async def collected(fan_out, *, iterates):
+    """What a fan-out gives, and the error that it ends with."""
+    seen = []
+    try:
+        if not iterates:
+            return list(await fan_out), None
+        async for result in fan_out:
+            seen.append(result)  # noqa: PERF401  what came before an error is looked at, too
+    except NotEnoughResultsError as error:
+        return seen, error
+    return seen, None
+
+
+def received_ids(agent):
+    return [message_id for message_id, made in agent.executions.items() for _ in made]
+
+
+# ── All together ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_results_are_in_the_order_asked_for():
+    agents = [fake("a", after(3, "A")), fake("b", after(1, "B")), fake("c", after(2, "C"))]
+
+    async with coordinating(*agents) as coordinator:
+        results = await coordinator.fan_out("hello")
+
+    assert [(one.agent, one.answer.text) for one in results] == [
+        ("a", "A"),
+        ("b", "B"),
+        ("c", "C"),
+    ]
+    assert [one.duration for one in results] == pytest.approx([3, 1, 2])
+    assert {(one.error, one.attempts) for one in results} == {(None, 1)}
+    assert now() == pytest.approx(3)  # at the same time
+
+
+async def test_results_come_as_they_come():
+    agents = [fake("a", after(3)), fake("b", after(1)), fake("c", after(2))]
+
+    async with coordinating(*agents) as coordinator, coordinator.fan_out("hello") as fan_out:
+        order = [(one.agent, now()) async for one in fan_out]
+
+    assert [name for name, _ in order] == ["b", "c", "a"]
+    assert [when for _, when in order] == pytest.approx([1, 2, 3])
+
+
+async def test_each_agent_gets_a_message_id_of_its_own():
+    agents = [fake("a"), fake("b")]
+    message = Message(message_id="mine", role=Role.USER, parts=(Part(text="hello"),))
+
+    async with coordinating(*agents) as coordinator:
+        await coordinator.fan_out(message)
+
+    ids = [*received_ids(agents[0]), *received_ids(agents[1])]
+    assert len(set(ids)) == 2
+    assert "mine" not in ids
+
+
+async def test_pairs_name_agents_and_messages_and_an_agent_may_be_there_twice():
+    agents = [fake(name, lambda turn: completes(turn.message.text * 2)) for name in "ab"]
+
+    async with coordinating(*agents) as coordinator:
+        results = await coordinator.fan_out(zip("aba", "xyz", strict=True))
+
+    assert [(one.agent, one.answer.text) for one in results] == [
+        ("a", "xx"),
+        ("b", "yy"),
+        ("a", "zz"),
+    ]
+
+
+async def test_some_of_the_agents_can_be_asked():
+    agents = [fake(name) for name in "abc"]
+
+    async with coordinating(*agents) as coordinator:
+        results = await coordinator.fan_out("hello", agents=["c", "a"])
+
+    assert [one.agent for one in results] == ["c", "a"]
+    assert agents[1].received == []
+
+
+async def test_several_parts_are_one_message():
+    agents = [fake(name, lambda turn: completes(turn.message.text)) for name in "ab"]
+
+    async with coordinating(*agents) as coordinator:
+        results = await coordinator.fan_out(Part(text=text) for text in ("x", "y"))
+
+    assert {one.answer.text for one in results} == {"x\ny"}
+
+
+async def test_what_goes_wrong_with_one_is_its_result():
+    agents = [
+        fake("good"),
+        fake("failing", fails("no oven")),
+        fake("choosy", rejects("not mine")),
+        fake("asking", asks("which one?")),
+        fake("away"),
+    ]
+    agents[-1].inject(Refuse(), times=100)
+
+    async with coordinating(*agents) as coordinator:
+        results = {one.agent: one for one in await coordinator.fan_out("hello")}
+
+    assert {name: type(one.error) for name, one in results.items()} == {
+        "good": type(None),
+        "failing": TaskFailedError,
+        "choosy": TaskRejectedError,
+        "asking": TaskInputRequiredError,
+        "away": A2AConnectionError,
+    }
+    asking = results["asking"]
+    assert asking.answer is None
+    assert asking.error.task.state is TaskState.INPUT_REQUIRED
+    assert "which one?" in str(asking.error)
+    assert results["away"].attempts == 4
+    assert [one.attempts for name, one in results.items() if name != "away"] == [1] * 4
+    assert results["good"].unwrap().text == "done"
+    with pytest.raises(TaskFailedError, match="no oven"):
+        results["failing"].unwrap()
+
+
+async def test_what_needs_input_can_be_gone_on_with():
+    def behave(turn):
+        return asks("which one?") if turn.task is None else completes("the red one")
+
+    async with coordinating(fake("a", behave)) as coordinator:
+        asked = await coordinator.delegate("a", "paint it")
+        task = asked.error.task
+        more = Message(task_id=task.id, context_id=task.context_id, parts=(Part(text="red"),))
+        result = await coordinator.delegate("a", more)
+
+    assert result.unwrap().text == "the red one"
+
+
+async def test_how_to_answer_a_task_that_asks_back_is_told():
+    def behave(turn):
+        return asks("which one?") if turn.task is None else completes("the red one")
+
+    async with coordinating(fake("a", behave)) as coordinator:
+        error = (await coordinator.delegate("a", "paint it")).error
+        assert error.message == (
+            f"task {error.task.id} needs input: which one?; "
+            f"answer with coordinator.client('a').ask(…, task_id={error.task.id!r})"
+        )
+        answer = await coordinator.client("a").ask("red", task_id=error.task.id)
+
+    assert answer.text == "the red one"
+
+
+# ── How many have to answer ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("answering", [0, 1, 2, 3])
+@pytest.mark.parametrize("wanted", [0, 1, 2, 3])
+@pytest.mark.parametrize("iterates", [False, True])
+async def test_too_few_answers_are_an_error_with_all_results(answering, wanted, iterates):
+    agents = [fake(name, "done" if n < answering else fails()) for n, name in enumerate("abc")]
+
+    async with coordinating(*agents) as coordinator:
+        fan_out = coordinator.fan_out("hello", min_results=wanted)
+        seen, error = await collected(fan_out, iterates=iterates)
+
+    assert (error is None) == (answering >= wanted)
+    assert len(seen) == (3 if iterates or error is None else 0)
+    if error is not None:
+        assert [one.agent for one in error.results] == ["a", "b", "c"]
+        assert [one.error is None for one in error.results].count(True) == answering
+        assert f"{answering} of 3" in str(error)
+        assert "c: task " in str(error)
+
+
+async def test_more_than_are_asked_cannot_answer():
+    agents = [fake("a"), fake("b")]
+    async with coordinating(*agents) as coordinator:
+        with pytest.raises(NotEnoughResultsError, match="nothing was sent") as caught:
+            coordinator.fan_out("hello", min_results=3)
+
+    assert caught.value.executed is False
+    assert agents[0].received == []
+
+
+async def test_where_nobody_is_to_be_asked_there_are_no_results():
+    async with coordinating(fake("a")) as coordinator:
+        assert await coordinator.fan_out(zip([], [], strict=True), min_results=0) == ()
+        with pytest.raises(NotEnoughResultsError, match="1 agent should answer, and 0 are asked"):
+            coordinator.fan_out([])
+
+
+async def test_where_nothing_was_sent_the_error_says_so():
+    agents = [fake("a"), fake("b")]
+    for agent in agents:
+        agent.inject(Refuse(), times=100)
+
+    async with coordinating(*agents, resilience=ONCE) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello")
+
+    assert (caught.value.executed, caught.value.transient) == (False, True)
+
+
+# ── Within so many seconds ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("cancel_remote", [False, True])
+async def test_who_is_late_is_waited_for_no_longer(cancel_remote):
+    quick, slow = fake("quick", after(1)), fake("slow", works_forever())
+    network = FakeNetwork(quick, slow)
+
+    async with coordinating(quick, slow, engine=network) as coordinator:
+        results = await coordinator.fan_out("hello", within=5, cancel_remote=cancel_remote)
+
+        assert now() == pytest.approx(5)
+        assert results[0].answer.text == "done"
+        late = results[1].error
+        assert isinstance(late, DeadlineExceededError)
+        assert (late.deadline, late.timeout, late.executed) == ("fan-out", 5, True)
+        assert late.task.state is TaskState.WORKING
+
+    assert len(slow.calls("CancelTask")) == cancel_remote
+    assert quick.calls("CancelTask") == []
+    state = TaskState.CANCELED if cancel_remote else TaskState.WORKING
+    assert next(iter(slow.tasks.values())).state is state
+    assert (network.in_flight, slow.open_streams) == (0, 0)
+
+
+async def test_an_agent_that_takes_no_request_to_cancel_holds_up_nothing_for_long():
+    slow = fake("slow", works_forever())
+    slow.inject(Stall(), on="CancelTask", times=100)
+
+    async with coordinating(slow) as coordinator:
+        await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
+        assert now() == pytest.approx(5)
+
+    assert now() == pytest.approx(15)
+
+
+async def test_why_each_has_not_answered_is_told_and_shortened():
+    agents = [fake("a"), fake("b", fails("no traffic today")), fake("c", fails("x" * 1000))]
+
+    async with coordinating(*agents) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello", min_results=2)
+
+    assert "1 of 3 has answered, and 2 should have; b: task " in str(caught.value)
+    assert "ended in FAILED: no traffic today, c: task " in str(caught.value)
+    assert str(caught.value).endswith("x…")
+    assert len(str(caught.value)) < 400
+
+
+async def test_a_coordinator_without_agents_says_so():
+    async with coordinating() as coordinator:
+        with pytest.raises(
+            NotEnoughResultsError, match="0 are asked: the coordinator has no agents; nothing"
+        ):
+            coordinator.fan_out("hello")
+
+
+async def test_who_waits_for_a_place_all_the_time_was_sent_nothing():
+    agents = [fake("a", works_forever()), fake("b")]
+
+    async with coordinating(*agents, concurrency=1) as coordinator:
+        results = await coordinator.fan_out("hello", within=5, min_results=0)
+
+    assert results[1].error.executed is False
+    assert "no concurrency slot" in str(results[1].error)
+    assert agents[1].received == []
+    assert now() == pytest.approx(5)
+
+
+async def test_who_has_taken_the_places_is_told():
+    silent = [fake(f"silent-{n}", works_forever()) for n in range(4)]
+    agents = [*silent, fake("well")]
+
+    async with coordinating(*agents, concurrency=4) as coordinator:
+        results = await coordinator.fan_out("hello", within=2, min_results=0)
+
+    assert str(results[4].error) == (
+        "no concurrency slot was free within the fan-out timeout of 2 s: all slots "
+        "(concurrency=4) are taken by calls in flight, to 'silent-0', 'silent-1', 'silent-2', 1 "
+        "more; nothing was sent"
+    )
+
+
+async def test_who_has_no_more_places_than_are_left_is_told():
+    silent = fake("silent", works_forever())
+
+    async with coordinating(silent, fake("well"), concurrency=2) as coordinator:
+        results = await coordinator.fan_out([("silent", "x")] * 2, within=2, min_results=0)
+
+    assert str(results[1].error).endswith(
+        ": 1 of 2 slots (concurrency=2) are taken by calls in flight, to 'silent', and no agent "
+        "may take more than are left free; nothing was sent"
+    )
+
+
+async def test_one_more_place_than_agents_that_are_silent_is_enough_for_the_others():
+    agents = [*[fake(f"silent-{n}", works_forever()) for n in range(2)], fake("a"), fake("b")]
+
+    async with coordinating(*agents, concurrency=3) as coordinator:
+        for _ in range(5):
+            results = await coordinator.fan_out("hello", within=2)
+            assert [one.error is None for one in results] == [False, False, True, True]
+
+
+async def test_the_time_of_a_call_counts_as_well():
+    async with coordinating(fake("a", works_forever()), fake("b", after(4))) as coordinator:
+        results = await coordinator.fan_out("hello", within=9, timeout=3, min_results=0)
+
+    assert {one.error.deadline for one in results} == {"call"}
+    assert now() == pytest.approx(3)
+
+
+# ── Nothing is left ──────────────────────────────────────────────────────────────────────────
+
+
+@crossed("how, seed", ["awaiting", "iterating", "closing"], range(4))
+def test_given_up_at_any_moment_it_leaves_nothing_under_way(how, seed):
+    async def main():
+        dice = random.Random(seed)
+        for step in range(25):
+            agents = [fake(name, after(0.2 * n), latency=0.1) for n, name in enumerate("abcde")]
+            agents[1].inject(Refuse(), times=2)
+            agents[2].inject(Delay(seconds=0.3))
+            network = FakeNetwork(*agents, latency=0.05)
+            clients = {name_of(agent): connect(agent.url, engine=network) for agent in agents}
+            async with Coordinator(clients, concurrency=dice.choice([1, 3, 100])) as coordinator:
+
+                async def use(coordinator=coordinator):
+                    if how == "awaiting":
+                        return await coordinator.fan_out("hello")
+                    async with coordinator.fan_out("hello") as fan_out:
+                        return [result async for result in fan_out]
+
+                user = asyncio.create_task(use())
+                await asyncio.sleep(step * 0.06)
+                if how == "closing":
+                    await coordinator.close()
+                    await asyncio.wait([user])
+                    assert user.exception() is None or isinstance(user.exception(), RuntimeError)
+                else:
+                    user.cancel()
+                    await asyncio.wait([user])
+                    assert user.cancelled() or len(user.result()) == 5
+
+                assert asyncio.all_tasks() == {asyncio.current_task()}
+                assert network.in_flight == 0
+                assert {agent.open_streams for agent in agents} == {0}
+                assert [agent.calls("CancelTask") for agent in agents] == [[]] * 5
+
+    run(main(), seed=seed)
+
+
+async def test_who_has_had_enough_leaves():
+    agents = [fake("quick", after(1)), fake("slow", works_forever())]
+    network = FakeNetwork(*agents)
+
+    async with coordinating(*agents, engine=network) as coordinator:
+        async with coordinator.fan_out("hello", cancel_remote=True) as fan_out:
+            async for result in fan_out:
+                assert (result.agent, fan_out.in_flight) == ("quick", 1)
+                break
+        assert now() == pytest.approx(1)
+        assert network.in_flight <= 1  # which is the request to cancel
+
+    assert len(agents[1].calls("CancelTask")) == 1
+    assert network.in_flight == 0
+
+
+async def test_closed_at_once_it_has_sent_nothing():
+    agent = fake("a")
+    async with coordinating(agent) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+        await fan_out.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await fan_out
+
+    assert agent.received == []
+
+
+async def test_results_can_be_asked_for_again():
+    async with coordinating(fake("a")) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+
+        assert await fan_out == await fan_out.results()
+
+
+@pytest.mark.parametrize("how", ["iterating", "awaiting", "breaking off", "at the same time"])
+async def test_each_iteration_gives_all_results(how):
+    agents = [fake("a", after(2)), fake("b", after(1)), fake("c", after(3))]
+
+    async with coordinating(*agents) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+        if how == "awaiting":
+            await fan_out
+        elif how == "breaking off":
+            async for _ in fan_out:
+                break
+        first, second = await asyncio.gather(
+            collected(fan_out, iterates=True), collected(fan_out, iterates=True)
+        )
+        assert [one.agent for one in first[0]] == ["b", "a", "c"]
+        assert second == first
+        assert await collected(fan_out, iterates=True) == first
+
+    assert [len(received_ids(agent)) for agent in agents] == [1, 1, 1]
+
+
+async def test_too_few_answers_end_each_iteration():
+    async with coordinating(fake("a", fails())) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+        for _ in range(2):
+            seen, error = await collected(fan_out, iterates=True)
+            assert (len(seen), type(error)) == (1, NotEnoughResultsError)
+
+
+async def test_one_that_nobody_began_says_so():
+    agent = fake("a")
+    async with coordinating(agent) as coordinator:
+        with pytest.warns(RuntimeWarning, match="fan-out was never begun: await it") as warned:
+            coordinator.fan_out("hello")
+        assert warned[0].filename == __file__
+        with (
+            pytest.warns(RuntimeWarning, match="never begun"),
+            pytest.raises(TypeError, match="coroutine"),
+        ):
+            await asyncio.create_task(coordinator.fan_out("hello"))
+
+        fan_out = coordinator.fan_out("hello")
+        await fan_out.close()
+        del fan_out  # is nothing that was forgotten
+        assert agent.received == []
+
+        assert len(await asyncio.ensure_future(coordinator.fan_out("hello"))) == 1
+
+
+async def test_what_a_consumer_raises_is_raised_and_ends_the_others():
+    class OddError(Exception):
+        pass
+
+    def consume(event, task, card):
+        if task.state.is_terminal:
+            raise OddError
+
+    agents = [fake("a", after(1)), fake("b", works_forever())]
+    network = FakeNetwork(*agents)
+    async with coordinating(*agents, engine=network, consumers=[consume]) as coordinator:
+        with pytest.raises(OddError):
+            await coordinator.fan_out("hello")
+
+        assert now() == pytest.approx(1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert network.in_flight == 0
+
+
+async def test_a_task_that_is_over_is_not_cancelled():
+    async def consume(event, task, card):
+        await asyncio.sleep(10 if task.state.is_terminal else 0)
+
+    agent = fake("a", after(1))
+    async with coordinating(agent, consumers=[consume]) as coordinator:
+        results = await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
+
+    assert isinstance(results[0].error, DeadlineExceededError)
+    assert next(iter(agent.tasks.values())).state is TaskState.COMPLETED
+    assert agent.calls("CancelTask") == []
+
+
+async def test_whether_a_task_was_cancelled_is_not_waited_for():
+    slow = fake("slow", works_forever(), cancel_takes=8)
+    async with coordinating(slow) as coordinator:
+        await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
+
+    assert len(slow.calls("CancelTask")) == 1
+    assert now() == pytest.approx(5)
+
+
+# ── Each result once, in its place ───────────────────────────────────────────────────────────
+
+OUTCOMES = st.sampled_from(["done", "fails", "asks", "refuses", "away", "late"])
+
+
+@given(
+    asked=st.lists(st.tuples(OUTCOMES, st.floats(0, 9)), min_size=1, max_size=12),
+    concurrency=st.integers(1, 12),
+    wanted=st.integers(0, 12),
+    iterates=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+@settings(deadline=None, max_examples=rounds(20, 60))
+def test_each_result_comes_once_and_in_its_place(asked, concurrency, wanted, iterates, seed):
+    async def main():
+        agents = [_agent(f"agent{n}", *one) for n, one in enumerate(asked)]
+        names = [name_of(agent) for agent in agents]
+        network = FakeNetwork(*agents)
+        async with coordinating(
+            *agents, engine=network, concurrency=concurrency, resilience=ONCE
+        ) as coordinator:
+            fan_out = coordinator.fan_out(
+                "hello", within=1000, timeout=20, min_results=min(wanted, len(agents))
+            )
+            seen, error = await collected(fan_out, iterates=iterates)
+        if error is not None:
+            assert not iterates or Counter(map(id, seen)) == Counter(map(id, error.results))
+            seen = list(error.results)
+            assert [one.agent for one in seen] == names
+        assert Counter(one.agent for one in seen) == Counter(names)
+        assert iterates or [one.agent for one in seen] == names
+        assert all((one.answer is None) != (one.error is None) for one in seen)
+        assert (sum(one.error is None for one in seen) >= min(wanted, len(agents))) == (
+            error is None
+        )
+        assert network.in_flight == 0
+        assert all(len(made) == 1 for agent in agents for made in agent.executions.values())
+
+    run(main(), seed=seed)
+
+
+def _agent(name, outcome, seconds):
+    agent = fake(
+        name,
+        {
+            "fails": fails("no", after=seconds),
+            "asks": asks("what?", after=seconds),
+            "refuses": rejects("no"),
+            "late": works_forever(),
+        }.get(outcome, after(seconds)),
+    )
+    if outcome == "away":
+        agent.inject(Refuse(), times=100)
+    return agent
+
+
+# ── One does not wait for another ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("fault", [Refuse(), Stall()], ids=["refusing", "stalling"])
+async def test_one_of_ten_that_is_away_costs_the_others_nothing(fault):
+    times = rounds(40, 120)  # 1,080 calls of the others, where there is time
+    agents = [fake(f"agent{n}", after(1)) for n in range(10)]
+    agents[4].inject(fault, times=100_000)
+
+    async with coordinating(*agents) as coordinator:
+        healthy = [name for name in coordinator.agents if name != "agent4"]
+        results = []
+        for _ in range(times):
+            began = now()
+            async with coordinator.fan_out("hello", within=30) as fan_out:
+                async for result in fan_out:
+                    if result.agent in healthy:
+                        results.append(result)
+                        assert now() == pytest.approx(began + 1, abs=0.001)
+            await asyncio.sleep(0.5)
+        health = coordinator.health()
+
+    well = [one for one in results if one.error is None]
+    assert len(results) == 9 * times
+    assert len(well) >= 0.999 * len(results)
+    assert max(one.duration for one in well) == pytest.approx(1, abs=0.001)
+    assert all(health[name].healthy for name in healthy)
+
+
+async def test_agents_take_turns_however_often_one_is_named():
+    slow, quick = fake("slow", after(10)), fake("quick", after(1))
+
+    async with coordinating(slow, quick, concurrency=2) as coordinator:
+        pairs = [("slow", "x")] * 20 + [("quick", "y")]
+        async with coordinator.fan_out(pairs) as fan_out:
+            first = await anext(aiter(fan_out))
+
+    assert (first.agent, now()) == ("quick", pytest.approx(1))
+
+
+async def test_a_small_fan_out_does_not_wait_for_a_large_one():
+    agents = [fake(f"agent{n}", after(1)) for n in range(40)]
+
+    async with coordinating(*agents, concurrency=4) as coordinator:
+        large = asyncio.ensure_future(coordinator.fan_out("hello").results())
+        await asyncio.sleep(0.5)
+        small = await coordinator.fan_out("hello", agents=["agent0", "agent1"])
+        one = await coordinator.delegate("agent2", "hello")
+        took = now()
+        await large
+
+    assert len(small) == 2
+    assert one.error is None
+    assert took <= 4
+    assert now() == pytest.approx(43 / 4, abs=1)
+
+
+async def test_no_more_are_under_way_than_wanted():
+    agents = [fake(f"agent{n}", after(1)) for n in range(9)]
+    network = FakeNetwork(*agents)
+
+    async with coordinating(*agents, engine=network, concurrency=3) as coordinator:
+        await asyncio.gather(*(coordinator.fan_out("hello").results() for _ in range(2)))
+
+    assert network.peak <= 3
+    assert now() == pytest.approx(6)
+
+
+# ── One at a time ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_delegating_gives_the_answer_or_why_there_is_none():
+    agents = [fake("a", after(2, "yes")), fake("b", fails("no"))]
+
+    async with coordinating(*agents) as coordinator:
+        well = await coordinator.delegate("a", "hello", headers={"x-trace": "7"})
+        badly = await coordinator.delegate("b", "hello")
+
+    assert (well.agent, well.answer.text, well.error) == ("a", "yes", None)
+    assert (well.duration, well.attempts) == (pytest.approx(2), 1)
+    assert isinstance(badly.error, TaskFailedError)
+    assert agents[0].received[-1].headers["x-trace"] == "7"
+
+
+async def test_attempts_are_those_of_the_message():
+    agent = fake("a", after(30), streaming=False)
+    agent.inject(Refuse(), on="SendMessage", times=2)
+    gone = fake("gone")
+
+    async with coordinating(agent, engine=FakeNetwork(agent)) as coordinator:
+        coordinator.add("gone", gone.url)
+        assert (await coordinator.delegate("a", "hello")).attempts == 3
+        assert (await coordinator.delegate("gone", "hello")).attempts == 1  # to find its card
+
+
+async def test_a_place_is_waited_for_no_longer_than_the_call_may_take():
+    agent = fake("a", works_forever())
+    async with coordinating(agent, concurrency=1) as coordinator:
+        first = asyncio.create_task(coordinator.delegate("a", "hello"))
+        await asyncio.sleep(1)
+        second = await coordinator.delegate("a", "hello", timeout=5)
+        first.cancel()
+        await asyncio.wait([first])
+
+    assert (second.error.executed, second.error.deadline) == (False, "call")
+    assert now() == pytest.approx(6)
+
+
+# ── How they are ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_agent_that_was_never_called_is_healthy():
+    async with coordinating(fake("a")) as coordinator:
+        health = coordinator.health()["a"]
+
+    assert (health.url, health.healthy) == ("http://a.test", True)
+    assert (health.consecutive_failures, health.last_failure, health.open_until) == (0, None, None)
+
+
+async def test_health_is_what_the_breaker_knows():
+    agent = fake("a")
+    policy = Resilience(
+        retry=RetryPolicy(max_retries=0), breaker=BreakerPolicy.simple(failures=3, open_for=30)
+    )
+
+    async with coordinating(agent, fake("b"), resilience=policy) as coordinator:
+        await coordinator.delegate("a", "hello")
+        agent.inject(Refuse(), times=3)
+        await asyncio.sleep(10)
+        await coordinator.delegate("a", "hello")
+        one = coordinator.health()["a"]
+        assert (one.healthy, one.consecutive_failures, one.open_until) == (True, 1, None)
+        await coordinator.delegate("a", "hello")
+        await coordinator.delegate("a", "hello")
+        opened = now()
+
+        health = coordinator.health()
+        assert health["b"].healthy
+        away = health["a"]
+        assert (away.healthy, away.consecutive_failures) == (False, 3)
+        assert away.last_failure == pytest.approx(1_700_000_000 + opened)
+        assert away.open_until == pytest.approx(1_700_000_000 + opened + 30)
+        assert "refused" in away.cause
+
+        began, received = now(), len(agent.received)
+        result = await coordinator.delegate("a", "hello")
+        assert isinstance(result.error, CircuitOpenError)
+        assert (now(), len(agent.received)) == (began, received)  # at once, with nothing sent
+
+        await asyncio.sleep(31)
+        assert (await coordinator.delegate("a", "hello")).error is None
+        well = coordinator.health()["a"]
+        assert (well.healthy, well.consecutive_failures, well.open_until) == (True, 0, None)
+        assert well.last_failure == pytest.approx(1_700_000_000 + opened)
+
+
+async def test_an_agent_whose_card_cannot_be_had_is_not_healthy():
+    gone = fake("gone")
+    gone.inject(Refuse(), times=1000)
+
+    async with coordinating(gone, resilience=ONCE) as coordinator:
+        for _ in range(5):
+            await coordinator.delegate("gone", "hello")
+        health = coordinator.health()["gone"]
+
+        assert (health.healthy, health.consecutive_failures) == (False, 5)
+        assert isinstance((await coordinator.delegate("gone", "hello")).error, CircuitOpenError)
+
+
+async def test_an_agent_at_several_places_is_as_well_as_the_best_of_them():
+    first, second = fake("first"), fake("second")
+    network = FakeNetwork(first, second)
+    agents = {"a": [first.url, second.url]}
+
+    async with Coordinator(agents, engine=network, resilience=ONCE) as coordinator:
+        for _ in range(10):
+            await coordinator.delegate("a", "hello")
+        first.inject(Refuse(), times=1000)
+        for _ in range(60):
+            await coordinator.delegate("a", "hello")
+            await asyncio.sleep(1)
+        assert coordinator.health()["a"].healthy
+        assert coordinator.health()["a"].last_failure is not None
+
+        second.inject(Refuse(), times=1000)
+        for _ in range(12):
+            result = await coordinator.delegate("a", "hello")
+        assert isinstance(result.error, CircuitOpenError)
+        assert not coordinator.health()["a"].healthy
+
+
+async def test_an_open_circuit_is_answered_for_without_a_place():
+    busy, gone = fake("busy", works_forever()), fake("gone")
+    async with coordinating(busy, gone, concurrency=1) as coordinator:
+        coordinator.client("gone").circuit.open()
+        await coordinator.delegate("gone", "hello")
+        waiting = asyncio.create_task(coordinator.delegate("busy", "hello"))
+        await asyncio.sleep(1)
+
+        result = await coordinator.delegate("gone", "hello")
+
+        assert isinstance(result.error, CircuitOpenError)
+        assert now() == pytest.approx(1)
+        health = coordinator.health()["gone"]
+        assert (health.healthy, health.open_until) == (False, None)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+# ── Agents come and go ───────────────────────────────────────────────────────────────────────
+
+
+async def test_agents_are_added_and_removed_meanwhile():
+    agents = [fake("a", after(5)), fake("b", after(5)), fake("c", after(1))]
+    network = FakeNetwork(*agents)
+
+    async with coordinating(*agents[:2], engine=network) as coordinator:
+        fan_out = asyncio.ensure_future(coordinator.fan_out("hello").results())
+        await asyncio.sleep(2)
+        coordinator.add("c", agents[2].url)
+        await coordinator.remove("b")
+        assert coordinator.agents == ("a", "c")
+        results = await fan_out
+
+        assert [one.agent for one in results] == ["a", "b"]
+        assert results[0].error is None
+        assert isinstance(results[1].error, A2AConnectionError)
+        assert results[1].error.failure == "closed"
+        assert [one.agent for one in await coordinator.fan_out("hello")] == ["a", "c"]
+        assert set(coordinator.health()) == {"a", "c"}
+
+
+async def test_who_waits_for_a_place_at_an_agent_that_is_removed_sends_nothing():
+    agents = [fake("a", after(5)), fake("b")]
+
+    async with coordinating(*agents, concurrency=1) as coordinator:
+        fan_out = asyncio.ensure_future(coordinator.fan_out("hello").results())
+        await asyncio.sleep(2)
+        await coordinator.remove("b")
+        results = await fan_out
+
+    assert (results[1].error.failure, results[1].error.executed) == ("closed", False)
+    assert agents[1].received == []
+
+
+async def test_the_same_holds_for_one_whose_client_was_lent():
+    agents = [fake("a", after(5)), fake("b")]
+    network = FakeNetwork(*agents)
+    clients = {name_of(agent): connect(agent.url, engine=network) for agent in agents}
+
+    async with Coordinator(clients, concurrency=1) as coordinator:
+        fan_out = asyncio.ensure_future(coordinator.fan_out("hello").results())
+        await asyncio.sleep(2)
+        await coordinator.remove("b")
+        results = await fan_out
+
+    assert (results[1].error.failure, results[1].error.executed) == ("closed", False)
+    assert agents[1].received == []
+
+
+async def test_an_agent_that_is_removed_while_the_journal_writes_is_sent_nothing(tmp_path):
+    class Slow(SqliteJournal):
+        async def begin(self, record):
+            await asyncio.sleep(2)
+            await super().begin(record)
+
+    agent, journal = fake("a"), Slow(tmp_path / "calls.db")
+    async with coordinating(agent, journal=journal) as coordinator:
+        in_flight = asyncio.create_task(coordinator.delegate("a", "hello"))
+        await asyncio.sleep(1)
+        await coordinator.remove("a")
+        result = await in_flight
+
+    await journal.close()
+    assert (result.error.failure, result.error.executed) == ("closed", False)
+    assert agent.calls("SendMessage") == agent.calls("SendStreamingMessage") == []
+
+
+async def test_a_client_that_was_lent_is_not_closed():
+    agent = fake("a", after(5))
+    network = FakeNetwork(agent)
+    client = connect(agent.url, engine=network)
+
+    async with Coordinator({"a": client}, engine=network) as coordinator:
+        assert coordinator.client("a") is client
+        in_flight = asyncio.create_task(coordinator.delegate("a", "hello"))
+        await asyncio.sleep(1)
+        await coordinator.remove("a")
+        assert (await in_flight).error is None
+
+    assert (await client.ask("hello")).text == "done"
+
+
+async def test_an_agent_can_be_a_file(tmp_path):
+    agent = fake("a")
+    card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
+    path = tmp_path / "card.json"
+    path.write_bytes(msgspec.json.encode(card))
+
+    for place in (path, [path]):
+        async with Coordinator({"a": place}, engine=FakeNetwork(agent)) as coordinator:
+            assert (await coordinator.delegate("a", "hello")).error is None
+
+
+async def test_an_agent_can_be_a_card_and_is_judged_at_once():
+    agent = fake("a")
+    card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
+    network = FakeNetwork(agent)
+
+    async with Coordinator({"a": card}, engine=network) as coordinator:
+        assert (await coordinator.delegate("a", "hello")).error is None
+        with pytest.raises(InvalidAgentCardError):
+            coordinator.add("b", {"name": "no interface"})
+        assert coordinator.agents == ("a",)
+
+
+async def test_a_closed_coordinator_takes_no_more_calls():
+    coordinator = coordinating(fake("a"))
+    await coordinator.close()
+    await coordinator.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        await coordinator.delegate("a", "hello")
+    with pytest.raises(RuntimeError, match="closed"):
+        coordinator.fan_out("hello")
+    with pytest.raises(RuntimeError, match="closed"):
+        coordinator.add("b", "http://b.test")
+    with pytest.raises(RuntimeError, match="the coordinator is closed"):
+        async with coordinator:
+            pass
+
+
+@pytest.mark.parametrize("iterates", [False, True])
+async def test_a_fan_out_that_begins_after_its_coordinator_was_closed_is_none(iterates):
+    agent = fake("a")
+    async with coordinating(agent) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the coordinator is closed"):
+            await collected(fan_out, iterates=iterates)
+    assert agent.received == []
+
+
+async def test_what_a_closed_coordinator_ends_was_not_removed():
+    agents = [fake("a", after(5)), fake("b")]
+    coordinator = coordinating(*agents, concurrency=1)
+    in_flight = [asyncio.create_task(coordinator.delegate(name, "hello")) for name in "ab"]
+    await asyncio.sleep(2)
+    await coordinator.close()
+
+    waited = await in_flight[1]
+    assert str(waited.error) == "the coordinator was closed; nothing was sent"
+    assert waited.error.executed is False
+    assert "removed" not in str((await in_flight[0]).error)
+
+
+# ── Over real sockets ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.real_time
+async def test_over_real_sockets_it_leaves_nothing_behind():
+    def behave(turn):
+        return works_forever() if turn.message.text == "long" else "done"
+
+    async with AsyncExitStack() as stack:
+        agents = [FakeAgent(behave) for _ in range(3)]
+        servers = [await stack.enter_async_context(LoopbackServer(one)) for one in agents]
+        async with Coordinator([one.url for one in servers], concurrency=2) as coordinator:
+            results = await coordinator.fan_out("hello", min_results=3)
+            fan_out = coordinator.fan_out(zip(coordinator.agents, ["x", "long", "x"], strict=True))
+            async with fan_out:
+                coming = aiter(fan_out)
+                first = [await anext(coming), await anext(coming)]
+
+        assert [one.answer.text for one in results] == ["done"] * 3
+        assert {one.agent for one in first} == {servers[0].url, servers[2].url}
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert [one.open_streams for one in agents] == [0, 0, 0]
+
+
+# ── What cannot be right is told at once ─────────────────────────────────────────────────────
+
+
+async def test_agents_that_are_not_there_are_named():
+    async with coordinating(fake("a"), fake("b")) as coordinator:
+        for use in (
+            lambda: coordinator.fan_out("hello", agents=["c"]),
+            lambda: coordinator.fan_out([("a", "x"), ("c", "y")]),
+            lambda: coordinator.client("c"),
+        ):
+            with pytest.raises(ValueError, match="no agent 'c'; there are: 'a', 'b'"):
+                use()
+        with pytest.raises(ValueError, match="no agent 'c'"):
+            await coordinator.delegate("c", "hello")
+        with pytest.raises(ValueError, match="no agent 'c'"):
+            await coordinator.remove("c")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "match"),
+    [
+        (("",), {}, ValueError, "at least one part"),
+        (([("a", "")],), {}, ValueError, "at least one part"),
+        (([("a", "x", "y")],), {}, ValueError, "one has 3 members"),
+        (([("a", "x")],), {"agents": ["a"]}, ValueError, "pairs name their agents"),
+        (("x",), {"agents": "a"}, TypeError, "must be a sequence"),
+        (("x",), {"within": 0}, ValueError, "within must be"),
+        (("x",), {"min_results": -1}, ValueError, "min_results"),
+        (("x",), {"min_results": 1.5}, TypeError, "min_results"),
+        (("x",), {"cancel_remote": 1}, TypeError, "cancel_remote"),
+        (("x",), {"timeout": -1}, ValueError, "timeout"),
+        (
+            ("x",),
+            {"colour": "red"},
+            TypeError,
+            "'colour' is not an option of .*; there are agents, ",
+        ),
+        (("x",), {"witin": 3}, TypeError, "'witin' is not an option .*; did you mean 'within'?"),
+        (("x",), {"time_out": 3}, TypeError, "did you mean 'timeout'?"),
+        (({"a": "x", "z": "y"},), {}, ValueError, r"a dict is one message; .* pass \.items\(\)"),
+        (({"z": "y"},), {}, ValueError, "'z' is not a member of the message; write "),
+        ((Message(task_id="7", parts=(Part(text="x"),)),), {}, ValueError, "task 7 is one agent"),
+    ],
+)
+async def test_what_cannot_be_right_is_told_at_once(arguments, options, error, match):
+    agents = [fake("a"), fake("b")]
+    async with coordinating(*agents) as coordinator:
+        with pytest.raises(error, match=match):
+            coordinator.fan_out(*arguments, **options)
+
+    assert agents[0].received == []
+
+
+async def test_a_message_id_is_for_one_message():
+    message = Message(message_id="mine", parts=(Part(text="x"),))
+    async with coordinating(fake("a"), fake("b")) as coordinator:
+        with pytest.raises(ValueError, match="'mine' is there more than once"):
+            coordinator.fan_out([("a", message), ("b", message)])
+
+
+@pytest.mark.parametrize(
+    ("agents", "options", "error", "match"),
+    [
+        ("http://a.test", {}, TypeError, r"\['http://a.test'\]"),
+        (["http://a.test", "http://a.test"], {}, ValueError, "already"),
+        (["http://a.test/?key=s3cret"], {}, ValueError, "may hold a secret"),
+        ([7], {}, TypeError, "a dict of names and agents, or a list of addresses, not of int"),
+        (5, {}, TypeError, "agents must be a dict of names and agents, or .*, not int"),
+        (["a.test"], {}, ValueError, "did you mean http://a.test"),
+        ({"a": 7}, {}, TypeError, "the agent 'a' must be a URL, .* or a Client, not int"),
+        ({"a": None}, {}, TypeError, "the agent 'a' must be a URL, .* not NoneType"),
+        ({"a": b"http://a.test"}, {}, TypeError, "the agent 'a' must be .* not bytes"),
+        ({"a": ["http://a.test", None]}, {}, TypeError, "the agent 'a' must be .* not NoneType"),
+        ({"a": []}, {}, ValueError, "the agent 'a' is empty"),
+        ({"": "http://a.test"}, {}, ValueError, "name of an agent"),
+        ({7: "http://a.test"}, {}, TypeError, "name of an agent"),
+        ([], {"concurrency": 0}, ValueError, "concurrency"),
+        ([], {"timeout": -1}, ValueError, "timeout"),
+        (
+            [],
+            {"colour": "red"},
+            TypeError,
+            "'colour' is not an option of a Coordinator; there are",
+        ),
+        ([], {"timout": 3}, TypeError, "'timout' is not an option .*; did you mean 'timeout'?"),
+        ([], {"url": "http://a.test"}, ValueError, "the address of one agent"),
+    ],
+)
+def test_agents_and_options_are_checked_when_they_are_given(agents, options, error, match):
+    with pytest.raises(error, match=match) as caught:
+        Coordinator(agents, engine=FakeNetwork(), **options)
+
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_options_that_can_be_read_only_once_are_for_every_agent():
+    uri = AgentExtension(uri="urn:x")
+    agents = [fake(name, extensions=[uri]) for name in "ab"]
+
+    async with coordinating(*agents, extensions=iter(["urn:x"])) as coordinator:
+        results = await coordinator.fan_out("hello")
+
+    assert [one.answer.extensions for one in results] == [("urn:x",)] * 2
+
+
+async def test_addresses_are_names_as_well():
+    agents = [fake("a"), fake("b")]
+    async with Coordinator([one.url for one in agents], engine=FakeNetwork(*agents)) as them:
+        results = await them.fan_out("hello")
+
+    assert [one.agent for one in results] == ["http://a.test", "http://b.test"]

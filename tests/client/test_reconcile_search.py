@@ -1,0 +1,486 @@
+"""Looking for a message: whatever is asked and answered, only its own task is ever found."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kit.effort import rounds
+
+from holdfast import (
+    A2AHTTPError,
+    AuthenticationError,
+    DeadlineExceededError,
+    Message,
+    Part,
+    RateLimitedError,
+    Role,
+    Task,
+    TaskNotFoundError,
+    TaskState,
+)
+from holdfast._client.reconcile_search import (
+    Absent,
+    DuplicateFound,
+    Fetch,
+    Found,
+    GetTask,
+    Inconclusive,
+    ListPage,
+    Reconciliation,
+    RetryLater,
+)
+from holdfast.errors import (
+    InvalidParamsError,
+    LimitExceededError,
+    MethodNotFoundError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
+from holdfast.types import ListTasksResponse, TaskStatus
+
+SENT = 1_700_000_000.0
+ID = "m-1"
+LATE = DeadlineExceededError("too late", deadline="reconcile", timeout=1.0)
+
+
+def message(**more):
+    return Message(message_id=ID, role=Role.USER, parts=(Part(text="hi"),), **more)
+
+
+def task(task_id="t", *said, **more):
+    history = tuple(Message(message_id=one, role=Role.USER, parts=()) for one in said)
+    return Task(id=task_id, history=history, **more)
+
+
+def page(*tasks, token=""):
+    return ListTasksResponse(tasks=tasks, next_page_token=token)
+
+
+def at(seconds):
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def test_without_anything_to_go_by_it_asks_for_what_changed_since():
+    search = Reconciliation(message(), sent_at=SENT)
+
+    assert search.step == ListPage(since=at(SENT - 60))
+
+
+def test_what_is_known_of_the_agents_clock_counts():
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=-3600.0)
+
+    assert search.step == ListPage(since=at(SENT - 3605))
+
+
+def test_a_clock_that_turns_out_to_be_behind_is_reckoned_with_at_once():
+    search = Reconciliation(message(), sent_at=SENT)
+
+    search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
+
+    assert search.step == ListPage(since=at(SENT - 3605))
+    assert search.clock_skew == -3600
+    search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
+    assert search.step == RetryLater(1)
+
+
+def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
+    search = Reconciliation(message(), sent_at=SENT, max_pages=5)
+
+    for number in range(5):
+        assert isinstance(search.step, ListPage)
+        search.listed(page(), wall=SENT, agent_time=SENT - 1000 * (number + 1))
+
+    assert search.step == RetryLater(1)
+
+
+def test_a_list_that_is_begun_again_by_an_earlier_time_is_read_to_its_end():
+    """Dates have whole seconds, so what is known of a clock goes up and down by one."""
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=-0.5)
+
+    search.listed(page(token="2"), wall=SENT + 10.5, agent_time=SENT + 10)
+    search.listed(page(token="3"), wall=SENT + 12, agent_time=SENT + 10)
+    assert search.step == ListPage(since=at(SENT - 7))
+    search.listed(page(token="2"), wall=SENT + 12, agent_time=SENT + 10)
+    assert search.step == ListPage(since=at(SENT - 7), page_token="2")
+    search.listed(page(), wall=SENT + 12, agent_time=SENT + 10)
+    search.finish(LATE)
+
+    assert search.step == Absent()
+
+
+def test_a_task_of_the_context_is_asked_for_whole():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    assert search.step == ListPage(context_id="c")
+
+    search.listed(page(task("a", "m-0"), task("b", "m-0", ID)), wall=SENT, agent_time=None)
+    assert search.step == Fetch("b")
+    whole = task("b", "m-0", ID, status=TaskStatus(state=TaskState.COMPLETED))
+    search.fetched(whole)
+
+    assert search.step == Found(whole)
+
+
+def test_one_that_cannot_be_had_whole_is_better_than_none():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    listed = task("b", ID)
+    search.listed(page(listed), wall=SENT, agent_time=None)
+
+    search.not_fetched(TaskNotFoundError("gone"))
+
+    assert search.step == Found(listed)
+
+
+def test_an_agent_that_gives_another_task_than_it_was_asked_for_has_not_given_it():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    listed = task("b", ID)
+    search.listed(page(listed), wall=SENT, agent_time=None)
+
+    search.fetched(task("z"))
+
+    assert search.step == Found(listed)
+
+
+def test_one_that_cannot_be_had_now_is_looked_for_again():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
+
+    search.not_fetched(A2AHTTPError("busy", http_status=503, transient=True))
+
+    assert search.step == RetryLater(1)
+
+
+def test_the_task_that_it_was_for_is_asked_first_and_then_its_context():
+    search = Reconciliation(message(task_id="t", context_id="c"), sent_at=SENT)
+    assert search.step == GetTask("t")
+
+    search.got(task("t", "m-0"))
+
+    assert search.step == ListPage(context_id="c")
+    search.listed(page(), wall=SENT, agent_time=None)
+    assert search.searched == ("task t", "the tasks of context c")
+
+
+def test_a_message_may_be_in_the_status():
+    search = Reconciliation(message(task_id="t"), sent_at=SENT)
+    submitted = task("t", status=TaskStatus(message=message()))
+
+    search.got(submitted)
+
+    assert search.step == Found(submitted)
+
+
+def test_in_a_context_of_its_own_any_task_is_its():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT, is_own_context=True)
+
+    search.listed(page(task("t", context_id="c")), wall=SENT, agent_time=None)
+    search.listed(page(task("u", context_id="d")), wall=SENT, agent_time=None)
+
+    assert search.step == Fetch("t")
+
+
+def test_in_the_list_of_a_context_only_its_tasks_count():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("a", ID, context_id="d"), task("b", ID)), wall=SENT, agent_time=None)
+
+    assert search.step == Fetch("b")
+
+
+def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(token="2"), wall=SENT, agent_time=None)
+
+    search.failed(InvalidParamsError("the page token is none of this agent's"))
+
+    assert search.step == RetryLater(1)
+    search.waited()
+    assert search.step == ListPage(context_id="c")
+
+
+def test_pages_become_smaller_as_long_as_they_are_too_large():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    large = LimitExceededError("too large", which="body", bound=1)
+
+    for size in [100, 10, 1]:
+        assert search.step == ListPage(context_id="c", size=size)
+        search.failed(large)
+
+    assert search.step == Inconclusive(large)
+
+
+def test_a_clock_that_is_ahead_narrows_nothing():
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=8 * 3600.0)
+
+    assert search.step == ListPage(since=at(SENT - 5))
+
+
+def test_a_task_that_moves_from_page_to_page_is_one_task():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(task("a", ID)), wall=SENT, agent_time=None)
+
+    assert search.step == Fetch("a")
+
+
+def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("b"), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(task("b")), wall=SENT, agent_time=None)
+    assert search.step == RetryLater(1)
+    search.waited()
+    search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(), wall=SENT, agent_time=None)
+
+    assert search.step == Fetch("a")
+
+
+@pytest.mark.parametrize("token", [lambda number: "same", str], ids=["same", "new"])
+def test_pages_without_end_are_read_as_far_as_may_be_and_show_no_absence(token):
+    search = Reconciliation(message(context_id="c"), sent_at=SENT, max_pages=7)
+
+    asked = 0
+    while isinstance(search.step, ListPage):
+        asked += 1
+        search.listed(page(token=token(asked)), wall=SENT, agent_time=None)
+    search.finish(LATE)
+
+    assert asked <= 7
+    assert search.step == Inconclusive()
+    assert search.searched == ("the tasks of context c, not all of them",)
+
+
+def test_absent_is_what_the_last_look_did_not_find():
+    search = Reconciliation(message(), sent_at=SENT)
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+    busy = A2AHTTPError("busy", http_status=503, transient=True)
+
+    search.failed(busy)
+    search.finish(LATE)
+
+    assert search.step == Inconclusive(busy)
+
+
+def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
+    search = Reconciliation(message(), sent_at=SENT)
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+
+    search.failed(LATE)
+    search.finish(LATE)
+
+    assert search.step == Absent()
+
+
+def test_what_was_seen_once_is_not_absent():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
+    search.not_fetched(A2AHTTPError("busy", http_status=503, transient=True))
+    search.waited()
+    search.listed(page(), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+    assert search.step == Fetch("b")
+    search.not_fetched(LATE)
+
+    assert search.step == Inconclusive(LATE)
+    assert search.seen == task("b", ID)
+
+
+def test_what_was_seen_is_asked_for_though_the_pages_were_not_read_to_the_end():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID), token="2"), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+    assert search.step == Fetch("b")
+    search.fetched(task("b", ID, "m-2"))
+
+    assert search.step == Found(task("b", ID, "m-2"))
+
+
+def test_two_that_were_seen_are_two_when_the_time_is_over_too():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("a", ID), task("b", ID), token="2"), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+
+    assert search.step == DuplicateFound((task("a", ID), task("b", ID)))
+
+
+def test_two_tasks_are_two_tasks_on_whichever_page():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    first, second = task("a", ID), task("b", ID)
+
+    search.listed(page(first, token="2"), wall=SENT, agent_time=None)
+    assert search.step == ListPage(context_id="c", page_token="2")
+    search.listed(page(second), wall=SENT, agent_time=None)
+
+    assert search.step == DuplicateFound((first, second))
+
+
+@pytest.mark.parametrize("error", [InvalidParamsError("no"), UnsupportedOperationError("no")])
+def test_an_agent_that_cannot_list_by_time_is_asked_for_all(error):
+    search = Reconciliation(message(), sent_at=SENT)
+
+    search.failed(error)
+    assert search.step == ListPage()
+    search.listed(page(), wall=SENT, agent_time=SENT - 9999)
+    assert search.step == RetryLater(1)
+    search.waited()
+
+    assert search.step == ListPage()
+
+
+@pytest.mark.parametrize("error", [MethodNotFoundError("no"), A2AHTTPError("no", http_status=404)])
+def test_without_a_list_there_is_nothing_to_wait_for(error):
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.failed(error)
+
+    assert search.step == Inconclusive()
+    assert search.searched == ("the tasks of context c (the agent has no list of tasks)",)
+
+
+def test_what_is_known_to_have_no_list_is_not_asked_for_one():
+    search = Reconciliation(message(task_id="t", context_id="c"), sent_at=SENT, has_list=False)
+    assert search.step == GetTask("t")
+
+    search.failed(TaskNotFoundError("gone"))
+    assert search.step == RetryLater(1)
+    search.finish(LATE)
+
+    assert search.step == Absent()
+    assert search.searched == (
+        "task t",
+        "the tasks of context c (the agent has no list of tasks)",
+    )
+
+
+def test_what_failed_for_lack_of_time_is_told():
+    search = Reconciliation(message(), sent_at=SENT)
+
+    search.failed(LATE)
+    search.finish(LATE)
+
+    assert search.step == Inconclusive(LATE)
+    assert search.searched == ("the tasks changed since the message was sent (too late)",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_asked_again"),
+    [
+        (A2AHTTPError, True),
+        (RateLimitedError, True),
+        (AuthenticationError, False),
+        (PermissionDeniedError, False),
+    ],
+)
+def test_who_is_not_let_in_does_not_knock_again(kind, is_asked_again):
+    search = Reconciliation(message(), sent_at=SENT)
+    error = kind("no")
+
+    search.failed(error)
+
+    assert search.step == (RetryLater(1) if is_asked_again else Inconclusive(error))
+
+
+# ── Any agent ────────────────────────────────────────────────────────────────────────────────
+
+said = st.lists(st.sampled_from([ID, "m-0", "m-2"]), max_size=3)
+number = st.integers(0, 20).map(str)
+context = st.sampled_from(["c", "d"])
+stores = st.lists(
+    st.builds(lambda i, s, c: task(i, *s, context_id=c), number, said, context),
+    max_size=8,
+    unique_by=lambda one: one.id,
+)
+failures = st.lists(
+    st.sampled_from(
+        [
+            *[None] * 4,
+            TaskNotFoundError("gone"),
+            MethodNotFoundError("no"),
+            UnsupportedOperationError("no"),
+            A2AHTTPError("busy", http_status=503, transient=True),
+            A2AHTTPError("forbidden", http_status=403),
+        ]
+    ),
+    max_size=30,
+)
+
+
+class AnyAgent:
+    """An agent with any store, which fails in any way at any time."""
+
+    def __init__(self, store, failures, page_size):
+        self.store = store
+        self.failures = iter(failures)
+        self.page_size = page_size
+
+    def answer(self, search):
+        """Answers what the search asks; False if it asks for nothing."""
+        step = search.step
+        if not isinstance(step, GetTask | ListPage | Fetch):
+            return False
+        came, failed = search.got, search.failed
+        if isinstance(step, Fetch):
+            came, failed = search.fetched, search.not_fetched
+        if (error := next(self.failures, None)) is not None:
+            failed(error)
+        elif isinstance(step, ListPage):
+            search.listed(self.page(step), wall=SENT, agent_time=None)
+        elif known := [one for one in self.store if one.id == step.task_id]:
+            came(known[0])
+        else:
+            failed(TaskNotFoundError("gone"))
+        return True
+
+    def page(self, step):
+        fits = [one for one in self.store if step.context_id in {None, one.context_id}]
+        start = int(step.page_token or 0)
+        end = start + self.page_size
+        return page(*fits[start:end], token=str(end) if end < len(fits) else "")
+
+
+agents = st.builds(AnyAgent, stores, failures, st.integers(1, 4))
+
+
+def is_ours(found, *, is_own_context):
+    if is_own_context and found.context_id == "c":
+        return True
+    return any(one.message_id == ID for one in found.history)
+
+
+@settings(max_examples=rounds(100, 400))
+@given(
+    agents,
+    st.sampled_from([{}, {"context_id": "c"}, {"task_id": "3", "context_id": "c"}]),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
+    agent, place, max_pages, is_own_context
+):
+    """Given any store and any failures, when it is searched, then what is found is true."""
+    is_own_context = is_own_context and place == {"context_id": "c"}
+    search = Reconciliation(
+        message(**place), sent_at=SENT, max_pages=max_pages, is_own_context=is_own_context
+    )
+
+    asked = 0
+    while not isinstance(search.step, Found | DuplicateFound | Absent | Inconclusive):
+        asked += agent.answer(search)
+        assert asked < 200, "it never ends"
+        if isinstance(search.step, RetryLater):
+            search.waited() if search.step.looks < 5 else search.finish(LATE)
+
+    found = getattr(search.step, "tasks", ())
+    if isinstance(search.step, Found):
+        found = [search.step.task]
+    assert all(is_ours(one, is_own_context=is_own_context) for one in found)
+    assert all(search.searched)

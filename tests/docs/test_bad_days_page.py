@@ -1,0 +1,175 @@
+"""The code in docs/bad-days.md runs as it stands, and does what the page says."""
+
+import functools
+
+import pytest
+from tests.kit.pages import Page, execute
+
+import holdfast
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes, fails
+
+PAGE = Page("docs/bad-days.md")
+the_one_with = PAGE.block
+
+ONCE = holdfast.Resilience(retry=holdfast.RetryPolicy(max_retries=0))
+
+
+def agent_at(url="https://agent.example.com", behaviour="384,400 km"):
+    return FakeAgent(behaviour, url=url)
+
+
+@pytest.fixture
+def reach(monkeypatch):
+    """Lets what the page connects to be fake agents."""
+
+    def reach(*agents):
+        connect = functools.partial(holdfast.connect, engine=FakeNetwork(*agents))
+        monkeypatch.setattr(holdfast, "connect", connect)
+
+    return reach
+
+
+async def away(client, agent):
+    """Lets the circuit to an agent open."""
+    agent.inject(Refuse(), times=5)
+    for _ in range(5):
+        with pytest.raises(holdfast.A2AConnectionError):
+            await client.ask("Are you there?")
+
+
+async def test_all_of_it_is_part_of_one_value(reach):
+    reach(agent_at())
+
+    names = await execute(the_one_with("ConcurrencyPolicy"))
+
+    stats = names["agent"].stats()
+    assert (await names["agent"].ask("How far?")).text == "384,400 km"
+    assert (stats.in_flight, stats.waiting) == (0, 0)
+
+
+def test_what_the_page_calls_default_is_default():
+    told, standard = holdfast.Resilience, holdfast.Resilience.standard()
+    assert standard == told(
+        retry=holdfast.RetryPolicy(max_retries=3),
+        budget=holdfast.BudgetPolicy(tokens=10, success_gives=0.1, seconds_per_token=10),
+        breaker=holdfast.BreakerPolicy(
+            failures=5,
+            failure_rate=0.5,
+            min_calls=10,
+            window=10,
+            patience=5,
+            open_for=5,
+            backoff_factor=1.2,
+            max_open_for=60,
+        ),
+        rate_limit=holdfast.RateLimitPolicy(queue=1000),
+        concurrency=None,
+        hedge=None,
+    )
+    assert holdfast.HedgePolicy() == holdfast.HedgePolicy(
+        quantile=0.95, max_extra=1 / 20, min_samples=20, min_delay=0.01
+    )
+    assert holdfast.ConcurrencyPolicy(limit=32).queue == 1000
+    assert standard.timeouts.first_byte == 120
+
+
+async def test_a_circuit_that_is_open_says_when_to_come_back():
+    agent, lines = agent_at(), []
+    client = holdfast.connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
+    await away(client, agent)
+
+    await execute(the_one_with("except holdfast.Circuit"), agent=client, print=lines.append)
+
+    assert str(lines[0]).startswith("nothing was sent, as the circuit to the agent is open")
+
+
+async def test_a_circuit_is_opened_and_reset_by_hand():
+    agent, printed = agent_at(), []
+    client = holdfast.connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
+    await away(client, agent)
+
+    await execute(
+        the_one_with("circuit.open()"), agent=client, print=lambda *words: printed.extend(words)
+    )
+
+    state, failures, last = printed
+    assert (state, failures) == ("closed", 0)
+    assert "refused" in last.cause
+    await away(client, agent)
+    assert client.circuit.state == "open"
+
+
+async def test_an_observer_is_told_when_a_circuit_opens(reach):
+    agent, lines = agent_at(), []
+    reach(agent)
+
+    names = await execute(the_one_with("CircuitChanged"), print=lambda *words: lines.append(words))
+    client = names["agent"]
+    agent.inject(Refuse(), times=100)
+    for _ in range(2):
+        with pytest.raises(holdfast.A2AConnectionError):
+            await client.ask("Are you there?")
+
+    address, state, failures, _ = lines[0]
+    assert address.startswith("https://agent.example.com")
+    assert (state, failures) == ("open", 5)
+
+
+async def test_an_agent_may_be_at_several_places(reach):
+    agents = [agent_at(f"https://{name}.example.com") for name in "ab"]
+    agents[0].inject(Refuse(), times=100)
+    reach(*agents)
+
+    names = await execute(the_one_with("https://b.example.com"))
+
+    assert names["answer"].text == "384,400 km"
+    assert len(agents[1].executions) == 1
+
+
+async def test_many_agents_are_asked(monkeypatch):
+    weather = agent_at("https://weather.example.com", fails("no satellite"))
+    news = agent_at("https://news.example.com", completes("Elections.", after=2))
+    coordinator = functools.partial(holdfast.Coordinator, engine=FakeNetwork(weather, news))
+    monkeypatch.setattr(holdfast, "Coordinator", coordinator)
+    lines = []
+
+    await execute(
+        the_one_with("fan_out"),
+        weather_url=weather.url,
+        news_url=news.url,
+        print=lambda *words: lines.append(" ".join(map(str, words))),
+    )
+
+    assert lines[0].startswith("weather task")
+    assert "no satellite" in lines[0]
+    assert lines[1:] == ["news Elections.", "Elections.", "weather True None", "news True None"]
+
+
+async def test_a_client_tells_what_it_knows():
+    agent, printed = agent_at(), []
+    client = holdfast.connect(agent.url, engine=FakeNetwork(agent))
+    await client.ask("How far?")
+
+    await execute(
+        the_one_with("to_dict"), agent=client, print=lambda *words: printed.append(words)
+    )
+
+    card, calls, everything = printed
+    assert card[1:] == calls[1:] == ("closed", 10.0, 0)
+    assert everything == (client.stats().to_dict(),)
+
+
+def test_every_block_is_run():
+    PAGE.check_complete(
+        "ConcurrencyPolicy",
+        "except holdfast.Circuit",
+        "circuit.open()",
+        "CircuitChanged",
+        "https://b.example.com",
+        "fan_out",
+        "to_dict",
+    )
+
+
+def test_every_link_leads_somewhere():
+    PAGE.check_links()

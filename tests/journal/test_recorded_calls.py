@@ -1,0 +1,1473 @@
+"""Calls that are written down: none is lost with the program that made it, none is sent twice."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.kit.foreign_journal import Foreign
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    ConcurrencyPolicy,
+    DeadlineExceededError,
+    Limits,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    Resilience,
+    Role,
+    RunItem,
+    SqliteJournal,
+    TaskFailedError,
+    TaskState,
+    connect,
+)
+from holdfast._aio.env import SystemEnv
+from holdfast._model.digest import digest_of
+from holdfast.errors import InvalidParamsError, JournalError
+from holdfast.extend import PassThrough
+from holdfast.testing import (
+    Delay,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Respond,
+    Stall,
+    asks,
+    completes,
+    fails,
+    streams,
+    unavailable,
+)
+
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+
+SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock."""
+
+    def wall(self):
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+def connected(agent, journal, **options):
+    options.setdefault("engine", FakeNetwork(agent))
+    options.setdefault("env", VirtualWall())
+    return connect(agent.url, journal=journal, **options)
+
+
+class Dies(BaseException):
+    """A process that ends here: nothing of it runs any more."""
+
+
+class Process:
+    """What one process has: a client and a journal, both lost with it."""
+
+    def __init__(self, agent, path, *, lease=30.0, **options):
+        self.journal = SqliteJournal(path, lease=lease)
+        self.client = connected(agent, self.journal, **options)
+
+    async def __aenter__(self):
+        return self.client
+
+    async def __aexit__(self, *error):
+        await self.client.close()
+        await self.journal.close()
+
+
+async def die(task, journal):
+    """Ends a task so that its journal takes in nothing more, as if by SIGKILL."""
+    kept = journal.update, journal.renew
+
+    async def nobody(*_):
+        return True
+
+    journal.update = journal.renew = nobody
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    journal.update, journal.renew = kept
+
+
+# ── Written down ─────────────────────────────────────────────────────────────────────────────
+
+
+class Witness(PassThrough):
+    """Looks into the journal at the moment at which a message leaves."""
+
+    journal = None
+    seen = None
+
+    def through(self, call, onward):
+        async def looked():
+            if call.operation.name in SENDS.values():
+                self.seen.append(await self.journal.unfinished())
+            return await onward(call)
+
+        return looked()
+
+
+@both_ways
+@pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
+async def test_a_call_is_written_down_before_it_leaves_and_is_over_with_its_answer(
+    path, streaming, way
+):
+    agent = FakeAgent(completes("42", after=3), streaming=streaming)
+    journal, seen = SqliteJournal(path), []
+
+    def witness(inner):
+        layer = Witness(inner)
+        layer.journal, layer.seen = journal, seen
+        return layer
+
+    async with connected(agent, journal, attempt_layers=[witness]) as client:
+        if way == "stream_message":
+            async with client.stream_message("How far?") as events:
+                await events.result()
+        else:
+            await getattr(client, way)("How far?")
+
+        ((noted,),) = seen
+        (message_id,) = agent.executions
+        assert (noted.message_id, noted.agent, noted.state) == (message_id, agent.url, None)
+        assert noted.request is None
+        assert await client.pending() == []
+    await journal.close()
+
+
+async def test_where_it_cannot_be_written_nothing_is_sent(tmp_path):
+    agent = FakeAgent()
+    journal = f"sqlite:///{tmp_path}/missing/calls.db"
+    async with connected(agent, journal) as client:
+        for call in (client.ask("hello"), client.send_message("hello")):
+            with pytest.raises(JournalError, match=r"missing/calls\.db") as caught:
+                await call
+            assert caught.value.executed is False
+
+    assert agent.received == []
+
+
+async def test_what_cannot_be_written_later_costs_no_answer(path, caplog):
+    agent = FakeAgent(completes("42", after=5))
+    async with Process(agent, path) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(1)
+        vandal = sqlite3.connect(path)
+        vandal.execute("DROP TABLE calls")
+        vandal.close()
+        with caplog.at_level(logging.WARNING, logger="holdfast"):
+            answer = await asking
+
+    assert answer.text == "42"
+    assert "cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [(fails("no oven"), TaskFailedError), (None, A2AConnectionError)],
+)
+async def test_what_has_failed_is_over(path, outcome, error):
+    agent = FakeAgent(outcome or "")
+    if outcome is None:
+        agent.inject(Refuse(), times=9)
+    async with Process(agent, path) as client:
+        with pytest.raises(error):
+            await client.ask("Bake.")
+
+        assert await client.pending() == []
+
+
+NO_ANSWERS = {
+    "cut JSON": Respond(
+        status=200,
+        headers={"content-type": "application/json"},
+        body=b'{"jsonrpc": "2.0", "result": {"task": {"id": "t',
+        after_execution=True,
+    ),
+    "a page": Respond(
+        status=200,
+        headers={"content-type": "text/html"},
+        body=b"<html>One moment, please.</html>",
+        after_execution=True,
+    ),
+    "a status": Respond(status=501, after_execution=True),
+    "too much": Respond(
+        status=200,
+        headers={"content-type": "application/json"},
+        body=b'"' + b"x" * 9000 + b'"',
+        after_execution=True,
+    ),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("no_answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_a_reply_that_says_nothing_of_the_message_leaves_the_call_open(
+    path, streaming, no_answer
+):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(no_answer, on=SENDS[streaming])
+    async with Process(agent, path, limits=Limits(body=5000)) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.ask("How far?")
+        assert (caught.value.executed, caught.value.code) == (None, None)
+
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    assert len(agent.executions) == 1
+
+
+async def test_each_message_of_a_conversation_is_a_call(path):
+    agent = FakeAgent(
+        lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
+    )
+    async with Process(agent, path) as client:
+        talk = client.conversation(on_input=lambda _asked: "Two.")
+        asking = asyncio.create_task(talk.ask("Book."))
+        await asyncio.sleep(3)
+        (open_call,) = await client.pending()
+        answer = await asking
+
+        assert answer.text == "Booked."
+        assert open_call.message_id == list(agent.executions)[1]
+        assert await client.pending() == []
+
+
+async def test_messages_are_stored_where_that_is_wanted(path):
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendStreamingMessage")
+    journal = SqliteJournal(path, store_messages=True)
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(1)
+        (call,) = await client.pending()
+        asking.cancel()
+
+        assert call.message.text == "How far?"
+        assert call.message.message_id == call.message_id
+    await journal.close()
+
+
+@pytest.mark.parametrize(
+    "journal", ["sqlite:///calls.db", "calls.db", Path("calls.db"), "./calls.db", "ABSOLUTE"]
+)
+async def test_a_file_is_a_journal_however_it_is_named(tmp_path, monkeypatch, journal):
+    monkeypatch.chdir(tmp_path)
+    if journal == "ABSOLUTE":
+        journal = f"sqlite:///{tmp_path}/calls.db"
+    async with connected(FakeAgent(), journal) as client:
+        await client.ask("hello")
+        assert await client.pending() == []
+
+    assert (tmp_path / "calls.db").exists()
+
+
+@pytest.mark.parametrize(
+    "journal", ["", "sqlite:///", "sqlite://calls.db", "postgres:///x", "redis://u:secret@h/0"]
+)
+def test_an_address_that_names_none_is_refused(journal):
+    with pytest.raises(ValueError, match=r"sqlite:///calls\.db") as caught:
+        connect("http://agent.test", journal=journal)
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        ":memory:",
+        Path(":memory:"),
+        "sqlite:///:memory:",
+        "file::memory:?cache=shared",
+        "file:calls?cache=shared&mode=memory",
+    ],
+)
+def test_a_journal_in_memory_is_refused(tmp_path, monkeypatch, journal):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ValueError, match="must outlive the program: name a file, such as"):
+        connect("http://agent.test", journal=journal)
+
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_journal_may_be_somebody_elses():
+    agent, journal = FakeAgent(completes("42", after=60)), Foreign()
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+
+        assert (await call.resume()).text == "42"
+
+    (record,) = journal.records.values()
+    assert record.outcome == "answered"
+    assert not journal.is_closed  # it may be shared
+
+
+LACKING = {
+    "begin": None,
+    "update": "text",
+    "renew": None,
+    "claim": None,
+    "find": None,
+    "unfinished": None,
+    "find_label": None,
+    "close": None,
+    "stores_messages": None,
+    "lease": "30",
+}
+
+
+@pytest.mark.parametrize(("lacking", "value"), LACKING.items())
+def test_what_a_journal_lacks_is_named(lacking, value):
+    journal = type("Half", (Foreign,), {lacking: value})()
+
+    with pytest.raises(TypeError, match=rf"Half has no {lacking}\b[^,]*$"):
+        connect("http://agent.test", journal=journal)
+
+
+@pytest.mark.parametrize("journal", [object(), 7, SqliteJournal, b"calls.db"])
+def test_what_is_no_journal_is_refused(journal):
+    with pytest.raises(TypeError, match="journal"):
+        connect("http://agent.test", journal=journal)
+
+
+@pytest.mark.parametrize("store_messages", [True, False])
+async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stored(
+    path, store_messages
+):
+    agent = FakeAgent()
+    agent.inject(Fail(code=-32602, message="no such dish: stew"), times=9)
+    journal = SqliteJournal(path, store_messages=store_messages)
+    async with connected(agent, journal) as client:
+        async with client.run([RunItem(key="a", content="Stew.")], run_id="r") as run:
+            assert [isinstance(result.error, A2AError) async for result in run] == [True]
+        record = await journal.find_label("r:a")
+
+    assert record.outcome == "refused"
+    assert record.detail.startswith("InvalidParamsError")
+    assert ("stew" in record.detail) is store_messages
+    assert record.digest == digest_of(Message(role=Role.USER, parts=(Part(text="Stew."),)))
+    await journal.close()
+
+
+async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journal_since(path):
+    agent = FakeAgent()
+    for _ in range(2):
+        process = Process(agent, path)
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            assert [result.answer.text async for result in run] == ["Bake."]
+        await asyncio.sleep(8 * 86400)
+        async with connected(agent, str(path)) as somebody:
+            await somebody.ask("hello")
+
+    assert len(agent.calls(SENDS[True])) == 3
+
+
+async def test_what_a_run_has_sent_in_contexts_of_its_own_is_known_to_the_next(path):
+    agent = FakeAgent()
+    for was_sent in (False, True):
+        process = Process(agent, path, context_ids="client")
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            (result,) = [result async for result in run]
+        assert (result.error, result.was_resumed) == (None, was_sent)
+
+    assert len(agent.executions) == 1
+
+
+async def test_an_agent_is_the_same_by_each_of_its_names(path):
+    agent = FakeAgent(completes("42", after=60), url="http://localhost:9999")
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+
+    journal = SqliteJournal(path)
+    for address in ("http://localhost:9999/", "http://127.0.0.1:9999"):
+        async with connect(address, journal=journal, engine=FakeNetwork(agent)) as client:
+            assert len(await client.pending()) == 1
+    await journal.close()
+
+
+async def test_without_a_journal_nobody_knows():
+    agent = FakeAgent()
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(ValueError, match=r"pending\(\) needs a journal; pass one as connect"):
+            await client.pending()
+        with pytest.raises(ValueError, match="run_id needs a journal; pass one as connect"):
+            client.run(["a"], run_id="r")
+
+
+async def test_one_call_that_is_open_is_found_by_its_message(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client, Process(FakeAgent(), path) as other:
+        for text in ("How far?", "How long?"):
+            with pytest.raises(DeadlineExceededError):
+                await client.ask(text, timeout=5)
+        first, second = await client.pending()
+
+        (call,) = await client.pending(message_id=second.message_id)
+        assert call.message_id == second.message_id
+        await call.forget()
+        assert await client.pending(message_id=second.message_id) == []
+        assert await client.pending(message_id="m") == []
+        assert [one.message_id for one in await client.pending()] == [first.message_id]
+        assert other
+
+
+# ── Left behind ──────────────────────────────────────────────────────────────────────────────
+
+
+@both_ways
+async def test_what_a_process_leaves_behind_is_gone_on_with(path, streaming):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(10)
+    await die(asking, first.journal)
+
+    await asyncio.sleep(40)  # its lease ends
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert call.state is not None
+        answer = await call.resume()
+
+        assert answer.text == "42"
+        assert await client.pending() == []
+    assert [len(made) for made in agent.executions.values()] == [1]
+    assert len(agent.calls(SENDS[streaming])) == 1
+    await first.journal.close()
+
+
+@both_ways
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_again(
+    path, streaming, arrives
+):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(Stall(after_execution=arrives), on=SENDS[streaming])
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(1)
+    await die(asking, first.journal)
+
+    await asyncio.sleep(40)
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (call.state, call.task_id) == (None, None)
+        if arrives:
+            assert (await call.resume()).text == "42"
+        else:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await call.resume()
+            assert caught.value.searched
+            assert caught.value.message_id == call.message_id
+
+        assert await client.pending() == []  # for this was told
+    assert len(agent.executions) == arrives
+    assert len(agent.calls(SENDS[streaming])) == arrives
+    await first.journal.close()
+
+
+async def test_a_call_that_crashed_between_a_refusal_and_its_retry_may_have_been_sent(path):
+    agent = FakeAgent(streaming=False)
+    agent.inject(Respond(status=429, headers={"retry-after": "30"}), on="SendMessage")
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(1)
+    await die(asking, first.journal)
+    await asyncio.sleep(60)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        with pytest.raises(OutcomeUnknownError, match="it may have been sent, and the process"):
+            await call.resume()
+    assert agent.executions == {}
+    await first.journal.close()
+
+
+async def test_who_stops_waiting_leaves_a_call_to_be_resumed_at_once(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+
+        with pytest.raises(DeadlineExceededError):
+            await call.resume(timeout=5)
+        answer = await (await client.pending())[0].resume()
+
+    assert answer.text == "42"
+    assert len(agent.executions) == 1
+
+
+async def test_a_task_is_written_down_before_anybody_hears_of_it(path):
+    agent = FakeAgent(streams(*"abcdef", every=1))
+    async with Process(agent, path) as client, client.stream_message("Spell.") as events:
+        first = await anext(events)
+        (call,) = await client.pending()
+
+        assert call.task_id == first.id
+
+
+async def test_a_stream_that_was_left_is_gone_on_with(path):
+    agent = FakeAgent(streams(*"abcdef", every=1))
+    async with Process(agent, path) as client:
+        async with client.stream_message("Spell.") as events:
+            async for text in events.text_deltas():
+                if text == "c":
+                    break
+        (call,) = await client.pending()
+        async with call.stream() as events:
+            answer = await events.result()
+
+        assert answer.text == "abcdef"
+        assert await client.pending() == []
+
+
+async def test_closing_the_client_leaves_its_calls_to_the_next_at_once(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(1)
+    await asyncio.gather(asking, return_exceptions=True)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+
+
+async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        heard = len(agent.received)
+
+        await call.forget()
+
+        assert await client.pending() == []
+        assert len(agent.received) == heard
+        with pytest.raises(JournalError, match="is over: forgotten") as caught:
+            await call.resume()
+        assert (caught.value.reason, caught.value.message_id) == ("over", call.message_id)
+
+
+async def test_a_call_that_the_journal_has_no_more_is_missing(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute("DELETE FROM calls")
+
+        for going_on in (call.resume(), call.forget()):
+            with pytest.raises(JournalError, match="is not in the journal") as caught:
+                await going_on
+            assert (caught.value.reason, caught.value.message_id) == ("missing", call.message_id)
+
+
+async def test_a_question_is_an_answer(path):
+    agent = FakeAgent(lambda _turn: asks("For how many?"))
+    async with Process(agent, path) as client:
+        answer = await client.ask("Book.")
+
+        assert answer.needs_input
+        assert await client.pending() == []
+
+
+async def test_a_message_for_an_answer_is_over_too(path):
+    agent = FakeAgent(Message(role=Role.AGENT, parts=(Part(text="hi"),)))
+    async with Process(agent, path) as client:
+        assert (await client.ask("hello")).text == "hi"
+        assert await client.pending() == []
+
+
+@both_ways
+async def test_what_cannot_be_looked_after_now_stays_to_be_resumed(path, streaming):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+    down = FakeAgent()
+    for operation in (None, "GetAgentCard"):
+        down.inject(Refuse(), on=operation, times=500)
+    async with Process(agent, path, engine=FakeNetwork(down)) as client:
+        (call,) = await client.pending()
+        with pytest.raises(A2AError) as caught:
+            await call.resume(timeout=20)
+    assert caught.value.executed is True
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    assert len(agent.executions) == 1
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "trouble", [Respond(status=401), Fail(code=-32001, message="Task not found")]
+)
+async def test_what_befalls_a_look_says_nothing_of_the_message(path, streaming, trouble):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        agent.inject(trouble, on="SubscribeToTask" if streaming else "GetTask")
+        while agent.pending_faults:
+            (call,) = await client.pending()
+            with contextlib.suppress(A2AError):
+                await call.resume()
+
+        calls = await client.pending()
+        assert all([(await call.resume()).text == "42" for call in calls])
+        assert await client.pending() == []
+    assert len(agent.executions) == 1
+
+
+@both_ways
+@pytest.mark.parametrize("trouble", [Refuse(), Respond(status=401), unavailable()])
+async def test_that_nothing_can_be_looked_at_proves_even_less(path, streaming, trouble):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(Stall(after_execution=True), on=SENDS[streaming])
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(1)
+    await die(asking, first.journal)
+    await asyncio.sleep(40)
+    down = FakeAgent()
+    down.inject(trouble, on="ListTasks", times=500)
+    async with Process(agent, path, engine=FakeNetwork(down)) as client:
+        (call,) = await client.pending()
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await call.resume()
+        assert caught.value.message_id == call.message_id
+        assert caught.value.search_error is caught.value.__cause__ is not None
+        assert caught.value.executed is None
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    await first.journal.close()
+
+
+class SlowDisk(SqliteJournal):
+    """Tells late what is there."""
+
+    async def begin(self, record):
+        await super().begin(record)
+        await asyncio.sleep(10)
+
+
+async def test_who_gives_up_while_it_is_written_down_leaves_nothing_to_look_for(path):
+    agent, journal = FakeAgent(), SlowDisk(path)
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError, match="nothing was sent"):
+            await client.ask("How far?", timeout=5)
+    async with connected(agent, journal) as client:
+        assert await client.pending() == []
+    assert agent.executions == {}
+    await journal.close()
+
+
+# ── All at once ──────────────────────────────────────────────────────────────────────────────
+
+
+async def left_behind(agent, path, *messages):
+    """Calls that a crashed program left."""
+    left = Process(agent, path)
+    asking = [asyncio.create_task(left.client.ask(message)) for message in messages]
+    await asyncio.sleep(1)
+    await asyncio.gather(*(die(task, left.journal) for task in asking))
+    await left.journal.close()
+
+
+async def test_resume_pending_gives_the_outcome_of_each_call_and_raises_for_none(path):
+    def behaviour(turn):
+        after = float(turn.message.text)
+        return fails("no", after=after) if after == 60 else completes(f"{after:g}", after=after)
+
+    agent = FakeAgent(behaviour)
+    agent.inject(Respond(status=502), on="SendStreamingMessage")  # of the first: nobody knows
+    agent.inject(Stall(after_execution=False), on="SendStreamingMessage")
+    await left_behind(agent, path, "10", "70", "60", "50")
+
+    async with Process(agent, path) as client:
+        outcomes = [outcome async for outcome in client.resume_pending(concurrency=2)]
+        again = [outcome async for outcome in client.resume_pending()]
+
+    said = [outcome.answer.text for outcome in outcomes if outcome.answer is not None]
+    errors = {type(outcome.error) for outcome in outcomes if outcome.error is not None}
+    assert errors == {OutcomeUnknownError, TaskFailedError}
+    assert sorted(said) == sorted(
+        f"{float(agent_task.history[0].text):g}"
+        for agent_task in agent.tasks.values()
+        if agent_task.state is TaskState.COMPLETED
+    )
+    assert [outcome.remaining for outcome in outcomes] == [3, 2, 1, 0]
+    assert again == []
+    assert all(len(tasks) == 1 for tasks in agent.executions.values())
+
+
+async def test_resume_pending_resumes_so_many_calls_at_once_as_it_may(path):
+    agent = FakeAgent(completes("done", after=100))
+    await left_behind(agent, path, *"abcdef")
+
+    async with Process(agent, path) as client:
+        outcomes = client.resume_pending(concurrency=2)
+        assert (await anext(outcomes)).answer.text == "done"
+        held = [call.is_held for call in await client.pending()]
+        await outcomes.aclose()
+
+        assert held.count(True) <= 2
+        assert [call.is_held for call in await client.pending()].count(True) == 0
+        assert {outcome.error async for outcome in client.resume_pending()} == {None}
+    assert len(agent.executions) == 6
+
+
+@pytest.mark.parametrize("way", ["break", "exception", "close", "client closed"])
+async def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(path, way):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abcdef")
+    await asyncio.sleep(60)  # all have ended: their answers come at once
+
+    async def first_of(client):
+        async for outcome in client.resume_pending(concurrency=4):
+            said.append(outcome.answer.text)
+            if way == "exception":
+                raise Dies
+            break
+
+    said = []
+    async with Process(agent, path) as client:
+        if way == "close":
+            outcomes = client.resume_pending(concurrency=4)
+            said.append((await anext(outcomes)).answer.text)
+            await outcomes.aclose()
+        elif way == "exception":
+            with pytest.raises(Dies):
+                await first_of(client)
+        else:
+            await first_of(client)
+        if way != "client closed":
+            left = await client.pending()
+            assert len(left) == 5
+            assert not any(call.is_held for call in left)
+            said += [one.answer.text async for one in client.resume_pending(concurrency=4)]
+    async with Process(agent, path) as client:
+        said += [one.answer.text async for one in client.resume_pending()]
+        assert await client.pending() == []
+
+    assert sorted(said) == [*"abcdef"]
+    assert len(agent.executions) == 6
+
+
+async def test_resume_pending_left_early_keeps_the_outcomes_of_failed_and_lost_calls(path):
+    agent = FakeAgent(lambda turn: fails(turn.message.text, after=5))
+    agent.inject(Stall(after_execution=False), on="SendStreamingMessage")
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    found = {}
+    for _ in range(3):
+        async with Process(agent, path) as client:
+            async for outcome in client.resume_pending():
+                found[outcome.message_id] = type(outcome.error)
+                break
+    async with Process(agent, path) as client:
+        assert await client.pending() == []
+    assert sorted(kind.__name__ for kind in found.values()) == [
+        "OutcomeUnknownError",
+        "TaskFailedError",
+        "TaskFailedError",
+    ]
+
+
+async def test_resume_pending_cancelled_at_any_step_yields_each_outcome_once(path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *map(str, range(6)))
+    await asyncio.sleep(60)
+    said, steps = [], 0
+
+    async def collect(client):
+        async for outcome in client.resume_pending(concurrency=3):
+            said.append(outcome.answer.text)  # noqa: PERF401  cancelled on its way
+
+    async with Process(agent, path) as client:
+        while calls := await client.pending():
+            assert not any(call.is_held for call in calls)
+            before = len(said)
+            collecting, steps = asyncio.create_task(collect(client)), steps + 3
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            if len(said) > before:
+                steps //= 2
+            collecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await collecting
+
+    assert sorted(said, key=int) == [*map(str, range(6))]
+    assert len(agent.executions) == 6
+
+
+async def test_resume_pending_holds_no_more_calls_than_it_may_while_its_caller_works(path):
+    agent = FakeAgent(completes("done", after=5))
+    await left_behind(agent, path, *"abcdef")
+    await asyncio.sleep(60)
+    async with Process(agent, path) as client, Process(agent, path) as other:
+        async for _ in client.resume_pending(concurrency=2):
+            await asyncio.sleep(100)  # longer than a lease
+            left = await other.pending()
+            assert [call.is_held for call in left].count(True) <= 2
+        assert await other.pending() == []
+
+
+class SlowUpdates(SqliteJournal):
+    """Says late that it has taken in what is new about a call."""
+
+    async def update(self, message_id, generation, update, /):
+        is_ours = await super().update(message_id, generation, update)
+        await asyncio.sleep(1)
+        return is_ours
+
+
+@pytest.mark.parametrize("pause", [0.5, 5])
+async def test_resume_pending_yields_no_outcome_that_closing_the_client_has_left_pending(
+    path, pause
+):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    journal = SlowUpdates(path)
+    client = connected(agent, journal)
+    outcomes = client.resume_pending()
+    first = asyncio.create_task(anext(outcomes))
+    await asyncio.sleep(pause)  # the outcomes are on their way, or wait to be yielded
+    await client.close()
+    found = [await first] + [one async for one in outcomes]
+    await journal.close()
+    said = [one.answer.text for one in found if one.answer is not None]
+    errors = [one.error for one in found if one.error is not None]
+    async with Process(agent, path) as client:
+        said += [one.answer.text async for one in client.resume_pending()]
+    assert sorted(said) == [*"abc"]
+    assert {error.failure for error in errors} == {"closed"}
+
+
+async def test_resume_pending_yields_no_outcome_of_a_call_that_another_client_took_over(path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    held_up = Process(agent, path)
+    renew, goes_on = held_up.journal.renew, asyncio.Event()
+
+    async def renew_later(*held):
+        await goes_on.wait()
+        return await renew(*held)
+
+    held_up.journal.renew = renew_later
+    async with Process(agent, path) as other, held_up as client:
+        outcomes = client.resume_pending()
+        said = [(await anext(outcomes)).answer.text]
+        await asyncio.sleep(31)  # the others have come, and their leases are over
+        said += [one.answer.text async for one in other.resume_pending()]
+        goes_on.set()
+        await asyncio.sleep(30)
+        reasons = [one.error.reason async for one in outcomes]
+    assert sorted(said) == [*"abc"]
+    assert reasons == ["taken_over"] * 2
+
+
+class SlowClaims(SqliteJournal):
+    """Takes each lease but the first slowly."""
+
+    claims = 0
+
+    async def claim(self, message_id, /, *, now, lease_until):
+        record = await super().claim(message_id, now=now, lease_until=lease_until)
+        self.claims += 1
+        await asyncio.sleep(self.claims > 1)
+        return record
+
+
+async def test_a_lease_that_is_being_taken_as_the_client_closes_is_released(path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    journal = SlowClaims(path)
+    async with connected(agent, journal) as client:
+        async for _ in client.resume_pending():
+            break
+    await journal.close()
+    async with Process(agent, path) as client:
+        assert [call.is_held for call in await client.pending()] == [False] * 2
+
+
+async def test_resume_pending_checks_what_it_is_given_at_once(path):
+    async with Process(FakeAgent(), path) as client:
+        with pytest.raises(ValueError, match="concurrency"):
+            client.resume_pending(concurrency=0)
+        with pytest.raises(TypeError, match="did you mean 'concurrency'"):
+            client.resume_pending(concurency=2)
+    async with connect("http://agent.test", engine=FakeNetwork(FakeAgent())) as client:
+        with pytest.raises(ValueError, match="needs a journal"):
+            client.resume_pending()
+
+
+# ── Two at once ──────────────────────────────────────────────────────────────────────────────
+
+
+class Overtaken(SqliteJournal):
+    """Another process has taken over each call by the time at which its lease is renewed."""
+
+    steps = 0  # of the event loop, until that is known
+
+    async def renew(self, held, lease_until, /):
+        for _ in range(self.steps):
+            await asyncio.sleep(0)
+        return set()
+
+
+@pytest.mark.parametrize("way", ["stream_message", "ask", "send_message"])
+async def test_a_lease_found_lost_as_the_reply_arrives_leaks_nothing(path, way):
+    agent = FakeAgent(streams("a", "b", every=1))
+    journal, network = Overtaken(path, lease=30.0), FakeNetwork(agent)
+    limit = Resilience(concurrency=ConcurrencyPolicy(limit=1))
+    reasons = []
+    async with connected(agent, journal, engine=network, resilience=limit) as client:
+        for steps in range(16):
+            journal.steps = steps
+            # The first event comes in the moment in which the lease is renewed.
+            agent.inject(Delay(seconds=10), on=SENDS[way != "send_message"])
+            try:
+                if way == "stream_message":
+                    async with client.stream_message("hi") as events:
+                        await events.result()
+                else:
+                    await getattr(client, way)("hi")
+            except JournalError as error:
+                reasons.append(error.reason)
+            gc.collect(1)  # the waste of one call is young
+            assert network.in_flight == 0
+        journal.steps = 0
+        assert (await client.ask("hi", timeout=5.0)).text == "ab"
+    await journal.close()
+
+    assert set(reasons) == {"taken_over"}
+
+
+async def test_what_one_process_works_on_is_not_taken_over_by_another(path):
+    agent = FakeAgent(completes("42", after=400))
+    async with Process(agent, path) as ours, Process(agent, path) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        for _ in range(5):
+            await asyncio.sleep(50)  # longer than a lease, which is renewed
+            (call,) = await theirs.pending()
+            with pytest.raises(JournalError, match="held by another client"):
+                await call.resume()
+
+        assert (await asking).text == "42"
+
+
+async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
+    agent = FakeAgent(completes("42", after=300))
+    held_up = Process(agent, path)
+    asking = asyncio.create_task(held_up.client.ask("How far?"))
+    await asyncio.sleep(5)
+    renew = held_up.journal.renew
+    resumed = asyncio.Event()
+
+    async def renew_later(*held):
+        await resumed.wait()
+        return await renew(*held)
+
+    held_up.journal.renew = renew_later
+    await asyncio.sleep(60)
+    async with Process(agent, path) as other:
+        (call,) = await other.pending()
+        resuming = asyncio.create_task(call.resume())
+        await asyncio.sleep(5)
+        resumed.set()
+
+        with pytest.raises(JournalError, match="taken over by another client") as caught:
+            await asking
+
+        assert caught.value.executed is None
+        assert (caught.value.reason, caught.value.message_id) == ("taken_over", call.message_id)
+        assert (await resuming).text == "42"
+        assert await other.pending() == []
+    assert len(agent.executions) == 1
+    await held_up.client.close()
+    await held_up.journal.close()
+
+
+async def test_who_takes_over_from_itself_is_one(path):
+    agent = FakeAgent(completes("42", after=300))
+    async with Process(agent, path) as client, Process(agent, path) as other:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(5)
+        with sqlite3.connect(path) as late:  # its lease is over, and it has not noticed
+            late.execute("UPDATE calls SET lease_until = 0")
+        late.close()
+        (call,) = await client.pending()
+        resuming = asyncio.create_task(call.resume())
+
+        with pytest.raises(JournalError, match="taken over by this client itself"):
+            await asking
+        await asyncio.sleep(100)
+        with pytest.raises(JournalError, match="held by another client"):
+            await (await other.pending())[0].resume()
+        assert (await resuming).text == "42"
+
+
+async def test_of_two_who_resume_one_does(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as one, Process(agent, path) as other:
+        with pytest.raises(DeadlineExceededError):
+            await one.ask("How far?", timeout=5)
+        calls = [*await one.pending(), *await other.pending()]
+
+        outcomes = await asyncio.gather(*(call.resume() for call in calls), return_exceptions=True)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Answer", "JournalError"]
+
+
+async def test_calls_of_other_agents_are_not_this_clients(path):
+    here, there = FakeAgent(completes("42", after=60)), FakeAgent(url="http://other.test")
+    async with Process(here, path) as client, Process(there, path) as other:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+
+        assert await other.pending() == []
+        (call,) = await client.pending()
+        assert call.agent == here.url
+        assert call.state is TaskState.SUBMITTED or call.state is TaskState.WORKING
+        assert call.task_id in repr(call)
+
+
+# ── Waiting for somebody else ────────────────────────────────────────────────────────────────
+
+
+async def left_by_the_dead(agent, path, *, after=5, count=1):
+    """Calls whose program has died ``after`` seconds; gives what is to be closed."""
+    dead = Process(agent, path)
+    asking = [asyncio.create_task(dead.client.ask(f"How far? {n}")) for n in range(count)]
+    await asyncio.sleep(after)
+    await asyncio.gather(*(die(task, dead.journal) for task in asking))
+    return dead.journal
+
+
+async def test_what_a_program_left_that_died_just_now_is_gone_on_with_when_that_is_clear(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path, count=2)
+
+    async with Process(agent, path) as client:
+        answers = [await call.resume() for call in await client.pending()]
+
+        assert [answer.text for answer in answers] == ["42", "42"]
+    assert len(agent.executions) == 2
+    await dead.close()
+
+
+async def test_a_call_says_whether_somebody_holds_it_and_until_when(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client, Process(agent, path) as other:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(15)
+        now = datetime.fromtimestamp(VirtualWall().wall(), UTC)
+        for one in (client, other):
+            (call,) = await one.pending()
+            assert call.is_held
+            assert now < call.held_until <= now + timedelta(seconds=30)
+            assert "is_held=True" in repr(call)
+        await cancelled(asking)
+
+        (call,) = await other.pending()
+        assert (call.is_held, call.held_until) == (False, None)
+
+
+async def cancelled(task):
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("way", ["resume", "forget"])
+async def test_what_this_client_works_on_itself_is_said_to_be_its_own(path, way):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(5)
+        (call,) = await client.pending()
+
+        with pytest.raises(
+            JournalError, match="held by this client, which works on it already"
+        ) as caught:
+            await getattr(call, way)()
+        assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
+
+        assert (await asking).text == "42"
+
+
+async def test_who_renewed_a_call_is_told_with_the_time(path):
+    agent = FakeAgent(completes("42", after=100))
+    async with Process(agent, path) as ours, Process(agent, path) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        await asyncio.sleep(5)
+        (call,) = await theirs.pending()
+
+        with pytest.raises(
+            JournalError, match=r"held by another client, which renewed it at 2023-11-14T22:13:3"
+        ):
+            await call.resume()
+        with pytest.raises(
+            JournalError, match="held by another client, or was by one that died"
+        ) as caught:
+            await call.forget()
+        (call,) = await theirs.pending()
+        assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
+
+        assert (await asking).text == "42"
+
+
+async def test_of_two_who_wait_until_a_call_is_free_one_goes_on_with_it(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path)
+    async with Process(agent, path) as one, Process(agent, path) as other:
+        calls = [*await one.pending(), *await other.pending()]
+
+        outcomes = await asyncio.gather(*(call.resume() for call in calls), return_exceptions=True)
+
+    answer, refused = sorted(outcomes, key=lambda outcome: isinstance(outcome, JournalError))
+    assert answer.text == "42"
+    assert "held by another client, which took it over at" in str(refused)
+    await dead.close()
+
+
+async def test_waiting_for_somebody_else_ends_with_the_deadline(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        with pytest.raises(DeadlineExceededError, match="is held until 2023-11-14T22:1") as caught:
+            await call.resume(timeout=5)
+        assert caught.value.executed is True
+        assert (await call.resume()).text == "42"
+    await dead.close()
+
+
+async def test_what_comes_to_its_end_while_it_is_waited_for_is_over(path):
+    agent = FakeAgent(completes("42", after=8))
+    async with Process(agent, path) as ours, Process(agent, path) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        await asyncio.sleep(2)
+        (call,) = await theirs.pending()
+
+        with pytest.raises(JournalError, match="is over: answered"):
+            await call.resume()
+        assert (await asking).text == "42"
+
+
+async def test_who_closes_the_client_waits_for_nobody(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        resuming = asyncio.create_task(call.resume())
+        await asyncio.sleep(2)
+    with pytest.raises(A2AConnectionError, match="was closed"):
+        await resuming
+    await dead.close()
+
+
+@both_ways
+async def test_what_is_gone_on_with_is_polled_as_often_as_is_said(path, streaming):
+    agent = FakeAgent(completes("42", after=900), streaming=False)
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        before = len(agent.calls("GetTask"))
+        (call,) = await client.pending()
+        if streaming:
+            async with call.stream(poll_interval=300, timeout=2000) as events:
+                answer = await events.result()
+        else:
+            answer = await call.resume(poll_interval=300, timeout=2000)
+
+        assert answer.text == "42"
+    assert len(agent.calls("GetTask")) - before < 12
+
+
+async def test_a_run_that_is_gone_on_with_is_polled_as_often_as_is_said(path):
+    agent = FakeAgent(completes("42", after=900), streaming=False)
+    async with Process(agent, path) as client:
+        async with client.run(["How far?"], run_id="r", timeout=5) as run:
+            assert [type(result.error) async for result in run] == [DeadlineExceededError]
+        before = len(agent.calls("GetTask"))
+        more = {"poll_interval": 300, "timeout": 2000}
+        async with client.run(["How far?"], run_id="r", **more) as run:
+            assert [result.answer.text async for result in run] == ["42"]
+
+    assert len(agent.executions) == 1
+    assert len(agent.calls("GetTask")) - before < 12
+
+
+async def test_a_client_that_was_closed_takes_no_calls(path):
+    agent = FakeAgent(completes("42", after=60))
+    process = Process(agent, path)
+    async with process as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        await client.close()
+
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.pending()
+        for late in (call.resume(), call.forget(), client.ask("hello")):
+            with pytest.raises(RuntimeError, match="closed"):
+                await late
+
+
+# ── Streams that nobody leaves ───────────────────────────────────────────────────────────────
+
+
+@both_ways
+@pytest.mark.parametrize("way", ["events", "text_deltas"])
+async def test_a_stream_that_is_dropped_holds_its_call_no_longer_than_a_lease(
+    path, streaming, way
+):
+    agent = FakeAgent(streams(*"abcdef", every=20), streaming=streaming)
+    async with Process(agent, path) as client:
+        events = client.stream_message("Spell.")
+        await events.__aenter__()
+        await anext(events if way == "events" else events.text_deltas())
+        await asyncio.sleep(40)
+        (call,) = await client.pending()
+        assert call.is_held
+        del events
+        gc.collect()
+        await asyncio.sleep(40)
+
+        (call,) = await client.pending()
+        assert not call.is_held
+        assert (await call.resume()).text == "abcdef"
+
+
+async def test_a_client_is_closed_behind_a_stream_that_was_dropped(path):
+    agent = FakeAgent(streams(*"abcdef", every=20))
+    async with Process(agent, path) as client:
+        events = client.stream_message("Spell.")
+        await events.__aenter__()
+        del events
+        gc.collect()
+    assert [task for task in asyncio.all_tasks() if "lease" in task.get_name()] == []
+
+
+# ── A journal in a bad way ───────────────────────────────────────────────────────────────────
+
+
+class Ailing(Foreign):
+    """A journal of which some methods hang, or fail."""
+
+    def __init__(self, *ailing, error=None):
+        super().__init__()
+        self.ailing = set(ailing)
+        self.error = error
+
+    def __getattribute__(self, name):
+        method = super().__getattribute__(name)
+        if name in {"ailing", "error"} or name not in self.ailing:
+            return method
+
+        async def ail(*_args, **_more):
+            if self.error is not None:
+                raise self.error
+            await asyncio.Event().wait()
+
+        return ail
+
+
+class DriverError(Exception):
+    """What the driver of some database raises."""
+
+
+ERRORS = [OSError("disk on fire"), DriverError("no such table"), TimeoutError()]
+
+
+@both_ways
+@pytest.mark.parametrize("timeout", [5, 900])
+async def test_a_journal_that_hangs_costs_no_answer(streaming, timeout, caplog):
+    agent = FakeAgent(completes("42", after=3), streaming=streaming)
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        async with connected(agent, Ailing("update", "renew")) as client:
+            assert (await client.ask("How far?", timeout=timeout)).text == "42"
+
+    assert "the journal has not answered within" in caplog.text
+
+
+async def test_a_journal_that_is_slow_once_takes_in_the_next_call():
+    class Slow(Foreign):
+        seconds = 2
+
+        async def update(self, *update):
+            await asyncio.sleep(self.seconds)
+            return await super().update(*update)
+
+    agent, journal = FakeAgent(completes("42", after=3)), Slow()
+    async with connected(agent, journal) as client:
+        assert (await client.ask("one", timeout=6)).text == "42"  # which it is too slow for
+        assert len(await client.pending()) == 1
+        assert (await client.ask("two")).text == "42"
+        assert len(await client.pending()) == 1
+
+
+async def test_a_journal_that_hangs_at_the_end_of_the_time_does_not_stretch_it():
+    agent = FakeAgent(completes("42", after=100))
+    async with connected(agent, Ailing("update")) as client:
+        with pytest.raises(DeadlineExceededError):
+            async with asyncio.timeout(12):
+                await client.ask("How far?", timeout=10)
+
+
+@pytest.mark.parametrize("way", ["ask", "send_message"])
+async def test_what_a_journal_that_hangs_does_not_take_in_is_not_sent(way):
+    agent = FakeAgent()
+    async with connected(agent, Ailing("begin")) as client:
+        with pytest.raises(DeadlineExceededError, match="nothing was sent") as caught:
+            await getattr(client, way)("How far?", timeout=5)
+        assert caught.value.executed is False
+        with pytest.raises(JournalError, match="has not answered") as caught:
+            await client.stream_message("How far?").__aenter__()  # which has no deadline
+        assert caught.value.executed is False
+
+    assert agent.received == []
+
+
+@pytest.mark.parametrize("hangs", ["find", "claim"])
+async def test_who_goes_on_with_a_call_waits_for_the_journal_until_the_deadline(hangs):
+    agent, journal = FakeAgent(completes("42", after=60)), Ailing()
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        journal.ailing = {hangs}
+        with pytest.raises(DeadlineExceededError, match=r"message .* was not"):
+            await call.resume(timeout=5)
+        journal.ailing = set()
+
+        assert (await call.resume()).text == "42"
+
+
+@pytest.mark.parametrize("fails", ["find", "claim"])
+async def test_a_journal_that_fails_when_a_call_is_taken_over_is_told(fails):
+    agent, journal = FakeAgent(completes("42", after=60)), Ailing(error=OSError("disk on fire"))
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        journal.ailing = {fails}
+
+        with pytest.raises(JournalError, match="the journal has failed: OSError: disk on fire"):
+            await call.resume()
+
+
+async def test_a_list_that_a_journal_does_not_give_is_waited_for_with_an_end():
+    async with connected(FakeAgent(), Ailing("unfinished")) as client:
+        with pytest.raises(JournalError, match="has not answered within 60 s"):
+            await client.pending()
+
+
+@both_ways
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_whatever_a_journal_raises_later_costs_no_answer(streaming, error, caplog):
+    agent = FakeAgent(completes("42", after=100), streaming=streaming)
+    journal = Ailing("update", "renew", error=error)
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        async with connected(agent, journal) as client:
+            assert (await client.ask("How far?")).text == "42"
+
+    assert f"the journal has failed: {type(error).__name__}" in caplog.text
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error):
+    agent = FakeAgent()
+    async with connected(agent, Ailing("begin", error=error)) as client:
+        with pytest.raises(JournalError, match="the journal has failed") as caught:
+            await client.ask("How far?")
+
+    assert caught.value.executed is False
+    assert caught.value.__cause__ is error
+    assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
+    assert agent.received == []
+
+
+@pytest.mark.parametrize("error", [None, *ERRORS], ids=lambda error: type(error).__name__)
+async def test_leases_are_renewed_again_after_a_journal_was_in_a_bad_way(error):
+    agent, journal = FakeAgent(completes("42", after=300)), Ailing("renew", error=error)
+    async with connected(agent, journal) as ours, connected(agent, journal) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        await asyncio.sleep(25)
+        journal.ailing = set()
+        await asyncio.sleep(100)
+        (call,) = await theirs.pending()
+
+        with pytest.raises(JournalError, match="which renewed it at"):
+            await call.resume()
+        assert (await asking).text == "42"
+
+
+SECRET = "k-5ecret"
+
+
+def written(path):
+    """What became of the one call in a journal's file, with its detail."""
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        (row,) = file.execute("SELECT outcome, detail FROM calls").fetchall()
+    return row
+
+
+@pytest.mark.parametrize("after_events", [None, 0], ids=["in its place", "as its first event"])
+async def test_no_secret_of_a_stream_gets_into_the_journal(path, after_events):
+    journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(completes("42"))
+    refusal = Fail(code=-32602, message=f"I do not know {SECRET}", after_events=after_events)
+    agent.inject(refusal, on="SendStreamingMessage")
+    async with connected(agent, journal) as client:
+        with pytest.raises(InvalidParamsError):
+            await client.stream_message("hello", headers={"X-Api-Key": SECRET}).__aenter__()
+
+    outcome, detail = written(path)
+    assert outcome == "refused"
+    assert "I do not know ***" in detail
+    assert SECRET.encode() not in path.read_bytes() + path.with_name("calls.db-wal").read_bytes()
+    await journal.close()
+
+
+@both_ways
+async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
+    journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(streaming=streaming)
+    agent.inject(Fail(code=-32602, message=f"I do not know {SECRET}"), on=SENDS[streaming])
+    async with connected(agent, journal) as client:
+        with pytest.raises(InvalidParamsError):
+            await client.ask("hello", headers={"X-Api-Key": SECRET})
+
+    outcome, detail = written(path)
+    assert outcome == "refused"
+    assert "I do not know ***" in detail
+    await journal.close()

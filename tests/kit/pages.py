@@ -1,0 +1,55 @@
+"""Pages of the documentation: their blocks of code, which run as they stand, and their links."""
+
+import ast
+import inspect
+import re
+
+from tests.kit.paths import ROOT
+
+__all__ = ["ROOT", "Page", "anchors", "execute"]
+
+
+async def execute(fragment, **names):
+    """Runs a fragment that awaits at its top level, and gives the names that it leaves."""
+    import holdfast
+
+    code = compile(fragment, "<page>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names = {"holdfast": holdfast, **names}
+    result = eval(code, names)
+    if inspect.isawaitable(result):
+        await result
+    return names
+
+
+class Page:
+    """A page, by its path below the root of the repository."""
+
+    def __init__(self, path):
+        self.path = ROOT / path
+        self.text = self.path.read_text()
+        self.blocks = re.findall(r"```python\n(.*?)```", self.text, flags=re.DOTALL)
+
+    def block(self, text):
+        """The block that has a text in it."""
+        [block] = [block for block in self.blocks if text in block]
+        return block
+
+    def check_complete(self, *texts):
+        """Each of the texts is in one block, and each block has one of them."""
+        assert sorted(self.block(text) for text in texts) == sorted(self.blocks)
+
+    def check_links(self):
+        """Each link leads to a heading or a file."""
+        for target in re.findall(r"\]\(([^)]+)\)", self.text):
+            if target.startswith("https://"):
+                continue
+            name, _, anchor = target.partition("#")
+            there = self.path.parent / name if name else self.path
+            assert there.is_file(), target
+            assert not anchor or f"#{anchor}" in anchors(there.read_text()), target
+
+
+def anchors(text):
+    """Where links into a page can lead, as GitHub names headings."""
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {"#" + re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}

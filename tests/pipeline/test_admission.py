@@ -1,0 +1,146 @@
+"""Places for calls: first come, first served, whoever leaves and whenever."""
+
+import asyncio
+import random
+
+from hypothesis import strategies as st
+from tests.kit.strategies import given
+
+from holdfast._pipeline.admission import Admission, AdmissionLine
+from holdfast.testing import run
+
+
+async def settled():
+    """Lets everybody go on who can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def comes(admission, arrived, name, line=None):
+    await admission.enter(line)
+    arrived.append(name)
+
+
+def test_places_go_to_those_who_came_first():
+    async def main():
+        admission, arrived = Admission(2), []
+        tasks = [asyncio.create_task(comes(admission, arrived, n)) for n in range(6)]
+        await settled()
+        assert arrived == [0, 1]
+        assert admission.waiting == 4
+
+        for _ in range(4):
+            admission.leave()
+            await settled()
+
+        await asyncio.gather(*tasks)
+        assert arrived == [0, 1, 2, 3, 4, 5]
+
+    run(main())
+
+
+def test_a_newcomer_does_not_overtake_one_who_has_just_been_let_in():
+    async def main():
+        admission, arrived = Admission(1), []
+        await comes(admission, arrived, "first")
+        second = asyncio.create_task(comes(admission, arrived, "second"))
+        await settled()
+
+        admission.leave()  # the place is the second one's, though it has not run yet
+        third = asyncio.create_task(comes(admission, arrived, "third"))
+        await settled()
+
+        assert arrived == ["first", "second"]
+        admission.leave()
+        await asyncio.gather(second, third)
+
+    run(main())
+
+
+def test_a_place_given_to_one_who_leaves_goes_to_the_next():
+    async def main():
+        admission, arrived = Admission(1), []
+        await comes(admission, arrived, "first")
+        second = asyncio.create_task(comes(admission, arrived, "second"))
+        third = asyncio.create_task(comes(admission, arrived, "third"))
+        await settled()
+
+        admission.leave()
+        second.cancel()  # in the same turn of the loop
+        await settled()
+
+        assert arrived == ["first", "third"]
+        assert second.cancelled()
+        await third
+
+    run(main())
+
+
+@given(places=st.integers(1, 4), seed=st.integers(0, 2**32), max_examples=150, callers=st.just(40))
+def test_no_place_is_lost_or_made_whoever_leaves(places, seed, callers):
+    dice = random.Random(seed)
+
+    async def main():
+        admission, inside, most = Admission(places), 0, 0
+        lines = [None, AdmissionLine(), AdmissionLine()]
+
+        async def call():
+            nonlocal inside, most
+            await admission.enter(dice.choice(lines))
+            inside += 1
+            most = max(most, inside)
+            try:
+                await asyncio.sleep(dice.random())
+            finally:
+                inside -= 1
+                admission.leave()
+
+        tasks = []
+        for _ in range(callers):
+            tasks.append(asyncio.create_task(call()))
+            if dice.random() < 0.5:
+                await asyncio.sleep(dice.random() / 4)
+            if dice.random() < 0.4:
+                dice.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert most <= places
+        assert inside == admission.waiting == admission.taken == 0
+        assert [admission.enter_at_once() for _ in range(places + 1)] == [True] * places + [False]
+
+    run(main())
+
+
+def test_who_finds_a_place_free_does_not_wait():
+    async def main():
+        admission = Admission(2)
+
+        await asyncio.wait_for(admission.enter(), timeout=1)
+        await asyncio.wait_for(admission.enter(AdmissionLine()), timeout=1)
+
+        assert admission.taken == 2
+        assert not admission.enter_at_once()
+
+    run(main())
+
+
+def test_lines_take_turns_however_long_one_is():
+    async def main():
+        admission, arrived = Admission(1), []
+        long, short = AdmissionLine(), AdmissionLine()
+        await admission.enter()
+        tasks = [asyncio.create_task(comes(admission, arrived, f"long {n}", long)) for n in (1, 2)]
+        await settled()
+        tasks += [asyncio.create_task(comes(admission, arrived, f"{n}", short)) for n in (1, 2)]
+        tasks += [asyncio.create_task(comes(admission, arrived, "alone"))]
+        await settled()
+        assert (admission.taken, admission.waiting) == (1, 5)
+
+        for _ in range(5):
+            admission.leave()
+            await settled()
+
+        await asyncio.gather(*tasks)
+        assert arrived == ["long 1", "1", "alone", "long 2", "2"]
+
+    run(main())

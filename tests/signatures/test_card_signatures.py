@@ -1,0 +1,1067 @@
+"""Signatures of agent cards: which count, what of a card is used then, where keys come from."""
+
+import asyncio
+import base64
+import copy
+import json
+
+import jwt
+import msgspec
+import pytest
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.server.routes.agent_card_routes import create_agent_card_routes
+from a2a.types import AgentCard as ProtobufCard
+from a2a.utils.signing import create_agent_card_signer, create_signature_verifier
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from google.protobuf.json_format import ParseDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from tests.kit.asgi_server import serving
+from tests.kit.card_signing import CARD, DOCUMENT, KEYS_URL, SIGNER, Net, Signer, document, page
+from tests.kit.effort import rounds
+from tests.kit.real_agents import LIMIT
+
+from holdfast import A2AConnectionError, DeadlineExceededError, SchemeCredentials, connect
+from holdfast._model.card_reading import read_card
+from holdfast._wire.canonical import NoCanonicalFormError, canonical, signed_forms
+from holdfast.errors import CardSignatureError, InvalidAgentCardError
+from holdfast.observe import CardChecked
+from holdfast.signatures import CardVerifier, sign_card
+from holdfast.testing import FakeAgent, FakeNetwork, run
+from holdfast.types import StringList
+
+SIGNED = SIGNER.sign(DOCUMENT)
+TRUSTED = CardVerifier(SIGNER.jwks)
+
+
+async def judged(card, verifier=TRUSTED, **options):
+    """What is said of a card, and the card that is used."""
+    async with connect(card, card_verifier=verifier, **options) as client:
+        used = await client.agent_card()
+        return client.card_verification, used
+
+
+async def refused(card, verifier=TRUSTED, **options):
+    with pytest.raises(CardSignatureError) as caught:
+        await judged(card, verifier, **options)
+    assert caught.value.executed is False
+    return caught.value
+
+
+def entry(signer=SIGNER, payload=None, *, header=None, alg=None):
+    """A signature made by hand, over what is named."""
+    fields = {"alg": alg or signer.algorithm, "kid": signer.kid, **(header or {})}
+    token = jwt.api_jws.encode(payload, signer.key, algorithm=signer.algorithm, headers=fields)
+    protected, _, signature = token.split(".")
+    return {"protected": protected, "signature": signature}
+
+
+def with_entry(**signature):
+    return document(signatures=[signature])
+
+
+# ── What counts ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "signer",
+    [
+        SIGNER,
+        Signer("k-384", ec.generate_private_key(ec.SECP384R1()), "ES384"),
+        Signer("k-rsa", rsa.generate_private_key(65537, 2048), "RS256"),
+        Signer("k-ps", rsa.generate_private_key(65537, 2048), "PS256"),
+        Signer("k-ed", ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
+    ],
+    ids=lambda signer: signer.algorithm,
+)
+async def test_a_card_is_verified_by_its_key(signer):
+    said, used = await judged(
+        signer.sign(document()), CardVerifier(signer.jwks), require_signature=True
+    )
+
+    assert (said.outcome, said.key_id, said.algorithm) == (
+        "verified",
+        signer.kid,
+        signer.algorithm,
+    )
+    assert (said.reason, said.number, said.unsigned) == ("", 1, ())
+    assert used.name == "Signed"
+    assert len(used.signatures) == 1
+
+
+def pem(signer):
+    return signer.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        SIGNER.jwk,
+        SIGNER.jwks,
+        json.dumps(SIGNER.jwks),
+        {SIGNER.kid: SIGNER.jwk},
+        {SIGNER.kid: pem(SIGNER).decode()},
+    ],
+    ids=["key", "set", "json", "by id", "pem by id"],
+)
+async def test_keys_can_be_given_in_many_ways(keys):
+    assert (await judged(SIGNED, CardVerifier(keys)))[0].outcome == "verified"
+
+
+@pytest.mark.parametrize("kind", ["ec", "rsa", "ed"])
+async def test_pem_without_a_name_is_for_signatures_without_one(kind):
+    made = {
+        "ec": SIGNER,
+        "rsa": Signer(None, rsa.generate_private_key(65537, 2048), "RS256"),
+        "ed": Signer(None, ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
+    }[kind]
+    payload = canonical(DOCUMENT)
+    header = {"alg": made.algorithm}
+    token = jwt.api_jws.encode(payload, made.key, algorithm=made.algorithm, headers=header)
+    protected, _, signature = token.split(".")
+    card = with_entry(protected=protected, signature=signature)
+
+    verifier = CardVerifier(pem(made).decode())
+    assert (await judged(card, verifier))[0].outcome == "verified"
+
+
+async def test_one_key_as_pem_counts_whatever_the_signature_calls_it():
+    said, _ = await judged(SIGNED, CardVerifier(pem(SIGNER).decode()), require_signature=True)
+    assert (said.outcome, said.key_id) == ("verified", SIGNER.kid)
+
+    other, _ = await judged(SIGNED, CardVerifier(pem(Signer("other")).decode()))
+    assert (other.outcome, other.reason) == (
+        "unverifiable",
+        f"signature 1: key '{SIGNER.kid}' is not known",
+    )
+
+
+def test_what_cannot_be_signed_is_named():
+    with pytest.raises(TypeError, match="card must be an AgentCard or its JSON object, not None"):
+        sign_card(None, SIGNER.key, key_id="k")
+    with pytest.raises(ValueError, match="it is a private key of that kind"):
+        sign_card(document(), "no key", key_id="k")
+
+
+async def test_one_right_signature_is_enough():
+    card = Signer("other").sign(document())
+    card = SIGNER.sign(card)
+
+    said, _ = await judged(card, require_signature=True)
+    assert (said.outcome, said.number) == ("verified", 2)
+    said, _ = await judged(SIGNER.sign(Signer("k-1").sign(document())))
+    assert (said.outcome, said.number) == ("verified", 2)  # the first one is wrong
+
+
+async def test_a_card_without_a_signature_is_absent_and_no_failure():
+    said, used = await judged(document())
+
+    assert (said.outcome, used.name) == ("absent", "Signed")
+    assert (await refused(document(), require_signature=True)).outcome == "absent"
+
+
+async def test_without_a_verifier_nothing_is_verified():
+    async with connect(SIGNED) as client:
+        assert client.card_verification is None
+        await client.agent_card()
+        assert client.card_verification.outcome == "unverifiable"
+
+
+async def test_a_changed_card_is_refused_though_nothing_is_required():
+    error = await refused({**SIGNED, "name": "Somebody else"})
+
+    assert (error.outcome, error.key_id, error.transient) == ("invalid", "k-1", False)
+    assert "signature 1 does not match the card and key 'k-1'" in str(error)
+
+
+async def test_a_key_that_nobody_knows_makes_a_card_unverifiable():
+    card = Signer("stranger").sign(document())
+
+    said, _ = await judged(card)
+    assert (said.outcome, said.key_id) == ("unverifiable", "stranger")
+    assert (await refused(card, require_signature=True)).outcome == "unverifiable"
+
+
+HMAC = {"kty": "oct", "k": base64.urlsafe_b64encode(b"s" * 64).decode(), "kid": "k-1"}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"alg": "none"},
+        {"alg": "HS256"},
+        {"crit": ["exp"], "exp": 1},
+        {"b64": False, "crit": ["b64"]},
+        {"b64": False},
+        {"alg": 7},
+        {"alg": None},
+        {"kid": 7},
+        {"kid": None, "jku": "https://evil.test/keys"},
+    ],
+    ids=json.dumps,
+)
+async def test_a_header_that_does_not_count_makes_a_card_unverifiable(header):
+    fields = {"alg": "ES256", "kid": "k-1", **header}
+    protected = base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
+    card = with_entry(protected=protected, signature=SIGNED["signatures"][0]["signature"])
+    two = CardVerifier({"keys": [SIGNER.jwk, Signer("k-2").jwk]})
+
+    said, _ = await judged(card, two)
+    assert said.outcome == "unverifiable"
+    assert said.reason
+
+
+async def test_a_public_key_is_no_shared_secret():
+    token = jwt.api_jws.encode(
+        canonical(DOCUMENT), b"s" * 64, algorithm="HS256", headers={"kid": "k-1"}
+    )
+    protected, _, signature = token.split(".")
+    card = with_entry(protected=protected, signature=signature)
+
+    assert (await judged(card))[0].outcome == "unverifiable"
+    assert (await judged(card, CardVerifier(HMAC)))[0].outcome == "unverifiable"
+    named = CardVerifier(HMAC, algorithms=("HS256",))
+    assert (await judged(card, named))[0].outcome == "verified"
+
+
+@pytest.mark.parametrize(
+    "signatures",
+    ["x", {"protected": "x"}, [1], [None], [{}], [{"protected": 1, "signature": []}]],
+    ids=json.dumps,
+)
+async def test_signatures_that_cannot_be_read_are_unverifiable_or_a_bad_card(signatures):
+    try:
+        said, _ = await judged(document(signatures=signatures))
+    except InvalidAgentCardError:
+        return
+    assert said.outcome == "unverifiable"
+
+
+@settings(max_examples=rounds(20, 40), deadline=None)
+@given(
+    protected=st.one_of(
+        st.text(max_size=40),
+        st.binary(max_size=60).map(lambda b: base64.urlsafe_b64encode(b).decode()),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner)
+            ),
+            max_leaves=6,
+        ).map(lambda v: base64.urlsafe_b64encode(json.dumps(v).encode()).rstrip(b"=").decode()),
+    ),
+    signature=st.text(max_size=30) | st.just("AAAA" * 22),
+)
+def test_fuzz_no_signature_breaks_the_verifier(protected, signature):
+    card = with_entry(protected=protected, signature=signature)
+
+    async def look():
+        try:
+            said, _ = await judged(card)
+        except CardSignatureError as error:
+            return error.outcome
+        return said.outcome
+
+    assert run(look()) in {"unverifiable", "invalid"}
+
+
+def test_options_that_cannot_be_are_refused_at_once():
+    private = SIGNER.key
+    key = jwt.get_algorithm_by_name("ES256").to_jwk(private, as_dict=True)
+    verifier = CardVerifier({**key, "kid": "k-1"})
+    assert key["d"] not in repr(vars(verifier))
+    for wrong in (
+        {},
+        {"keys": []},
+        {"keys": [{"no": "key"}]},
+        "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----",
+        "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----",
+        "http://keys.test/jwks.json",
+        "{not json",
+    ):
+        with pytest.raises(ValueError, match=r"key|JWK"):
+            CardVerifier(wrong)
+    with pytest.raises(TypeError):
+        CardVerifier(7)
+    with pytest.raises(ValueError, match="jku_hosts"):
+        CardVerifier()
+    for host in ("http://keys.test", "keys.test/path", "https://keys.test?x=1", "a b"):
+        with pytest.raises(ValueError, match=r"key"):
+            CardVerifier(jku_hosts=(host,))
+    with pytest.raises(TypeError):
+        CardVerifier(SIGNER.jwk, jku_hosts="keys.test")
+    for algorithms in ((), ("none",), ("NONE", "ES256")):
+        with pytest.raises(ValueError, match="algorithms"):
+            CardVerifier(SIGNER.jwk, algorithms=algorithms)
+    with pytest.raises(ValueError, match="card_verifier"):
+        connect("http://agent.test", require_signature=True)
+    with pytest.raises(TypeError, match="card_verifier"):
+        connect("http://agent.test", card_verifier=7)
+
+
+# ── What is signed, and what of a card is used ───────────────────────────────────────────────
+
+
+def leaves(value, path=()):
+    """Every place in a document that holds something."""
+    if isinstance(value, dict) and value:
+        for name, member in value.items():
+            yield from leaves(member, (*path, name))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from leaves(item, (*path, index))
+    else:
+        yield path
+
+
+def changed(value, path, to):
+    copied = copy.deepcopy(value)
+    place = copied
+    for step in path[:-1]:
+        place = place[step]
+    if to is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return copied
+
+
+def as_sdk_signs(card):
+    made = create_agent_card_signer(
+        SIGNER.key, {"alg": "ES256", "kid": "k-1", "typ": "JOSE", "jku": None}
+    )
+    return made(ParseDict(card, ProtobufCard()))
+
+
+FULL = document(skills=[{"id": "s", "name": "Skill", "description": "Does", "tags": ["t"]}])
+
+
+def sdk_signed():
+    return agent_card_to_dict(as_sdk_signs(FULL))
+
+
+SDK_SIGNED = sdk_signed()
+BY_SDK, BY_US = st.just(SDK_SIGNED), st.just(SIGNER.sign(FULL))
+
+
+@settings(max_examples=rounds(30, 120), deadline=None)
+@given(data=st.data(), signed=st.one_of(BY_SDK, BY_US))
+def test_no_member_can_be_changed(data, signed):
+    content = {name: member for name, member in signed.items() if name != "signatures"}
+    path = data.draw(st.sampled_from(sorted(leaves(content), key=repr)))
+    other = st.sampled_from(["x", "", None, True, False, 0, 7, 1.5, [], {}, ["x"], {"x": 1}, ...])
+    altered = changed(signed, path, data.draw(other))
+
+    async def look():
+        try:
+            return await judged(altered), await judged(signed)
+        except (CardSignatureError, InvalidAgentCardError, ValueError) as error:
+            return error
+
+    found = run(look())
+    if isinstance(found, Exception):  # the last two before anybody looks at signatures
+        return
+    (said, used), (_, meant) = found
+    assert said.outcome == "verified"
+    assert canonical_card(used) == canonical_card(meant)  # it says the same
+
+
+def canonical_card(card):
+    """A card, without the difference between what is empty and what is not there."""
+    (*_, lean) = signed_forms(card.to_dict())
+    return lean.payload
+
+
+@settings(max_examples=rounds(20, 40), deadline=None)
+@given(
+    name=st.sampled_from(
+        ["url", "additionalInterfaces", "security", "newMember", "preferredTransport"]
+    ),
+    value=st.sampled_from(
+        ["http://evil.test", [{"url": "http://evil.test", "transport": "JSONRPC"}]]
+    ),
+    signed=st.one_of(BY_SDK, BY_US),
+)
+def test_nothing_can_be_added_that_is_acted_upon(name, value, signed):
+    if name in signed and signed[name] == value:
+        return
+    altered = {**signed, name: value}
+
+    async def look():
+        try:
+            return await judged(altered)
+        except CardSignatureError:
+            return None
+
+    found = run(look())
+    if found is not None:
+        said, used = found
+        assert name in {path.partition("[")[0] for path in said.unsigned}
+        assert "evil" not in repr(used)
+
+
+async def test_what_the_sdk_adds_for_older_clients_is_not_signed_and_not_used():
+    older = {"url": "http://agent.test/old", "protocolBinding": "JSONRPC"}
+    interfaces = [*FULL["supportedInterfaces"], {**older, "protocolVersion": "0.3"}]
+    served = agent_card_to_dict(as_sdk_signs({**FULL, "supportedInterfaces": interfaces}))
+    assert served["url"] == "http://agent.test/old"
+    said, used = await judged({**served, "url": "http://evil.test"})
+
+    assert said.outcome == "verified"
+    assert {"url", "preferredTransport", "protocolVersion"} <= set(said.unsigned)
+    assert [one.url for one in used.supported_interfaces] == [
+        "http://agent.test/rpc",
+        "http://agent.test/old",
+    ]
+    both = SIGNER.sign(document(url="http://agent.test/rpc", protocolVersion="0.3.0"))
+    said, used = await judged(both)
+    assert said.unsigned == ()
+    assert [one.protocol_version for one in used.supported_interfaces] == ["1.0", "0.3.0"]
+
+
+BEARER = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+
+
+async def test_requirements_without_scopes_are_used_where_their_scheme_is_signed():
+    schemes = {**DOCUMENT["securitySchemes"], **BEARER}
+    wanted = [
+        {"schemes": {"bearer": {"list": []}}},
+        {"schemes": {"bearer": {"list": []}, "oauth": {"list": ["read"]}}},
+        {"schemes": {"elsewhere": {"list": []}}},
+        {"schemes": {}},
+    ]
+    signing = {**FULL, "securitySchemes": schemes, "securityRequirements": wanted}
+    card = agent_card_to_dict(as_sdk_signs(signing))
+
+    said, used = await judged(card)
+    assert said.outcome == "verified"
+    assert "securityRequirements" in said.unsigned
+    assert [dict(one.schemes) for one in used.security_requirements] == [
+        {"bearer": StringList()},
+        {"bearer": StringList(), "oauth": StringList(list=("read",))},
+    ]
+    assert (await judged(SIGNER.sign(signing)))[0].unsigned == ()
+
+
+async def test_a_client_sends_what_a_requirement_without_scopes_asks_for():
+    wanted = [{"schemes": {"bearer": {"list": []}}}]
+    card = {**FULL, "securitySchemes": BEARER, "securityRequirements": wanted}
+    agent = FakeAgent(card=agent_card_to_dict(as_sdk_signs(card)))
+    auth = SchemeCredentials({"bearer": "t0ken"})
+
+    async with connect(
+        "http://agent.test", engine=FakeNetwork(agent), card_verifier=TRUSTED, auth=auth
+    ) as client:
+        await client.ask("hello")
+    sent = [call.headers.get("authorization") for call in agent.received if call.body]
+    assert set(sent) == {"Bearer t0ken"}
+
+
+async def test_requirements_of_03_without_scopes_are_used_where_their_scheme_is_signed():
+    security = [{"bearer": []}, {"key": ["read"], "bearer": []}, {"elsewhere": []}]
+    payload = OLDER_SIGNED_AS_SDK.encode()
+    card = {**OLDER, "security": security, "signatures": [entry(payload=payload)]}
+
+    said, used = await judged(card)
+    assert said.outcome == "verified"
+    assert "security" in said.unsigned
+    assert [sorted(one.schemes) for one in used.security_requirements] == [
+        ["bearer"],
+        ["bearer", "key"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [{"schemes": {"evil": {"list": []}}}],
+        [{"schemes": {"oauth": {"list": ["write"]}}}],
+        [{"schemes": []}, 5, None, {"schemes": {"oauth": None}}, {"schemes": {"oauth": 0}}],
+    ],
+)
+async def test_no_requirement_can_be_added_but_one_without_scopes(wanted):
+    card = sdk_signed()
+    card["securityRequirements"] = [*card["securityRequirements"], *wanted]
+    try:
+        said, used = await judged(card)
+    except (CardSignatureError, InvalidAgentCardError):
+        return
+    assert said.outcome == "verified"
+    assert [dict(one.schemes) for one in used.security_requirements] == [
+        {"oauth": StringList(list=("read",))}
+    ]
+
+
+async def test_what_the_specification_requires_may_be_missing_where_it_is_empty():
+    signed = SIGNER.sign(document(description="", skills=[]))
+    bare = {name: m for name, m in signed.items() if name not in {"description", "skills"}}
+
+    assert (await judged(bare))[0].outcome == "verified"
+
+
+async def test_members_of_another_time_are_signed_as_they_came():
+    signed = SIGNER.sign(document(ofTheFuture={"n": 1.0, "x": [None, ""]}))
+
+    assert (await judged(signed))[0].unsigned == ()
+    await refused(changed(signed, ("ofTheFuture", "n"), 2))
+
+
+def test_the_example_of_the_specification():
+    fragment = {
+        "name": "Example Agent",
+        "description": "",
+        "capabilities": {"streaming": False, "pushNotifications": False, "extensions": []},
+        "skills": [],
+    }
+    specified = next(one for one in signed_forms(fragment) if one.name == "specified")
+    expected = {
+        "capabilities": {"pushNotifications": False, "streaming": False},
+        "description": "",
+        "name": "Example Agent",
+        "skills": [],
+    }
+    assert expected.items() <= json.loads(specified.payload).items()
+    assert specified.document == expected
+
+
+@pytest.mark.parametrize("value", ["\ud800", 10**400, float("nan")], ids=repr)
+def test_what_has_no_canonical_form(value):
+    with pytest.raises(NoCanonicalFormError):
+        canonical({"x": value})
+
+
+def test_a_card_that_is_too_deep_has_no_canonical_form():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(NoCanonicalFormError):
+        tuple(signed_forms({"x": deep}))
+    while deep:  # which would be freed in as many steps, one within the other
+        deep = deep.pop()
+
+
+OLDER = {
+    "additionalInterfaces": [{"transport": "HTTP+JSON", "url": "https://agent.test/rest"}],
+    "capabilities": {
+        "extensions": [{"params": {"b": 1, "a": []}, "uri": "urn:x"}],
+        "pushNotifications": False,
+        "streaming": True,
+    },
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "description": "Old",
+    "name": "Agent",
+    "preferredTransport": "JSONRPC",
+    "protocolVersion": "0.3.0",
+    "security": [{"key": ["read"]}],
+    "securitySchemes": {
+        "bearer": {"scheme": "bearer", "type": "http"},
+        "key": {"in": "header", "name": "X-Key", "type": "apiKey"},
+        "oidc": {"openIdConnectUrl": "https://id.test/x", "type": "openIdConnect"},
+    },
+    "skills": [{"description": "Does", "id": "s", "name": "Skill", "tags": ["t"]}],
+    "supportsAuthenticatedExtendedCard": True,
+    "url": "https://agent.test/a2a",
+    "version": "1.0.0",
+}
+OLDER_SIGNED_AS_SDK = (
+    '{"additionalInterfaces":[{"transport":"HTTP+JSON","url":"https://agent.test/rest"}],'
+    '"capabilities":{"extensions":[{"params":{"b":1},"uri":"urn:x"}],"pushNotifications":false,'
+    '"streaming":true},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],'
+    '"description":"Old","name":"Agent","security":[{"key":["read"]}],"securitySchemes":{"bearer":'
+    '{"scheme":"bearer"},"key":{"in":"header","name":"X-Key"},"oidc":{"openIdConnectUrl":'
+    '"https://id.test/x"}},"skills":[{"description":"Does","id":"s","name":"Skill","tags":["t"]}],'
+    '"supportsAuthenticatedExtendedCard":true,"url":"https://agent.test/a2a","version":"1.0.0"}'
+)
+"""What `a2a.utils.helpers.canonicalize_agent_card` of a2a-sdk 0.3.26 makes of it."""
+
+
+async def test_a_card_of_03_is_verified_as_its_sdk_signs_it_and_whole():
+    by_sdk = {**OLDER, "signatures": [entry(payload=OLDER_SIGNED_AS_SDK.encode())]}
+    for card in (by_sdk, SIGNER.sign(OLDER)):
+        said, used = await judged(card)
+        assert said.outcome == "verified"
+        plain = msgspec.structs.replace(read_card(OLDER), signatures=used.signatures)
+        if card is not by_sdk:
+            assert used == plain
+        assert used.security_schemes == plain.security_schemes
+        assert used.supported_interfaces == plain.supported_interfaces
+        for path in (("url",), ("securitySchemes", "bearer", "type"), ("protocolVersion",)):
+            to = "0.3.9" if path == ("protocolVersion",) else "http://evil.test"
+            await refused(changed(card, path, to))
+        for name in OLDER["securitySchemes"]:
+            untyped = copy.deepcopy(card)
+            del untyped["securitySchemes"][name]["type"]
+            await refused(untyped)
+
+
+async def test_an_agent_card_in_hand_is_verified_as_far_as_it_goes():
+    signed = SIGNER.sign(read_card(DOCUMENT))
+
+    assert (await judged(signed))[0].outcome == "verified"
+    other = msgspec.structs.replace(signed, name="Somebody else")
+    assert (await judged(other))[0].outcome == "unverifiable"
+    assert (await refused(other, require_signature=True)).outcome == "unverifiable"
+
+
+async def test_a_file_is_verified(tmp_path):
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(SIGNED))
+    assert (await judged(path, require_signature=True))[0].outcome == "verified"
+    path.write_text(json.dumps({**SIGNED, "name": "Else"}))
+    await refused(path)
+
+
+# ── The other implementation ─────────────────────────────────────────────────────────────────
+
+
+def test_the_sdk_verifies_what_we_sign():
+    card = document(skills=FULL["skills"])
+    card["capabilities"]["extensions"][0]["params"].pop("e")
+    signed = SIGNER.sign(card)
+
+    verify = create_signature_verifier(lambda _kid, _jku: SIGNER.key.public_key(), ["ES256"])
+    verify(ParseDict(signed, ProtobufCard()))
+
+
+def test_signing_changes_nothing_that_is_given():
+    before = copy.deepcopy(DOCUMENT)
+    signed = sign_card(DOCUMENT, SIGNER.key, key_id="k-1", key_url=KEYS_URL)
+
+    assert before == DOCUMENT
+    (one,) = signed["signatures"]
+    assert json.loads(base64.urlsafe_b64decode(one["protected"] + "==")) == {
+        "alg": "ES256",
+        "typ": "JOSE",
+        "kid": "k-1",
+        "jku": KEYS_URL,
+    }
+    with pytest.raises(ValueError, match="algorithm"):
+        sign_card(DOCUMENT, SIGNER.key, key_id="k-1", algorithm="HS256")
+    with pytest.raises(ValueError, match="cannot sign by RS256"):
+        sign_card(DOCUMENT, SIGNER.key, key_id="k-1", algorithm="RS256")
+    with pytest.raises(ValueError, match="cannot sign"):
+        sign_card(DOCUMENT, "no key at all", key_id="k-1")
+
+
+# ── Whom the client asks, and when ───────────────────────────────────────────────────────────
+
+
+async def test_a_card_that_is_refused_leads_nowhere():
+    agent = FakeAgent(card={**SIGNED, "name": "Somebody else"})
+
+    async with connect(
+        "http://agent.test", engine=FakeNetwork(agent), card_verifier=TRUSTED
+    ) as client:
+        with pytest.raises(CardSignatureError) as caught:
+            await client.ask("hello")
+    assert {call.method for call in agent.received} == {"GET"}
+    assert caught.value.executed is False
+
+
+async def test_a_card_that_has_not_changed_is_not_verified_again():
+    asked, agent = [], FakeAgent(card=SIGNED)
+    heard = []
+
+    async with connect(
+        "http://agent.test",
+        engine=FakeNetwork(agent),
+        card_verifier=asked.append,
+        card_ttl=10.0,
+        observers=[heard.append],
+    ) as client:
+        for _ in range(3):
+            await client.agent_card()
+            await asyncio.sleep(11)
+        assert len(asked) == 1
+        agent.card = SIGNER.sign(document(name="Changed"))
+        await client.agent_card()
+        assert [card["name"] for card in asked] == ["Signed", "Changed"]
+    checked = [one for one in heard if isinstance(one, CardChecked)]
+    assert [one.verification.outcome for one in checked] == ["verified", "verified"]
+
+
+async def test_a_wrong_new_card_does_not_replace_the_right_one_in_silence():
+    agent = FakeAgent(card=SIGNED)
+
+    async with connect(
+        "http://agent.test", engine=FakeNetwork(agent), card_verifier=TRUSTED, card_ttl=10.0
+    ) as client:
+        await client.agent_card()
+        agent.card = {**SIGNED, "name": "Somebody else"}
+        await asyncio.sleep(11)
+        with pytest.raises(CardSignatureError):
+            await client.agent_card()
+        agent.card = SIGNED
+        assert (await client.agent_card()).name == "Signed"
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+async def test_a_function_verifies_cards(kind):
+    seen = []
+
+    def verify(card):
+        seen.append(card["name"])
+        if card["name"] != "Signed":
+            raise LookupError("no such author")
+
+    async def slowly(card):
+        await asyncio.sleep(1)
+        verify(card)
+
+    ask = verify if kind == "function" else slowly
+    assert (await judged(SIGNED, ask, require_signature=True))[0].outcome == "verified"
+    assert (await judged(document(), ask))[0].outcome == "absent"
+    error = await refused({**SIGNED, "name": "Else"}, ask)
+    assert "LookupError: no such author" in str(error)
+    assert error.outcome == "invalid"
+    assert seen == ["Signed", "Else"]
+    await refused(SIGNED, lambda _: False)
+
+
+async def test_the_sdks_verifier_is_such_a_function():
+    verify = create_signature_verifier(lambda _kid, _jku: SIGNER.key.public_key(), ["ES256"])
+
+    def ask(card):
+        verify(ParseDict(card, ProtobufCard(), ignore_unknown_fields=True))
+
+    assert (await judged(SDK_SIGNED, ask))[0].outcome == "verified"
+    await refused({**SDK_SIGNED, "name": "Else"}, ask)
+
+
+EXTENDED = {
+    "JSONRPC": ("http://agent.test/rpc", lambda card: {"jsonrpc": "2.0", "id": 1, "result": card}),
+    "HTTP+JSON": ("http://agent.test/rest/extendedAgentCard", lambda card: card),
+}
+
+
+@pytest.mark.parametrize("binding", EXTENDED)
+async def test_the_extended_card_is_verified_too(binding):
+    url, written = EXTENDED[binding]
+    place = url.removesuffix("/extendedAgentCard")
+    public = document()
+    public["supportedInterfaces"][0] |= {"url": place, "protocolBinding": binding}
+    extended = SIGNER.sign({**public, "name": "Extended"})
+    net = Answering(url, written, pages={CARD: SIGNER.sign(public)})
+
+    async with connect(
+        "http://agent.test", engine=net, card_verifier=TRUSTED, require_signature=True
+    ) as client:
+        net.card = {**extended, "name": "Else"}
+        with pytest.raises(CardSignatureError):
+            await client.get_extended_agent_card()
+        assert (await client.agent_card()).name == "Signed"
+        net.card = extended
+        assert (await client.get_extended_agent_card()).name == "Extended"
+        assert client.card_verification.outcome == "verified"
+        assert (await client.agent_card()).name == "Extended"
+
+
+class Answering(Net):
+    """Answers the extended card, too."""
+
+    def __init__(self, url, written, **options):
+        super().__init__(FakeAgent(), **options)
+        self.url, self.written, self.card = url, written, None
+
+    async def request(self, request):
+        if request.url != self.url:
+            return await super().request(request)
+        answer = self.written(self.card)
+        if request.body:
+            answer["id"] = json.loads(request.body)["id"]
+        return page(answer, **{"content-type": "application/json"})
+
+
+# ── Where keys come from ─────────────────────────────────────────────────────────────────────
+
+
+def card_of(signer=SIGNER, url=KEYS_URL, **members):
+    return signer.sign(document(**members), key_url=url)
+
+
+BY_JKU = CardVerifier(jku_hosts=("keys.test",))
+
+
+async def test_a_key_is_fetched_from_a_host_that_the_caller_named():
+    net = Net(pages={KEYS_URL: SIGNER.jwks})
+
+    said, _ = await judged(card_of(), BY_JKU, engine=net, require_signature=True)
+    assert (said.outcome, said.key_url) == ("verified", KEYS_URL)
+    assert net.urls == [KEYS_URL]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.test/jwks.json",
+        "http://keys.test/jwks.json",
+        "https://keys.test:8443/jwks.json",
+        "https://keys.test@evil.test/jwks.json",
+        "https://x@keys.test/jwks.json",
+        "https://sub.keys.test/jwks.json",
+        "file:///etc/passwd",
+        "grpcs://keys.test/jwks.json",
+        "https://keys.te\tst/jwks.json",
+        " https://keys.test/jwks.json",
+        "https://keys.test/\ud800",
+        "https://[broken",
+        "",
+    ],
+)
+async def test_no_other_host_is_asked(url):
+    net = Net()
+
+    said, _ = await judged(card_of(url=url), BY_JKU, engine=net)
+    assert said.outcome == "unverifiable"
+    assert net.urls == []
+
+
+async def test_a_redirect_of_keys_stays_at_home():
+    away = page(b"", 302, location="https://evil.test/jwks.json")
+    net = Net(pages={KEYS_URL: away, "https://evil.test/jwks.json": SIGNER.jwks})
+
+    said, _ = await judged(card_of(), BY_JKU, engine=net)
+    assert said.outcome == "unverifiable"
+    assert net.urls == [KEYS_URL]
+
+
+@pytest.mark.parametrize("by", ["jku", "address"])
+async def test_keys_rotate(by):
+    old, new = Signer("old"), Signer("new")
+    net = Net(pages={KEYS_URL: old.jwks, CARD: card_of(old)})
+    verifier = BY_JKU if by == "jku" else CardVerifier(KEYS_URL)
+
+    async with connect(
+        "http://agent.test",
+        engine=net,
+        card_verifier=verifier,
+        require_signature=True,
+        card_ttl=60.0,
+    ) as client:
+        await client.agent_card()
+        net.pages = {KEYS_URL: new.jwks, CARD: card_of(new, name="Rotated")}
+        await asyncio.sleep(61)
+        assert (await client.agent_card()).name == "Rotated"
+        assert client.card_verification.key_id == "new"
+    assert net.urls.count(KEYS_URL) == 2
+
+
+KEPT_FOR_A_DAY = {"cache-control": "max-age=86400", "etag": '"1"'}
+
+
+@pytest.mark.parametrize("source", ["jku", "address"])
+@pytest.mark.parametrize("card", ["kept for a day", "unchanged", "in hand"])
+async def test_a_key_that_was_withdrawn_counts_no_longer_than_its_set_is_fresh(source, card):
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()})
+    if card == "kept for a day":
+        net.pages[CARD] = page(card_of(), **KEPT_FOR_A_DAY)
+
+    async with connect(
+        card_of() if card == "in hand" else "http://agent.test",
+        engine=net,
+        card_verifier=BY_JKU if source == "jku" else CardVerifier(KEYS_URL),
+        require_signature=True,
+    ) as client:
+        await client.agent_card()
+        net.pages[KEYS_URL] = Signer("new").jwks
+        await asyncio.sleep(299)
+        await client.agent_card()
+        await asyncio.sleep(2)
+        with pytest.raises(CardSignatureError, match="key 'k-1' is not known"):
+            await client.agent_card()
+        net.pages[KEYS_URL] = SIGNER.jwks
+        await asyncio.sleep(11)
+        await client.agent_card()
+
+
+async def test_a_withdrawn_key_counts_for_a_day_more_where_its_set_cannot_be_fetched():
+    net = Net(pages={KEYS_URL: SIGNER.jwks})
+
+    async with connect(
+        card_of(), engine=net, card_verifier=BY_JKU, require_signature=True
+    ) as client:
+        await client.agent_card()
+        net.pages[KEYS_URL] = page(b"", 503)
+        await asyncio.sleep(24 * 3600 - 1)
+        await client.agent_card()
+        await asyncio.sleep(12)
+        with pytest.raises(CardSignatureError, match="cannot be had"):
+            await client.agent_card()
+
+
+async def test_an_extended_card_whose_key_was_withdrawn_gives_way_to_the_public_one():
+    other = Signer("other")
+    url, written = EXTENDED["HTTP+JSON"]
+    public = document()
+    public["supportedInterfaces"][0] |= {
+        "url": url.removesuffix("/extendedAgentCard"),
+        "protocolBinding": "HTTP+JSON",
+    }
+    both = {"keys": [SIGNER.jwk, other.jwk]}
+    net = Answering(url, written, pages={CARD: SIGNER.sign(public), KEYS_URL: both})
+    net.card = other.sign({**public, "name": "Extended"})
+
+    async with connect(
+        "http://agent.test",
+        engine=net,
+        card_verifier=CardVerifier(KEYS_URL),
+        require_signature=True,
+        card_ttl=100.0,
+    ) as client:
+        await client.get_extended_agent_card()
+        await asyncio.sleep(301)
+        assert (await client.agent_card()).name == "Extended"
+        net.pages[KEYS_URL] = SIGNER.jwks
+        await asyncio.sleep(301)
+        assert (await client.agent_card()).name == "Signed"
+        assert client.card_verification.key_id == "k-1"
+
+
+async def test_unknown_keys_are_looked_for_at_a_bounded_rate():
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of(Signer("stranger"))})
+
+    async with connect(
+        "http://agent.test", engine=net, card_verifier=BY_JKU, card_ttl=0.0
+    ) as client:
+        for _ in range(20):
+            await client.agent_card()
+            await asyncio.sleep(1)
+            net.pages[CARD] = card_of(Signer("stranger"))
+    assert net.urls.count(CARD) == 20
+    assert net.urls.count(KEYS_URL) == 2
+
+
+async def test_one_fetch_is_for_all_who_ask():
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 1.0})
+
+    async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
+        cards = await asyncio.gather(*(client.agent_card() for _ in range(50)))
+    assert len(cards) == 50
+    assert net.urls == [CARD, KEYS_URL]
+
+
+async def test_a_caller_who_leaves_takes_nothing_along():
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 5.0})
+
+    async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
+        first = asyncio.create_task(client.agent_card())
+        await asyncio.sleep(1)
+        second = asyncio.create_task(client.agent_card())
+        await asyncio.sleep(1)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await second
+        assert client.card_verification.outcome == "verified"
+    assert net.urls.count(KEYS_URL) == 1
+
+
+async def test_closing_ends_a_fetch_of_keys():
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 15.0})
+
+    client = connect("http://agent.test", engine=net, card_verifier=BY_JKU)
+    waiting = asyncio.create_task(client.agent_card())
+    await asyncio.sleep(1)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await client.close()
+
+
+def away(url):
+    return A2AConnectionError("refused", failure="refused", executed=False, transient=True)
+
+
+@pytest.mark.parametrize("answer", [away(KEYS_URL), page(b"", 500), page(b"{"), page({"keys": 7})])
+async def test_keys_that_cannot_be_had_are_for_now(answer):
+    net = Net(pages={KEYS_URL: answer, CARD: card_of()})
+
+    async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
+        await client.agent_card()
+        said = client.card_verification
+        assert (said.outcome, said.is_for_now) == ("unverifiable", True)
+        net.pages[KEYS_URL] = SIGNER.jwks
+        await asyncio.sleep(31)
+        await client.agent_card()
+        assert client.card_verification.outcome == "verified"
+
+
+async def test_a_key_server_that_is_away_is_a_transient_error_and_bounded():
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 10_000})
+    began = asyncio.get_running_loop().time()
+
+    async with connect(
+        "http://agent.test", engine=net, card_verifier=BY_JKU, require_signature=True
+    ) as client:
+        with pytest.raises(CardSignatureError) as caught:
+            await client.agent_card()
+        assert caught.value.transient
+        assert asyncio.get_running_loop().time() - began <= 25
+        await asyncio.sleep(11)
+        with pytest.raises(DeadlineExceededError):
+            await client.agent_card(timeout=3)
+    assert set(net.urls) == {CARD, KEYS_URL}
+
+
+async def test_a_verified_card_stands_in_while_keys_are_away():
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()})
+
+    async with connect(
+        "http://agent.test",
+        engine=net,
+        card_verifier=BY_JKU,
+        require_signature=True,
+        card_ttl=600.0,
+    ) as client:
+        await client.agent_card()
+        net.pages = {KEYS_URL: away(KEYS_URL), CARD: card_of(Signer("new"), name="New")}
+        await asyncio.sleep(601)
+        assert (await client.agent_card()).name == "Signed"
+
+
+async def test_credentials_follow_what_is_signed():
+    agent = FakeAgent(card=SIGNED)
+    auth = SchemeCredentials({"oauth": "t0ken"})
+
+    async with connect(
+        "http://agent.test", engine=FakeNetwork(agent), card_verifier=TRUSTED, auth=auth
+    ) as client:
+        await client.ask("hello")
+    sent = [call.headers.get("authorization") for call in agent.received if call.body]
+    assert set(sent) == {"Bearer t0ken"}
+
+
+# ── A real server ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.real_time
+async def test_a_card_that_the_sdk_serves_is_verified_with_keys_from_its_own_host():
+    def application(url):
+        card = document(skills=FULL["skills"])
+        card["supportedInterfaces"][0]["url"] = f"{url}/rpc"
+        header = {"alg": "ES256", "kid": "k-1", "typ": "JOSE", "jku": f"{url}/keys"}
+        signed = create_agent_card_signer(SIGNER.key, header)(ParseDict(card, ProtobufCard()))
+        keys = Route("/keys", lambda _request: JSONResponse(SIGNER.jwks))
+        app = Starlette(routes=[*create_agent_card_routes(signed), keys])
+        app.state.url = url
+        return app
+
+    async with asyncio.timeout(LIMIT), serving(application) as app:
+        url = app.state.url
+        trusting = CardVerifier(jku_hosts=(url,))
+        async with connect(url, card_verifier=trusting, require_signature=True) as client:
+            assert (await client.agent_card()).name == "Signed"
+            assert client.card_verification.key_url == f"{url}/keys"
+        async with connect(url, card_verifier=BY_JKU, require_signature=True) as client:
+            with pytest.raises(CardSignatureError):
+                await client.agent_card()
+
+
+def test_a_verifier_that_is_none_is_told():
+    told = "^card_verifier must be a CardVerifier or a function, not int$"
+    with pytest.raises(TypeError, match=told):
+        connect("https://agent.test", card_verifier=5)

@@ -1,0 +1,236 @@
+"""The rules of journals are checked: one that breaks a rule is told which."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+from tests.kit.foreign_journal import Foreign
+
+from holdfast.errors import JournalError
+from holdfast.testing import check_journal
+
+
+async def test_a_journal_that_keeps_the_rules_is_fine():
+    records = {}
+    made = []
+
+    def make():
+        made.append(Foreign(records))
+        return made[-1]
+
+    await check_journal(make)
+
+    assert records
+    assert all(one.is_closed for one in made)
+
+
+class ForgetsTheDigest(Foreign):
+    async def begin(self, record):
+        await super().begin(replace(record, digest=None))
+
+
+class BeginsTwice(Foreign):
+    async def begin(self, record):
+        self.records.pop(record.message_id, None)
+        await super().begin(record)
+
+
+class KnowsNoLabels(Foreign):
+    async def begin(self, record):
+        before = await self.find_label(record.label)
+        if before is not None and before.message_id != record.message_id:
+            self.records[record.message_id] = record
+        else:
+            await super().begin(record)
+
+
+class KnowsLabelsByAgent(Foreign):
+    async def begin(self, record):
+        before = await self.find_label(record.label)
+        if before is not None and before.agent != record.agent:
+            self.records[record.message_id] = record
+        else:
+            await super().begin(record)
+
+
+class NeverSendsAgain(Foreign):
+    async def begin(self, record):
+        if record.message_id in self.records:
+            raise JournalError(reason="exists", message_id=record.message_id)
+        await super().begin(record)
+
+
+class GivesNoReason(Foreign):
+    async def begin(self, record):
+        try:
+            await super().begin(record)
+        except JournalError as error:
+            raise JournalError(error.message) from None
+
+
+class RaisesWhatItLikes(Foreign):
+    async def claim(self, message_id, **more):
+        if message_id not in self.records:
+            raise KeyError(message_id)
+        return await super().claim(message_id, **more)
+
+
+class LooksBeforeItLeaps(Foreign):
+    async def begin(self, record):
+        twin = Foreign(dict(self.records))
+        await twin.begin(record)
+        await asyncio.sleep(0)
+        self.records[record.message_id] = record
+
+
+class ClaimsSlowly(Foreign):
+    async def claim(self, message_id, **more):
+        twin = Foreign(dict(self.records))
+        record = await twin.claim(message_id, **more)
+        await asyncio.sleep(0)
+        self.records[message_id] = record
+        return record
+
+
+class UpdatesWhatIsOver(Foreign):
+    async def update(self, message_id, generation, update):
+        record = self.records.get(message_id)
+        if record is not None and record.outcome is not None:
+            self.records[message_id] = replace(record, outcome=update.outcome)
+            return True
+        return await super().update(message_id, generation, update)
+
+
+class UpdatesAnyGeneration(Foreign):
+    async def update(self, message_id, generation, update):
+        record = self.records.get(message_id)
+        return await super().update(message_id, record and record.generation, update)
+
+
+class ForgetsWhatIsNone(Foreign):
+    async def update(self, message_id, generation, update):
+        is_there = await super().update(message_id, generation, update)
+        if is_there and update.detail is None:
+            record = self.records[message_id]
+            self.records[message_id] = replace(record, detail=None)
+        return is_there
+
+
+class RenewsAll(Foreign):
+    async def renew(self, held, lease_until):
+        await super().renew(held, lease_until)
+        return {name for name, _ in held}
+
+
+class RenewsOnlyInWord(Foreign):
+    async def renew(self, held, lease_until):
+        before = dict(self.records)
+        renewed = await super().renew(held, lease_until)
+        self.records.update(before)
+        return renewed
+
+
+class ClaimsWhatIsHeld(Foreign):
+    async def claim(self, message_id, *, now, lease_until):
+        if message_id in self.records:
+            now = 1e9
+        return await super().claim(message_id, now=now, lease_until=lease_until)
+
+
+class KeepsTheGeneration(Foreign):
+    async def claim(self, message_id, *, now, lease_until):
+        record = await super().claim(message_id, now=now, lease_until=lease_until)
+        self.records[message_id] = replace(record, generation=1)
+        return record
+
+
+class ListsNewestFirst(Foreign):
+    async def unfinished(self, agent=None):
+        return (await super().unfinished(agent))[::-1]
+
+
+class ListsAllAgents(Foreign):
+    async def unfinished(self, _agent=None):
+        return await super().unfinished()
+
+
+class FindsTheOldest(Foreign):
+    async def find_label(self, label):
+        found = [one for one in self.records.values() if one.label == label]
+        return min(found, key=lambda one: one.began, default=None)
+
+
+class FindsTheNewest(Foreign):
+    async def find_label(self, label):
+        found = [one for one in self.records.values() if one.label == label]
+        return max(found, key=lambda one: one.began, default=None)
+
+
+class WritesByHalves(Foreign):
+    async def begin(self, record):
+        half = replace(record, lease_until=0.0)
+        await super().begin(half)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.records[record.message_id] = record
+
+
+class StaysInItsLoop(Foreign):
+    loop = None
+
+    async def find(self, message_id):
+        type(self).loop = type(self).loop or asyncio.get_running_loop()
+        if self.loop is not asyncio.get_running_loop():
+            raise RuntimeError("another loop")
+        return await super().find(message_id)
+
+
+class ClosesOnce(Foreign):
+    async def close(self):
+        assert not self.is_closed, "closed twice"
+        await super().close()
+
+
+class LeasesNothing(Foreign):
+    lease = 0
+
+
+BREACHES = [
+    (ForgetsTheDigest, "begin keeps all that a record says"),
+    (BeginsTwice, "begin refuses a message that is there already"),
+    (KnowsNoLabels, "begin refuses a label that is there already, whatever the agent"),
+    (KnowsLabelsByAgent, "begin refuses a label that is there already, whatever the agent"),
+    (GivesNoReason, "with reason='exists' and message_id='begin-1'"),
+    (RaisesWhatItLikes, "claim refuses a call that is not there, by a JournalError"),
+    (LooksBeforeItLeaps, "of two who begin the same at once, one is refused"),
+    (ClaimsSlowly, "of two who claim a call at once, one is refused"),
+    (UpdatesWhatIsOver, "update leaves a record alone that is over"),
+    (UpdatesAnyGeneration, "no such record, of that generation"),
+    (ForgetsWhatIsNone, "what is None in an update stays as it was"),
+    (RenewsAll, "renew gives those whose records are open"),
+    (RenewsOnlyInWord, "and renews these only"),
+    (ClaimsWhatIsHeld, "claim refuses a call whose lease lasts"),
+    (KeepsTheGeneration, "claim writes down what it gives"),
+    (ListsNewestFirst, "unfinished gives the calls without an outcome, oldest first"),
+    (ListsAllAgents, "unfinished gives those of one agent alone"),
+    (FindsTheOldest, "find_label gives the newest record"),
+    (FindsTheNewest, "find_label gives the record that may have been sent"),
+    (WritesByHalves, "does all of its work, or nothing"),
+    (ClosesOnce, "closed twice"),
+    (NeverSendsAgain, "raised where nothing was wrong, in begin-again"),
+    (StaysInItsLoop, "in loops: RuntimeError\\('another loop'\\)"),
+    (LeasesNothing, "lease is a positive number of seconds"),
+]
+
+
+@pytest.mark.parametrize(("kind", "rule"), BREACHES, ids=[kind.__name__ for kind, _ in BREACHES])
+async def test_a_rule_that_is_broken_is_told(kind, rule):
+    records = {}
+
+    with pytest.raises(AssertionError, match=rule):
+        await check_journal(lambda: kind(records))
+
+
+async def test_a_journal_of_which_two_do_not_share_the_records_is_none():
+    with pytest.raises(AssertionError, match="begin keeps all that a record says"):
+        await check_journal(Foreign)

@@ -1,0 +1,256 @@
+"""The history checker: silent on what is right, and one line for each thing that is not."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+from tests.kit.event_streams import results_of
+
+from holdfast import Artifact, Part, Task, TaskState, connect
+from holdfast._model import codec
+from holdfast.extend import HttpRequest
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    History,
+    Reset,
+    Streaming,
+    completes,
+    fails,
+    replies,
+    streams,
+)
+from holdfast.types import StreamResponse, TaskStatus
+
+
+async def told(agent, **options):
+    """An agent that was asked once, and a history that saw how the task ended."""
+    history = History(agent)
+    client = connect(agent.url, engine=FakeNetwork(agent), consumers=[history.consumer], **options)
+    return client, history
+
+
+async def seen_once(agent):
+    client, history = await told(agent)
+    task = await client.send_message("hello")
+    history.check()
+    return task, history
+
+
+async def test_a_right_history_has_no_problems():
+    agent = FakeAgent(lambda turn: completes("done", after=7, works=2))
+    client, history = await told(agent)
+
+    await client.ask("hello", poll_interval=1)
+
+    assert history.problems() == []
+    history.check()
+
+
+async def test_a_history_of_nothing_is_right():
+    assert History(FakeAgent()).problems() == []
+
+
+async def test_a_message_reply_and_a_failure_are_right_too():
+    for behaviour in (lambda turn: replies("hi"), lambda turn: fails("no")):
+        client, history = await told(FakeAgent(behaviour))
+        await client.send_message("hello")
+        assert history.problems() == []
+
+
+async def test_a_message_that_was_executed_twice_is_found():
+    agent = FakeAgent()
+    client, history = await told(agent)
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "pay"}]}
+
+    await client.send_message(message)
+    await client.send_message(message)
+
+    first, second = agent.tasks
+    assert history.problems() == [f"message m-1 was executed 2 times: {first}, {second}"]
+    with pytest.raises(AssertionError, match="m-1 was executed 2 times"):
+        history.check()
+
+
+async def test_a_lost_reply_is_no_second_execution():
+    agent = FakeAgent()
+    client, history = await told(agent)
+    agent.inject(Reset(after_execution=True), on="GetTask")
+    task = await client.send_message("hello")
+
+    await client.get_task(task.id)
+
+    assert history.problems() == []
+
+
+async def test_a_task_that_the_agent_does_not_have_is_found():
+    history = History(FakeAgent())
+
+    history.saw(Task(id="ghost"))
+
+    assert history.problems() == ["task ghost was seen, but the agent has none"]
+
+
+async def test_an_end_that_the_agent_does_not_know_is_found():
+    task, history = await seen_once(FakeAgent(lambda turn: fails("no")))
+
+    other = History(history._agent)
+    other.saw(replace(task, status=TaskStatus(state=TaskState.COMPLETED)))
+
+    assert other.problems() == [f"task {task.id} was seen COMPLETED, but is FAILED"]
+
+
+@pytest.mark.parametrize("state", [TaskState.WORKING, TaskState.FAILED])
+async def test_a_task_that_leaves_its_end_is_found(state):
+    task, history = await seen_once(FakeAgent())
+
+    history.saw(replace(task, status=TaskStatus(state=state)))
+
+    assert history.problems() == [f"task {task.id} was seen to leave its end, COMPLETED"]
+
+
+async def test_lost_artifacts_are_found():
+    task, history = await seen_once(FakeAgent())
+
+    history.saw(replace(task, artifacts=()))
+
+    assert history.problems() == [f"task {task.id} was seen with other artifacts than the agent's"]
+
+
+async def test_repeated_text_is_found():
+    task, history = await seen_once(FakeAgent())
+    (artifact,) = task.artifacts
+
+    twice = Artifact(artifact_id=artifact.artifact_id, parts=(*artifact.parts, Part(text="hello")))
+    history.saw(replace(task, artifacts=(twice,)))
+
+    assert len(history.problems()) == 1
+
+
+async def test_what_a_task_was_like_before_its_end_is_no_problem():
+    agent = FakeAgent(lambda turn: completes("done", after=10, works=1))
+    client, history = await told(agent)
+    early = await client.send_message("hello", return_immediately=True)
+
+    await client.wait(early.id)
+
+    assert early.artifacts == ()
+    assert history.problems() == []
+
+
+async def test_a_task_whose_end_was_not_seen_is_no_problem():
+    agent = FakeAgent(lambda turn: completes("done", after=10, works=1))
+    client, history = await told(agent)
+
+    await client.send_message("hello", return_immediately=True)
+    await asyncio.sleep(60)
+
+    assert history.problems() == []
+
+
+# ── Streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def events_of(agent):
+    """The events of a stream, from its beginning to its end."""
+    body = b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}'
+    request = HttpRequest(
+        method="POST",
+        url=f"{agent.url}/rest/message:stream",
+        headers={"a2a-version": "1.0"},
+        body=body,
+    )
+    reply = await FakeNetwork(agent).request(request)
+    results = results_of(reply.body, "HTTP+JSON")
+    return [codec.from_builtins(result, StreamResponse).event for result in results]
+
+
+CHUNKS = streams("Hel", "lo, ", "world", every=1)
+
+
+async def problems_of(plan, change, **options):
+    """What the checker says of a client that was given the events of a stream, changed."""
+    agent = FakeAgent(plan, **options)
+    history = History(agent)
+    for event in change(await events_of(agent)):
+        history.saw_event(event)
+    return history.problems()
+
+
+@pytest.mark.parametrize("plan", [CHUNKS, completes("a", "b"), fails("no"), replies("hi")])
+async def test_the_events_of_a_stream_are_right(plan):
+    assert await problems_of(plan, lambda events: events) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda events: [*events[:3], *events[4:]], "with other artifacts than the agent's"),
+        (lambda events: [*events[:4], *events[3:]], "with other artifacts than the agent's"),
+        (lambda events: [events[i] for i in (0, 1, 2, 4, 3, 5)], "with other artifacts"),
+        (lambda events: [*events, events[-1]], "was told 2 times"),
+        (lambda events: [*events, events[1]], "to leave its end, COMPLETED"),
+        (lambda events: events[1:2] + events[3:], "with other artifacts than the agent's"),
+    ],
+)
+async def test_what_a_stream_lost_or_repeated_is_found(change, problem):
+    (found,) = await problems_of(CHUNKS, change)
+
+    assert problem in found
+
+
+async def test_a_task_that_left_its_end_and_came_back_is_found():
+    problems = await problems_of(CHUNKS, lambda events: [*events, events[1], events[-1]])
+
+    assert problems == [
+        "task task-1 was seen to leave its end, COMPLETED",
+        "the end of task task-1 was told 2 times",
+    ]
+
+
+@pytest.mark.parametrize("change", [lambda events: events[:-1], lambda events: events[1:]])
+async def test_what_a_stream_left_open_is_no_problem(change):
+    assert await problems_of(CHUNKS, change) == []
+
+
+async def test_an_end_that_is_told_by_a_status_and_a_task_is_told_twice():
+    options = {"streaming": Streaming(final_task=True)}
+
+    (found,) = await problems_of(CHUNKS, lambda events: events, **options)
+
+    assert found == "the end of task task-1 was told 2 times"
+
+
+async def test_a_snapshot_takes_the_place_of_what_was_lost():
+    agent = FakeAgent(CHUNKS)
+    history = History(agent)
+    first, working, chunk, *_, done = await events_of(agent)
+    snapshot = replace(agent.tasks["task-1"], status=working.status)
+    for event in (first, working, chunk, snapshot, done):
+        history.saw_event(event)
+
+    assert history.problems() == []
+
+
+async def test_a_consumer_is_told_of_updates_too():
+    agent = FakeAgent(CHUNKS)
+    history = History(agent)
+    first, *events = await events_of(agent)
+    for event in [first, *events, agent.tasks["task-1"], agent.tasks["task-1"]]:
+        history.consumer(event, event if isinstance(event, Task) else first, None)
+    assert history.problems() == []
+
+    history.consumer(events[-1], first, None)
+
+    assert history.problems() == ["the end of task task-1 was told 2 times"]
+
+
+async def test_every_problem_is_told():
+    task, history = await seen_once(FakeAgent())
+
+    history.saw(Task(id="ghost"))
+    history.saw(replace(task, status=TaskStatus(state=TaskState.WORKING), artifacts=()))
+
+    with pytest.raises(AssertionError) as caught:
+        history.check()
+    assert len(str(caught.value).splitlines()) == 3

@@ -1,0 +1,428 @@
+"""The JSON-RPC binding: what is sent, and what each sort of reply is taken for."""
+
+import json
+
+import pytest
+from hypothesis import strategies as st
+from tests.kit.strategies import (
+    error_objects,
+    events,
+    given,
+    http_headers,
+    http_statuses,
+    json_values,
+    messages,
+    tasks,
+)
+
+from holdfast._model.operations import (
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_AGENT_CARD,
+    GET_TASK,
+    LIST_TASKS,
+    OPERATIONS,
+    SEND_MESSAGE,
+)
+from holdfast._wire import jsonrpc
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    AgentError,
+    InternalError,
+    InvalidAgentResponseError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from holdfast.extend import HttpReply
+from holdfast.types import (
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+
+NOW = 1_445_412_480.0
+REQUEST_ID = "r-1"
+UNARY = [operation for operation in OPERATIONS if not operation.streaming]
+NOT_FOUND = {
+    "code": -32001,
+    "message": "Task not found",
+    "data": [
+        {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "TASK_NOT_FOUND",
+            "domain": "a2a-protocol.org",
+            "metadata": {},
+        }
+    ],
+}
+
+
+def decode(body, operation=GET_TASK, *, http_status=200, headers=None):
+    reply = HttpReply(status=http_status, headers=headers or {}, body=body)
+    return jsonrpc.decode(operation, REQUEST_ID, reply, now=NOW)
+
+
+def envelope(**members):
+    return json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, **members}).encode()
+
+
+def answer_or_error(*args, **options):
+    try:
+        return decode(*args, **options)
+    except A2AError as error:
+        return error
+
+
+def failure(*args, **options):
+    with pytest.raises(A2AError) as caught:
+        decode(*args, **options)
+    return caught.value
+
+
+# ── Requests ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.example",
+        "https://a.example/",
+        "https://a.example/rpc",
+        "https://a.example/rpc/",
+        "https://a.example/rpc/?key=1&k=%2F",
+        "http://[::1]:8080//a2a//",
+    ],
+)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_s22_a_call_is_posted_to_the_address_as_it_is(url, operation):
+    params = GetTaskRequest(id="t", tenant="acme")
+
+    encoded = jsonrpc.encode(operation, params, url, REQUEST_ID)
+
+    assert (encoded.method, encoded.url) == ("POST", url)
+    assert encoded.headers["content-type"] == "application/json"
+    assert "application/json" in encoded.headers["accept"]
+    assert json.loads(encoded.body) == {
+        "jsonrpc": "2.0",
+        "id": REQUEST_ID,
+        "method": operation.name,
+        "params": {"tenant": "acme", "id": "t"},
+    }
+
+
+def test_parameters_are_written_in_the_protocols_words():
+    params = SendMessageRequest(
+        message=Message(message_id="m", role=Role.USER, parts=(Part(data={"n": 1}),))
+    )
+
+    encoded = jsonrpc.encode(SEND_MESSAGE, params, "http://a", REQUEST_ID)
+
+    assert encoded.body.endswith(
+        b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"n":1}}]}}'
+        b',"jsonrpc":"2.0"}'
+    )
+
+
+def test_a_request_without_parameters_has_empty_ones():
+    encoded = jsonrpc.encode(LIST_TASKS, ListTasksRequest(), "http://a", REQUEST_ID)
+
+    assert json.loads(encoded.body)["params"] == {}
+
+
+@given(message=messages)
+def test_any_message_arrives_as_it_was(message):
+    params = SendMessageRequest(message=message)
+
+    encoded = jsonrpc.encode(SEND_MESSAGE, params, "http://a", REQUEST_ID)
+
+    assert SendMessageRequest.from_dict(json.loads(encoded.body)["params"]) == params
+
+
+# ── Good replies ─────────────────────────────────────────────────────────────────────────────
+
+
+@given(task=tasks)
+def test_the_result_is_the_answer(task):
+    assert decode(envelope(result=task.to_dict())) == task
+    assert decode(envelope(result={"task": task.to_dict()}), SEND_MESSAGE).task == task
+
+
+@given(message=messages)
+def test_an_answer_may_be_a_message(message):
+    assert decode(envelope(result={"message": message.to_dict()}), SEND_MESSAGE).message == message
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param({"id": "t", "status": {"state": "TASK_STATE_WORKING"}}, id="plain"),
+        pytest.param({"id": "t", "status": {"state": 2}}, id="enum by number"),
+        pytest.param(
+            {
+                "id": "t",
+                "history": None,
+                "status": {"state": "TASK_STATE_WORKING", "message": None},
+            },
+            id="nulls",
+        ),
+        pytest.param(
+            {"id": "t", "status": {"state": "TASK_STATE_WORKING"}, "error": {"code": 1}},
+            id="an addition",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", [{}, {"error": None}, {"jsonrpc": None}, {"x": 1}], ids=["", "null error", "", "x"]
+)
+@pytest.mark.parametrize("http_status", [200, 201, 202])
+def test_a_reply_may_be_a_little_off_and_still_be_one(result, around, http_status):
+    task = decode(envelope(result=result, **around), http_status=http_status)
+
+    assert task == Task(id="t", status=TaskStatus(state=TaskState.WORKING))
+
+
+@pytest.mark.parametrize("result", [None, {}, {"anything": 1}])
+def test_an_operation_that_answers_nothing_may_say_so_with_null(result):
+    assert decode(envelope(result=result), DELETE_PUSH_CONFIG) == Empty()
+
+
+@pytest.mark.parametrize("body", [envelope(), envelope(error=None)])
+def test_an_operation_that_answers_nothing_may_leave_its_result_out(body):
+    assert decode(body, DELETE_PUSH_CONFIG) == Empty()  # as the official server of 0.3 does
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in UNARY if operation is not DELETE_PUSH_CONFIG],
+    ids=lambda operation: operation.name,
+)
+def test_null_is_no_answer_of_any_other_operation(operation):
+    error = failure(envelope(result=None), operation)
+
+    assert type(error) is InvalidAgentResponseError
+    assert operation.name in str(error)
+
+
+def test_defaults_that_a_server_prints_are_the_values_that_they_are():
+    part = {"text": "a", "filename": "", "mediaType": "", "metadata": {}}
+
+    page = decode(
+        envelope(
+            result={
+                "tasks": [{"id": "t", "artifacts": [{"artifactId": "a", "parts": [part]}]}],
+                "nextPageToken": "",
+                "pageSize": 50.0,
+                "totalSize": 1,
+            }
+        ),
+        LIST_TASKS,
+    )
+
+    assert page.tasks[0].artifacts[0].parts == (
+        Part(text="a", filename="", media_type="", metadata={}),
+    )
+    assert (page.next_page_token, page.page_size, page.total_size) == ("", 50, 1)
+
+
+# ── Errors ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("http_status", [200, 400, 404, 500])
+def test_an_error_is_the_same_under_every_status(http_status):
+    error = failure(envelope(error=NOT_FOUND), http_status=http_status)
+
+    assert type(error) is TaskNotFoundError
+    assert (error.code, error.http_status, error.executed) == (-32001, http_status, None)
+    assert error.details == tuple(NOT_FOUND["data"])
+    assert error.message == "the agent answered -32001: Task not found"
+
+
+def test_an_executor_that_crashed_is_an_internal_error_without_details():
+    error = failure(envelope(error={"code": -32603, "message": "crashed"}), SEND_MESSAGE)
+
+    assert type(error) is InternalError
+    assert (error.executed, error.transient, error.details, error.data) == (None, True, (), None)
+
+
+@pytest.mark.parametrize("id_", [None, ...])
+def test_an_error_may_come_without_the_id(id_):
+    # An agent that could not read the request does not know it.
+    members = {"error": {"code": -32700, "message": "?"}, "id": id_}
+    body = json.dumps({name: value for name, value in members.items() if value is not ...})
+
+    error = failure(body.encode(), http_status=400)
+
+    assert (error.code, error.executed) == (-32700, False)
+
+
+def test_an_error_beside_a_result_is_an_error():
+    for result in (None, {}, {"id": "t"}):
+        for operation in (DELETE_PUSH_CONFIG, GET_TASK, LIST_TASKS):
+            error = failure(envelope(result=result, error=NOT_FOUND), operation)
+            assert type(error) is TaskNotFoundError
+
+
+@pytest.mark.parametrize("code", [-32004, -32004.0])
+def test_a_code_may_come_as_a_float(code):
+    error = failure(envelope(error={"code": code}))
+
+    assert type(error) is UnsupportedOperationError
+    assert type(error.code) is int
+
+
+@pytest.mark.parametrize("code", [0, 1, 404, -32050, 10**20])
+def test_a_code_outside_the_table_is_kept(code):
+    error = failure(envelope(error={"code": code, "message": "own"}))
+
+    assert type(error) is AgentError
+    assert error.code == code
+
+
+# ── Replies that are none ────────────────────────────────────────────────────────────────────
+
+DEEP = b'{"jsonrpc":"2.0","id":"r-1","result":{"id":"t","metadata":{"a":%s}}}' % (b"[" * 100_000)
+NO_REPLIES = {
+    "empty": b"",
+    "text": b"ok",
+    "HTML": b"<!doctype html><html></html>",
+    "half": b'{"jsonrpc":"2.0","id":"r-1","resu',
+    "list": b"[]",
+    "batch": b'[{"jsonrpc":"2.0","id":"r-1","result":{"id":"t"}}]',
+    "null": b"null",
+    "number": b"7",
+    "neither result nor error": envelope(),
+    "null error": envelope(error=None),
+    "another id": envelope(result={"id": "t"}, id="r-2"),
+    "no id": b'{"jsonrpc":"2.0","result":{"id":"t"}}',
+    "null id": envelope(result={"id": "t"}, id=None),
+    "number id": envelope(result={"id": "t"}, id=1),
+    "list id": envelope(result={"id": "t"}, id=[]),
+    "object id": envelope(result={"id": "t"}, id={}),
+    "error for another id": envelope(error=NOT_FOUND, id="r-2"),
+    "error with list id": envelope(error=NOT_FOUND, id=["r-1"]),
+    "wrong type": envelope(result=[]),
+    "wrong member": envelope(result={"id": 7}),
+    "missing member": envelope(result={}),
+    "error is text": envelope(error="no"),
+    "error is list": envelope(error=[NOT_FOUND]),
+    "error is false": envelope(error=False),
+    "error without code": envelope(error={"message": "no"}),
+    "error with odd code": envelope(error={"code": "-32001"}),
+    "error with half code": envelope(error={"code": 2.5}),
+    "error with true code": envelope(error={"code": True}),
+    "too deep": DEEP,
+    "too large a number": b'{"id":"r-1","result":{"id":"t","metadata":{"n":%s}}}' % (b"9" * 5000),
+    "bad text": b'{"id":"r-1","result":{"id":"\xff"}}',
+}
+
+
+@pytest.mark.parametrize("body", NO_REPLIES.values(), ids=NO_REPLIES)
+def test_what_is_no_reply_is_invalid_and_shown(body):
+    error = failure(body, headers={"content-type": "text/html", "set-cookie": "s=1"})
+
+    assert type(error) is InvalidAgentResponseError
+    assert (error.code, error.http_status) == (None, 200)
+    assert (error.executed, error.transient) == (None, False)
+    assert error.headers == {"content-type": "text/html"}
+    assert len(error.excerpt) <= 200
+    assert error.excerpt[:10].strip() in body.decode("utf-8", "replace")
+    assert bool(error.excerpt) == bool(body)
+
+
+def test_the_member_that_is_wrong_is_named():
+    error = failure(envelope(result={"id": "t", "history": [{"role": []}]}))
+
+    assert "history[0].role" in str(error)
+    assert "GetTask" in str(error)
+
+
+@pytest.mark.parametrize(
+    "body", [envelope(result={"id": "t"}), envelope(), b"", b"[]", envelope(error="expired")]
+)
+@pytest.mark.parametrize("http_status", [302, 400, 404, 500])
+def test_a_status_that_says_no_is_not_overruled_by_a_result(body, http_status):
+    error = failure(body, http_status=http_status)
+
+    assert type(error) is A2AHTTPError
+    assert error.http_status == http_status
+
+
+@pytest.mark.parametrize("http_status", [429, 503])
+@pytest.mark.parametrize(
+    ("body", "executed"),
+    [
+        (b"busy", False),
+        (b'{"error": {"message": "busy"}}', False),  # as proxies write it
+        (b"[]", False),
+        (envelope(error={"message": "busy"}), None),
+        (envelope(error="busy"), None),
+        (envelope(), None),
+        (b'{"result": {"task": {}}}', None),
+        (b'[{"jsonrpc": "2.0", "id": "r-1", "result": {"task": {"id": "t"}}}]', None),
+        (b'["busy", {"jsonrpc": "2.0", "id": "r-1", "error": {"code": -32603}}]', None),
+    ],
+)
+def test_a_refusal_in_which_an_agent_speaks_may_have_been_executed(body, executed, http_status):
+    error = failure(body, SEND_MESSAGE, http_status=http_status, headers={"retry-after": "1"})
+
+    assert error.executed is executed
+    assert error.transient
+
+
+# ── Fuzz ─────────────────────────────────────────────────────────────────────────────────────
+
+results = json_values | tasks.map(Task.to_dict) | events.map(lambda event: event.to_dict())
+envelopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": json_values,
+        "id": st.just(REQUEST_ID) | json_values,
+        "result": results,
+        "error": error_objects | json_values,
+    },
+)
+bodies = (
+    st.binary(max_size=80)
+    | json_values.map(lambda value: json.dumps(value).encode())
+    | envelopes.map(lambda value: json.dumps(value).encode())
+)
+
+
+@given(
+    body=bodies,
+    operation=st.sampled_from(UNARY),
+    http_status=http_statuses,
+    headers=http_headers,
+    max_examples=200,
+)
+def test_any_reply_is_an_answer_or_an_error_of_ours(body, operation, http_status, headers):
+    outcome = answer_or_error(body, operation, http_status=http_status, headers=headers)
+
+    if isinstance(outcome, A2AError):
+        assert outcome.http_status == http_status
+        assert len(str(outcome).splitlines()) == 1
+    else:
+        assert isinstance(outcome, operation.response)
+        assert http_status < 300
+
+
+def test_the_extended_card_is_an_answer():
+    card = decode(envelope(result={"name": "a"}), GET_EXTENDED_AGENT_CARD)
+
+    assert card.name == "a"
+
+
+def test_a_request_to_delete_names_both_ids():
+    params = DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
+
+    encoded = jsonrpc.encode(DELETE_PUSH_CONFIG, params, "http://a", REQUEST_ID)
+
+    assert json.loads(encoded.body)["params"] == {"taskId": "t", "id": "c"}

@@ -1,0 +1,637 @@
+"""Where an address may lead that a card or a redirect names: no further in than the user's own."""
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+from ipaddress import ip_address, ip_interface, ip_network
+
+import aiohttp
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.kit.card_signing import SIGNER
+from tests.kit.raw_server import always, reply, serve
+
+from holdfast import AiohttpEngine, AuthenticationError, Resilience, connect
+from holdfast._wire.network_scope import Reach, network, scope_of, scope_of_host
+from holdfast.auth.oauth import ClientCredentials
+from holdfast.compat import A2ACardResolver
+from holdfast.doctor import diagnose
+from holdfast.errors import NetworkPolicyError
+from holdfast.extend import HttpReply, HttpRequest
+from holdfast.signatures import CardVerifier
+from holdfast.testing import FakeAgent, FakeNetwork, Respond
+
+SCOPES = ["public", "private", "link-local", "loopback", "metadata"]
+EXAMPLES = {
+    "public": ["8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808"],
+    "private": [
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "fd00::1",
+        "fec0::1",
+        "2002:808:808::",
+        "224.0.0.1",
+    ],
+    "link-local": ["169.254.1.1", "fe80::1", "fe80::1%eth0", "::ffff:169.254.1.1"],
+    "loopback": [
+        "127.0.0.1",
+        "127.9.9.9",
+        "0.0.0.0",
+        "0.1.2.3",
+        "::1",
+        "::",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::7f00:1",
+        "2002:7f00:1::",
+    ],
+    "metadata": [
+        "169.254.169.254",
+        "100.100.100.200",
+        "168.63.129.16",
+        "fd00:ec2::254",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+    ],
+}
+PAIRS = [(address, scope) for scope, found in EXAMPLES.items() for address in found]
+
+
+def is_further_in(named, own):
+    if named in {"link-local", "metadata"}:
+        return named == "metadata" or own != "link-local"
+    return SCOPES.index(named) > SCOPES.index(own)
+
+
+@pytest.mark.parametrize(("address", "scope"), PAIRS)
+def test_every_address_lies_somewhere(address, scope):
+    assert scope_of(address) == scope
+
+
+@pytest.mark.parametrize(
+    ("url", "scope"),
+    [
+        ("http://localhost:8000", "loopback"),
+        ("http://LOCALHOST./", "loopback"),
+        ("http://agent.localhost", "loopback"),
+        ("http://[::1]:80", "loopback"),
+        ("http://10.0.0.1", "private"),
+        ("http://agent.test", "public"),
+    ],
+)
+def test_what_a_host_says_of_itself(url, scope):
+    assert scope_of_host(url) == scope
+
+
+@given(st.ip_addresses().map(str), st.sampled_from(SCOPES))
+def test_nothing_is_reached_that_lies_further_in(address, inward):
+    refused = Reach(inward=inward).refuses(address)
+
+    assert refused == is_further_in(scope_of(address), inward)
+    assert not Reach(inward=inward, allowed=(network(address),)).refuses(address)
+    elsewhere = network("192.88.99.1")
+    assume(address != "192.88.99.1")  # its other spellings, in IPv6, are one in 2**32
+    assert Reach(inward=inward, allowed=(elsewhere,)).refuses(address) == refused
+
+
+def test_a_network_allows_what_is_in_it_in_any_spelling():
+    reach = Reach(allowed=(network("10.0.0.0/8"),))
+
+    assert not reach.refuses("10.255.0.1")
+    assert not reach.refuses("::ffff:10.0.0.1")
+    assert reach.refuses("192.168.0.1")
+
+
+@pytest.mark.parametrize("given", ["10.0.0.0/33", "agent.test", ""])
+def test_what_is_no_network_is_told(given):
+    with pytest.raises(ValueError, match="in allowed_networks is not a network"):
+        connect("http://agent.test", allowed_networks=[given])
+
+
+@pytest.mark.parametrize("given", [None, 10.0])
+def test_a_network_of_another_type_is_refused(given):
+    with pytest.raises(TypeError, match=r"^one of allowed_networks must be str"):
+        connect("http://agent.test", allowed_networks=[given])
+
+
+@pytest.mark.parametrize("read", [ip_address, ip_network, ip_interface])
+async def test_a_network_may_be_one_that_is_read_already(read):
+    network = Hosts({"agent.test": "10.0.0.1"}, {})
+    client = connect("http://agent.test", engine=network, reach="public")
+
+    assert (await refused(client)).address == "10.0.0.1"
+    allowed = [read("10.0.0.1")]
+    client = connect("http://agent.test", engine=network, reach="public", allowed_networks=allowed)
+    await client.ask("hello")
+
+
+def test_one_string_is_no_sequence_of_networks():
+    with pytest.raises(TypeError, match="allowed_networks must be a sequence"):
+        connect("http://agent.test", allowed_networks="10.0.0.0/8")
+
+
+# ── Cards and redirects ──────────────────────────────────────────────────────────────────────
+
+
+class Hosts(FakeNetwork):
+    """Hosts with cards and redirects of their own, each somewhere in the network."""
+
+    def __init__(self, addresses, pages=()):
+        agents = [FakeAgent(url=f"http://{host}") for host in addresses]
+        super().__init__(*agents, addresses=addresses)
+        self.pages = dict(pages)
+        self.seen = []
+
+    async def request(self, request):
+        page = self.pages.get(request.url)
+        if page is None:
+            return await super().request(request)
+        await self.connect(request)
+        self.seen.append(request.url)
+        return HttpReply(
+            status=page.status,
+            headers=page.headers,
+            body=page.body,
+            address=self.address_of(request.url),
+        )
+
+    @asynccontextmanager
+    async def stream(self, request):  # which every request without a page goes through
+        await self.connect(request)
+        self.seen.append(request.url)
+        async with super().stream(request) as reply:
+            yield reply
+
+
+CARD = "http://agent.test/.well-known/agent-card.json"
+
+
+def card(*urls):
+    interfaces = [{"url": url, "protocolBinding": "JSONRPC"} for url in urls]
+    return {"name": "Elsewhere", "supportedInterfaces": interfaces}
+
+
+def page(document):
+    return HttpReply(status=200, body=json.dumps(document).encode())
+
+
+def redirect(location):
+    return HttpReply(status=302, headers={"location": location})
+
+
+async def refused(client):
+    with pytest.raises(NetworkPolicyError) as caught:
+        await client.ask("hello")
+    return caught.value
+
+
+@pytest.mark.parametrize("own", SCOPES)
+@pytest.mark.parametrize("named", SCOPES)
+async def test_a_card_leads_no_further_in_than_where_it_came_from(own, named):
+    hosts = {"agent.test": EXAMPLES[own][0], "named.test": EXAMPLES[named][0]}
+    network = Hosts(hosts, {CARD: page(card("http://named.test/rpc"))})
+    client = connect("http://agent.test", engine=network, resilience=Resilience.off())
+
+    if is_further_in(named, own):
+        error = await refused(client)
+        assert (error.executed, error.transient) == (False, False)
+        assert (error.address, error.agent) == (hosts["named.test"], "http://named.test/rpc")
+        assert f"{hosts['named.test']} ({named})" in str(error)
+        assert f'allowed_networks=("{error.address}",)' in str(error)
+        assert network.seen == [CARD]
+    else:
+        await client.ask("hello")
+    allowed = [hosts["named.test"]]
+    await connect("http://agent.test", engine=network, allowed_networks=allowed).ask("hello")
+
+
+@pytest.mark.parametrize("named", SCOPES)
+async def test_what_the_caller_names_may_lie_anywhere(named):
+    address = EXAMPLES[named][0]
+    inside = "http://inside.test"
+    network = Hosts(
+        {"agent.test": "8.8.8.8", "inside.test": address},
+        {CARD: page(card(f"{inside}/rpc"))},
+    )
+
+    await connect(inside, engine=network).ask("hello")
+    await connect("http://agent.test", engine=network, url=f"{inside}/rpc").ask("hello")
+    await connect("http://agent.test", engine=network, credential_origins=[inside]).ask("hello")
+    await connect(card(f"{inside}/rpc"), engine=network).ask("hello")
+
+
+async def test_a_card_of_the_callers_own_vouches_for_its_first_interface():
+    network = Hosts({"one.test": "10.0.0.1", "two.test": "10.0.0.2"})
+    document = card("http://one.test/rpc")
+    document["supportedInterfaces"].append(
+        {"url": "http://two.test/rest", "protocolBinding": "HTTP+JSON"}
+    )
+
+    await connect(document, engine=network).ask("hello")
+    error = await refused(connect(document, engine=network, bindings=["HTTP+JSON"]))
+
+    assert error.address == "10.0.0.2"
+
+
+async def test_a_card_for_this_machine_may_name_all_of_it():
+    network = Hosts({"localhost": "127.0.0.1", "127.0.0.2": "127.0.0.2"})
+    document = card("http://localhost/rpc")
+    document["supportedInterfaces"].append(
+        {"url": "http://127.0.0.2/rest", "protocolBinding": "HTTP+JSON"}
+    )
+
+    await connect(document, engine=network, bindings=["HTTP+JSON"]).ask("hello")
+
+
+@pytest.mark.parametrize("hops", [["inside.test"], ["other.test", "inside.test"]], ids=len)
+@pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.1", "169.254.169.254"])
+async def test_a_redirect_leads_no_further_in_at_any_hop(hops, inside):
+    hosts = {"agent.test": "8.8.8.8", "other.test": "9.9.9.9", "inside.test": inside}
+    here, pages = CARD, {}
+    for host in hops:
+        there = f"http://{host}/card.json"
+        pages[here], here = redirect(there), there
+    network = Hosts(hosts, {**pages, here: page(card("http://agent.test/rpc"))})
+
+    error = await refused(connect("http://agent.test", engine=network))
+
+    assert error.address == inside
+    assert error.executed is False
+    assert here not in network.seen
+    await connect("http://agent.test", engine=network, allowed_networks=[inside]).ask("hello")
+
+
+class Rebinding(FakeNetwork):
+    """A network in which the name of the one agent leads elsewhere after each connection."""
+
+    def __init__(self, agent, *numbers):
+        super().__init__(agent, addresses={"agent.test": numbers[0]})
+        self.numbers = list(numbers[1:])
+
+    async def connect(self, request):
+        agent = await super().connect(request)
+        if self.numbers:
+            self._addresses["agent.test"] = self.numbers.pop(0)
+        return agent
+
+
+SENDS = ["SendMessage", "SendStreamingMessage"]
+
+
+def rebinding(operation, inside, **options):
+    """A client whose agent redirects an operation within its origin, and leads inside then."""
+    agent = FakeAgent(url="http://agent.test")
+    path = "/.well-known/agent-card.json" if operation == "GetAgentCard" else "/rpc"
+    location = {"location": f"http://agent.test{path}"}
+    agent.inject(Respond(status=307, headers=location), on=operation)
+    before = ["8.8.8.8"] * (1 if operation == "GetAgentCard" else 2)
+    network = Rebinding(agent, *before, inside)
+    return agent, connect(
+        "http://agent.test", engine=network, resilience=Resilience.off(), **options
+    )
+
+
+async def said(client, operation):
+    if operation != "SendStreamingMessage":
+        return await client.send_message("hello")
+    async with client.stream_message("hello") as events:
+        return await events.result()
+
+
+@pytest.mark.parametrize("operation", ["GetAgentCard", *SENDS])
+@pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254"])
+async def test_a_redirect_within_the_origin_reaches_no_further_in(operation, inside):
+    agent, client = rebinding(operation, inside)
+
+    with pytest.raises(NetworkPolicyError) as caught:
+        await said(client, operation)
+
+    assert (caught.value.address, caught.value.executed) == (inside, False)
+    assert not any(agent.calls(sent) for sent in SENDS)
+    _, client = rebinding(operation, inside, allowed_networks=[inside])
+    await said(client, operation)
+
+
+@pytest.mark.parametrize("operation", SENDS)
+@pytest.mark.parametrize("named", SCOPES)
+async def test_a_redirect_within_the_origin_stays_where_the_agent_is(operation, named):
+    agent, _ = rebinding(operation, "8.8.8.8")
+    network = FakeNetwork(agent, addresses={"agent.test": EXAMPLES[named][0]})
+
+    await said(connect("http://agent.test", engine=network), operation)
+    assert len(agent.calls(operation)) == 1
+
+
+# ── A client that reaches public addresses only ──────────────────────────────────────────────
+
+INSIDE = "http://inside.test"
+NAMED_BY_THE_CALLER = {
+    "agent": (INSIDE, {}),
+    "url": ("http://agent.test", {"url": f"{INSIDE}/rpc"}),
+    "origin": ("http://agent.test", {"credential_origins": [INSIDE]}),
+    "card": (card(f"{INSIDE}/rpc"), {}),
+}
+
+
+@pytest.mark.parametrize("named", NAMED_BY_THE_CALLER)
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_client_for_public_addresses_reaches_no_other_whoever_named_it(named, scope):
+    agent, options = NAMED_BY_THE_CALLER[named]
+    address = EXAMPLES[scope][0]
+    pages = {CARD: page(card(f"{INSIDE}/rpc"))}
+    network = Hosts({"agent.test": "8.8.8.8", "inside.test": address}, pages)
+
+    def client(**more):
+        return connect(agent, engine=network, auth="Bearer s3cret", **options, **more)
+
+    if scope != "public":
+        error = await refused(client(reach="public"))
+        assert (error.address, error.executed) == (address, False)
+        assert 'reach="public"' in str(error)
+        assert not any(url.startswith(INSIDE) for url in network.seen)
+    await client(reach="public", allowed_networks=[address]).ask("hello")
+    await client(reach="any").ask("hello")
+
+
+@pytest.mark.parametrize("way", ["redirect", "interface"])
+async def test_an_allowed_network_opens_no_other_to_a_card(way):
+    there = f"{INSIDE}/rpc"
+    pages = {CARD: redirect(there)} if way == "redirect" else {CARD: page(card(there))}
+    network = Hosts({"agent.test": "10.0.0.1", "inside.test": "10.0.0.2"}, pages)
+
+    error = await refused(
+        connect("http://agent.test", engine=network, reach="public", allowed_networks=["10.0.0.1"])
+    )
+
+    assert error.address == "10.0.0.2"
+
+
+async def test_a_name_that_changes_its_mind_does_not_pass_at_a_redirect_either():
+    _, client = rebinding("SendMessage", "10.0.0.2", reach="public")
+
+    with pytest.raises(NetworkPolicyError, match='reach="public"'):
+        await client.send_message("hello")
+
+
+async def test_key_sets_and_authorization_servers_are_held_to_it():
+    network = Hosts({"agent.test": "8.8.8.8", "inside.test": "127.0.0.1"})
+    network.pages[CARD] = page(SIGNER.sign(card("http://agent.test/rpc")))
+    keys = CardVerifier(f"https://{'inside.test'}/jwks.json")
+    auth = ClientCredentials("https://inside.test", "client", client_secret="s", engine=network)
+
+    options = {"engine": network, "reach": "public", "resilience": Resilience.off()}
+    async with connect("http://agent.test", card_verifier=keys, **options) as client:
+        await client.agent_card()
+        assert client.card_verification.outcome == "unverifiable"
+    async with connect("http://agent.test", auth=auth, **options) as client:
+        with pytest.raises(AuthenticationError, match='reach="public"'):
+            await client.ask("hello")
+
+    assert not any("inside.test" in url for url in network.seen)
+    resolver = A2ACardResolver(INSIDE, engine=network, reach="public")
+    with pytest.raises(NetworkPolicyError):
+        await resolver.get_agent_card()
+
+
+@pytest.mark.parametrize("given", ["private", "", None, 1])
+def test_how_far_a_client_may_reach_is_one_of_two(given):
+    with pytest.raises((ValueError, TypeError), match="reach"):
+        connect("http://agent.test", reach=given)
+
+
+async def test_the_doctor_asks_again_no_further_in():
+    headers = {"etag": '"1"', "cache-control": "max-age=60"}
+    body = page(card("http://agent.test/rpc")).body
+    network = Hosts(
+        {"agent.test": "8.8.8.8"}, {CARD: HttpReply(status=200, headers=headers, body=body)}
+    )
+    request = network.request
+
+    async def rebound(asking):
+        reply = await request(asking)
+        network._addresses["agent.test"] = "10.0.0.7"
+        return reply
+
+    network.request = rebound
+    await diagnose("http://agent.test", engine=network)
+
+    assert network.seen.count(CARD) == 1
+
+
+async def test_an_old_card_is_not_confirmed_by_the_page_of_another():
+    first, second = ("http://agent.test/1.json", "http://agent.test/2.json")
+    old = page(card("http://agent.test/rpc"))
+    network = Hosts({"agent.test": "8.8.8.8"}, {CARD: redirect(first), first: old})
+    headers = {"etag": '"same"', "cache-control": "max-age=60"}
+    network.pages[first] = HttpReply(status=200, headers=headers, body=old.body)
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(61)
+    network.pages[CARD] = redirect(second)
+    asked = []
+
+    async def conditional(request):
+        asked.append(request.headers.get("if-none-match"))
+        if asked[-1]:
+            return HttpReply(status=304, headers=headers)
+        return page({**card("http://agent.test/rpc"), "name": "Another"})
+
+    before = network.request
+
+    async def request(asking):
+        return await (conditional(asking) if asking.url == second else before(asking))
+
+    network.request = request
+
+    assert (await client.agent_card()).name == "Another"
+    assert asked == ['"same"', None]
+
+
+# ── Where the socket is made ─────────────────────────────────────────────────────────────────
+
+
+async def outcome(engine, url, reach):
+    request = HttpRequest(method="POST", url=url, body=b"{}", reach=reach)
+    try:
+        await engine.request(request)
+    except NetworkPolicyError as error:
+        facts = (error.executed, error.transient, request.progress.sent)
+        return error.address if facts == (False, False, False) else facts
+    return None
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """A resolver: names that the test can lead wherever it likes."""
+    found = {}
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host, port, *args, **kwargs):
+        numbers = found.get(host, [host])
+        return [info for number in numbers for info in real(number, port, *args, **kwargs)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return found
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "0x7f.1", "0.0.0.0", "localhost", "named.test"],
+)
+async def test_no_socket_is_made_to_where_a_request_must_not_reach(host, names):
+    names["named.test"] = ["127.0.0.1"]
+    engine = AiohttpEngine()
+    async with serve(always()) as server:
+        url = f"http://{host}:{server.url.rpartition(':')[2]}"
+
+        address = await outcome(engine, url, Reach())
+
+        assert address is not None
+        assert scope_of(address) == "loopback"
+        assert server.connections == []
+        assert await outcome(engine, url, Reach(inward="loopback")) is None
+        assert await outcome(engine, url, Reach(allowed=(network("0.0.0.0/1"),))) is None
+        await engine.close()
+
+
+@pytest.mark.real_time
+async def test_a_name_that_changes_its_mind_does_not_pass(names):
+    names["rebinding.test"] = ["127.0.0.1"]
+    engine = AiohttpEngine()
+    async with serve(always()) as server:
+        url = f"http://rebinding.test:{server.url.rpartition(':')[2]}"
+
+        # The caller's own request leaves a connection behind, which a card's must not use.
+        assert await outcome(engine, url, None) is None
+        assert await outcome(engine, url, Reach()) == "127.0.0.1"
+        assert len(server.requests) == 1
+        await engine.close()
+
+
+class Changing:
+    """What a name leads to: another number each time it is resolved."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)
+
+    def __iter__(self):
+        return iter([self.numbers.pop(0) if self.numbers[1:] else self.numbers[0]])
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("operation", SENDS)
+async def test_a_call_is_not_redirected_to_where_its_name_leads_by_then(names, operation):
+    names["rebinding.test"] = Changing("127.0.0.1", "169.254.169.254")
+    redirect = reply(b"", "Location: /next", status="307 Temporary Redirect")
+    async with serve(always(redirect)) as server, AiohttpEngine() as engine:
+        url = f"http://rebinding.test:{server.url.rpartition(':')[2]}"
+        document = {**card(url), "capabilities": {"streaming": True}}
+        client = connect(
+            document, engine=engine, resilience=Resilience.off(), protocol_version="1.0"
+        )
+
+        with pytest.raises(NetworkPolicyError) as caught:
+            await said(client, operation)
+
+        assert (caught.value.address, caught.value.executed) == ("169.254.169.254", False)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.real_time
+async def test_a_client_for_public_addresses_looks_at_the_number_that_it_connects_to(names):
+    names["named.test"] = ["127.0.0.1"]
+    async with serve(always()) as server, AiohttpEngine() as engine:
+        url = f"http://named.test:{server.url.rpartition(':')[2]}"
+
+        for agent in (url, card(url)):
+            error = await refused(connect(agent, engine=engine, reach="public"))
+            assert (error.address, error.transient) == ("127.0.0.1", False)
+        assert server.connections == []
+
+
+@pytest.mark.real_time
+async def test_what_cannot_be_looked_at_is_refused_to_a_client_for_public_addresses(
+    monkeypatch, names
+):
+    names["named.test"] = ["127.0.0.1"]
+    strict = Reach(is_strict=True)
+    async with serve(always()) as proxy:
+        async with aiohttp.ClientSession() as session:
+            lent = AiohttpEngine(session=session)
+            url = f"http://named.test:{proxy.url.rpartition(':')[2]}"
+            assert await outcome(lent, url, strict) == "127.0.0.1"
+        async with aiohttp.ClientSession(proxy=proxy.url) as session:
+            lent = AiohttpEngine(session=session)
+            with pytest.raises(NetworkPolicyError, match="a proxy or a gRPC channel"):
+                await lent.request(HttpRequest(method="POST", url=url, reach=strict))
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        async with connect("http://named.test", reach="public") as client:
+            error = await refused(client)
+
+        assert "a proxy or a gRPC channel" in str(error)
+        assert (error.address, error.executed, error.agent) == (
+            None,
+            False,
+            "http://named.test/.well-known/agent-card.json",
+        )
+        assert proxy.requests == []
+
+
+@pytest.mark.real_time
+async def test_of_several_addresses_the_allowed_ones_are_used(names):
+    names["several.test"] = ["10.255.255.1", "127.0.0.1"]
+    engine = AiohttpEngine()
+    async with serve(always()) as server:
+        url = f"http://several.test:{server.url.rpartition(':')[2]}"
+
+        assert await outcome(engine, url, Reach(allowed=(network("127.0.0.1"),))) is None
+        names["others.test"] = ["127.0.0.1", "127.0.0.2"]
+        assert await outcome(engine, url.replace("several", "others"), Reach()) is not None
+        await engine.close()
+
+
+@pytest.mark.real_time
+async def test_through_a_proxy_only_numbers_can_be_told(monkeypatch, names):
+    names["named.test"] = ["127.0.0.1"]
+    async with serve(always()) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        engine = AiohttpEngine()
+
+        for host in ("127.0.0.1", "127.1", "localhost", "[::1]", "169.254.169.254"):
+            assert await outcome(engine, f"http://{host}:1/", Reach()) is not None
+        assert proxy.requests == []
+        # The proxy is the caller's own, wherever it is; who hides behind a name, it must know.
+        assert await outcome(engine, "http://named.test:1/", Reach()) is None
+        await engine.close()
+
+
+@pytest.mark.real_time
+async def test_a_lent_session_sends_nothing_to_where_it_must_not(names):
+    names["named.test"] = ["127.0.0.1"]
+    async with serve(always()) as server, aiohttp.ClientSession() as session:
+        engine = AiohttpEngine(session=session)
+        url = f"http://named.test:{server.url.rpartition(':')[2]}"
+
+        assert await outcome(engine, url, Reach()) == "127.0.0.1"
+        assert server.requests == []
+        assert await outcome(engine, url, Reach(inward="loopback")) is None
+        assert await outcome(engine, url, Reach()) == "127.0.0.1"
+        assert len(server.requests) == 1
+
+
+@pytest.mark.real_time
+async def test_a_reply_tells_where_it_came_from():
+    engine = AiohttpEngine()
+    async with serve(always()) as server:
+        reply = await engine.request(HttpRequest(method="GET", url=server.url))
+
+        assert reply.address == "127.0.0.1"
+        await engine.close()

@@ -1,0 +1,157 @@
+"""The tables of messages say what the official schemas say, field by field."""
+
+import subprocess
+import sys
+
+import pytest
+from a2a.compat.v0_3 import a2a_v0_3_pb2
+from a2a.types import a2a_pb2
+from google.protobuf import empty_pb2, struct_pb2, timestamp_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import Default, DescriptorPool
+from tests.kit.paths import ROOT
+from tests.kit.real_agents import LIMIT, sdk_python
+
+from holdfast._model.operations import OPERATIONS
+from holdfast._wire.grpc import CODECS
+from holdfast._wire.protobuf.messages import check_library, message_type
+from holdfast._wire.protobuf.schema_v03 import V03
+from holdfast._wire.protobuf.schema_v1 import V1
+
+KNOWN = (empty_pb2, struct_pb2, timestamp_pb2)
+
+
+def official(file):
+    """A schema without what it says besides its messages, in a pool of its own."""
+    known = [each.DESCRIPTOR.name for each in KNOWN]
+    kept = [name for name in file.dependency if name in known]
+    del file.dependency[:]
+    file.dependency.extend(kept)
+    file.ClearField("options")
+    for message in file.message_type:
+        for field in message.field:
+            field.ClearField("options")
+    for service in file.service:
+        for method in service.method:
+            method.ClearField("options")
+    pool = DescriptorPool()
+    for each in KNOWN:
+        pool.AddSerializedFile(each.DESCRIPTOR.serialized_pb)
+    return pool.AddSerializedFile(file.SerializeToString())
+
+
+def official_of(generated):
+    return official(FileDescriptorProto.FromString(generated.DESCRIPTOR.serialized_pb))
+
+
+def official_of_sdk03():
+    """What the last SDK of protocol 0.3 was generated from."""
+    script = "import sys; from a2a.grpc.a2a_pb2 import DESCRIPTOR as d; "
+    script += "sys.stdout.buffer.write(d.serialized_pb)"
+    python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
+    command = [str(python), "-c", script]
+    told = subprocess.run(command, check=True, capture_output=True, timeout=LIMIT)
+    return official(FileDescriptorProto.FromString(told.stdout))
+
+
+def facts(message):
+    """All that goes over the wire, or into JSON, of a type of messages."""
+    return sorted(
+        (
+            field.number,
+            field.name,
+            field.json_name,
+            field.type,
+            field.is_repeated,
+            field.has_presence,
+            type_of(field),
+            oneof_of(field),
+        )
+        for field in message.fields
+    )
+
+
+def type_of(field):
+    message = field.message_type
+    if message is None:
+        return field.enum_type and field.enum_type.full_name
+    if message.GetOptions().map_entry:
+        return facts(message)
+    return message.full_name
+
+
+def oneof_of(field):
+    oneof = field.containing_oneof
+    return oneof and oneof.name
+
+
+def enums(file):
+    return {
+        name: [(value.name, value.number) for value in enum.values]
+        for name, enum in file.enum_types_by_name.items()
+    }
+
+
+SCHEMAS = [
+    pytest.param(V1, lambda: official_of(a2a_pb2), id="1.0"),
+    pytest.param(V03, lambda: official_of(a2a_v0_3_pb2), id="0.3"),
+    pytest.param(V03, official_of_sdk03, id="0.3 of its last SDK", marks=pytest.mark.sdk),
+]
+
+
+@pytest.mark.parametrize(("schema", "its_official"), SCHEMAS)
+def test_each_field_of_each_message_is_that_of_the_official_schema(schema, its_official):
+    file = its_official()
+
+    ours = {name: facts(message_type(schema.package, name).descriptor) for name in schema.messages}
+    assert ours == {name: facts(each) for name, each in file.message_types_by_name.items()}
+    assert file.package == schema.package
+    described = message_type(schema.package, "Task").descriptor.file
+    assert enums(described) == enums(file)
+
+
+@pytest.mark.parametrize(("schema", "its_official"), SCHEMAS)
+def test_each_method_is_that_of_the_official_service(schema, its_official):
+    (service,) = its_official().services_by_name.values()
+    (codec,) = (each for each in CODECS.values() if each.package == schema.package)
+    streaming = {operation.name: operation.streaming for operation in OPERATIONS}
+
+    ours = {
+        (row.method, row.request, row.response, streaming[name])
+        for name, row in codec.rows.items()
+    }
+    assert ours == {
+        (each.name, each.input_type.name, each.output_type.name, each.server_streaming)
+        for each in service.methods
+    }
+    assert service.full_name == f"{codec.package}.A2AService"
+
+
+def test_the_classes_are_in_no_pool_that_others_use():
+    ours = message_type("lf.a2a.v1", "Task").descriptor
+
+    assert ours.file.pool is not Default()
+    assert ours is not a2a_pb2.Task.DESCRIPTOR
+    assert ours.fields_by_name["metadata"].message_type.file.pool is ours.file.pool
+
+
+def test_protobuf_is_imported_when_it_is_needed():
+    script = "import sys, holdfast._wire.grpc, holdfast._wire.protobuf.writing; "
+    script += "sys.exit(' '.join(m for m in sys.modules if m.startswith('google')))"
+    source = ROOT / "src"
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        check=False,
+        capture_output=True,
+        timeout=LIMIT,
+        env={"PYTHONPATH": str(source)},
+    )
+
+    assert told.stderr.strip() == b""
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.rpc", None)
+
+    with pytest.raises(ImportError, match=r'pip install "holdfast\[grpc\]"'):
+        check_library()

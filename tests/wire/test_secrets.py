@@ -1,0 +1,604 @@
+"""A canary for a credential, wherever one can be placed: it never shows where it must not.
+
+Everything that a program or a person gets to see is searched, after every kind of failure, from
+agents that repeat whatever they were sent: logs, errors with their facts and causes, what
+observers are told, `repr`, tracebacks, pickles, the terminal.
+"""
+
+import asyncio
+import base64
+import html
+import inspect
+import json
+import pickle
+import traceback
+from urllib.parse import quote, quote_plus
+
+import pytest
+from tests.kit.effort import crossed
+from tests.kit.raw_server import always, head, reply, serve
+
+from holdfast import (
+    A2AError,
+    AiohttpEngine,
+    ReconcilePolicy,
+    Resilience,
+    RetryPolicy,
+    SchemeCredentials,
+    Timeouts,
+    connect,
+)
+from holdfast._wire.redaction import redact
+from holdfast.auth import ClientCallContext, Credentials, StaticAuth
+from holdfast.compat import AuthInterceptor, InMemoryContextCredentialStore
+from holdfast.extend import HttpReply, Interceptor
+from holdfast.testing import FakeAgent, FakeNetwork
+
+CANARY = "kAnari-5f3c9b7e+tw/eet~77=="
+"""Something that a token may be, and that every encoding changes."""
+
+SPELLINGS = {
+    CANARY,
+    quote(CANARY),
+    quote(CANARY, safe=""),
+    quote_plus(CANARY),
+    html.escape(CANARY),
+    json.dumps(CANARY)[1:-1],
+    base64.b64encode(CANARY.encode()).decode().rstrip("="),
+    base64.b64encode(f"user:{CANARY}".encode()).decode().rstrip("="),
+    CANARY.encode().hex(),
+    *(base64.b64encode(bytes(n) + CANARY.encode()).decode()[4:-4] for n in (1, 2)),
+}
+
+HOST = "http://agent.test"
+SCHEMES = {
+    "bearer": ({"httpAuthSecurityScheme": {"scheme": "Bearer"}}, CANARY),
+    "basic": ({"httpAuthSecurityScheme": {"scheme": "basic"}}, f"user:{CANARY}"),
+    "oauth": ({"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{HOST}/oidc"}}, CANARY),
+    **{
+        f"{place} key": (
+            {"apiKeySecurityScheme": {"location": place, "name": "k"}},
+            CANARY,
+        )
+        for place in ("header", "query", "cookie")
+    },
+}
+
+
+class Provider:
+    """Credentials in every place that there is."""
+
+    def __init__(self):
+        self.refused = []
+
+    async def credentials(self, call):
+        return Credentials(
+            headers={"x-own": CANARY}, query={"own": CANARY}, cookies={"own": CANARY}
+        )
+
+    async def on_unauthorized(self, call, error):
+        self.refused.append(repr(call))
+        return True
+
+
+def by_scheme(name):
+    scheme, credential = SCHEMES[name]
+    return {
+        "auth": SchemeCredentials({"it": credential}),
+        "card": {
+            "securitySchemes": {"it": scheme},
+            "securityRequirements": [{"schemes": {"it": {"list": []}}}],
+        },
+    }
+
+
+async def by_session():
+    store = InMemoryContextCredentialStore()
+    await store.set_credentials("s", "it", CANARY)
+    return {
+        **by_scheme("bearer"),
+        "auth": None,
+        "interceptors": [AuthInterceptor(store)],
+        "call": {"context": ClientCallContext(state={"sessionId": "s", "secret": CANARY})},
+    }
+
+
+PLACES = {
+    "authorization": lambda: {"auth": f"Bearer {CANARY}"},
+    "authorization without a scheme": lambda: {"auth": CANARY},
+    "headers of auth": lambda: {"auth": {"X-API-Key": CANARY}},
+    "static": lambda: {"auth": StaticAuth({"x-short": CANARY})},
+    "provider": lambda: {"auth": Provider()},
+    "headers": lambda: {"headers": {"X-Own": CANARY}},
+    "headers of a call": lambda: {"call": {"headers": {"X-Own": CANARY}}},
+    "cookie": lambda: {"headers": {"Cookie": f"a=b; session={CANARY}"}},
+    "query of the card": lambda: {"agent": f"{HOST}/card.json?key={quote(CANARY, safe='')}"},
+    "query of the interface": lambda: {"url": f"{HOST}/rpc?key={quote(CANARY, safe='')}"},
+    "session": by_session,
+    **{name: lambda name=name: by_scheme(name) for name in SCHEMES},
+}
+
+
+async def options_for(place):
+    options = PLACES[place]()
+    return await options if inspect.isawaitable(options) else options
+
+
+class Echo(FakeNetwork):
+    """An agent that repeats whatever it was sent, in the way of `answer`."""
+
+    def __init__(self, answer, card, *, from_the_card_on):
+        super().__init__(FakeAgent())
+        self.answer = answer
+        self.card = card
+        self.from_the_card_on = from_the_card_on
+        self.carried = []
+
+    async def request(self, request):
+        heard = "\n".join(
+            [request.method, request.url, *(f"{n}: {v}" for n, v in request.headers.items())]
+        )
+        is_card = request.method == "GET" and ".json" in request.url
+        if is_card and not self.from_the_card_on:
+            return HttpReply(status=200, body=json.dumps(self.card).encode())
+        self.carried.append(heard)
+        request.progress.sent = True
+        return self.answer(request, heard)
+
+
+def page(status, content_type="text/html", **headers):
+    def answer(request, heard):
+        body = f"<html>you sent {html.escape(heard)} or {heard}</html>".encode()
+        headers_too = {n: v.format(heard=" ".join(heard.split())) for n, v in headers.items()}
+        return HttpReply(
+            status=status, headers={"content-type": content_type, **headers_too}, body=body
+        )
+
+    return answer
+
+
+def rpc_error(request, heard):
+    error = {
+        "code": -32603,
+        "message": f"failed on {heard}",
+        "data": [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": heard,
+                "metadata": {heard: heard},
+            },
+            {"deep": [heard, {"b64": base64.b64encode(heard.encode()).decode()}]},
+        ],
+    }
+    asked = json.loads(request.body) if request.body else {}
+    document = {"jsonrpc": "2.0", "id": asked.get("id"), "error": error}
+    return HttpReply(status=200, body=json.dumps(document).encode())
+
+
+def rest_error(request, heard):
+    error = {"code": 500, "status": "INTERNAL", "message": heard, "details": [{"x": heard}]}
+    return HttpReply(status=500, body=json.dumps({"error": error}).encode())
+
+
+def problem(request, heard):
+    document = {"type": "about:blank", "title": heard, "status": 400, "detail": heard}
+    headers = {"content-type": "application/problem+json"}
+    return HttpReply(status=400, headers=headers, body=json.dumps(document).encode())
+
+
+def wrong_shape(request, heard):
+    asked = json.loads(request.body) if request.body else {}
+    result = {"task": {"id": [heard], heard: heard}, "name": heard, "skills": [heard]}
+    document = {"id": asked.get("id"), "result": result, **result}
+    return HttpReply(status=200, body=json.dumps(document).encode())
+
+
+def redirect(request, heard):
+    there = f"http://elsewhere.test/{quote(' '.join(heard.split()))}?{request.url}"
+    return HttpReply(status=307, headers={"location": there}, body=heard.encode())
+
+
+ANSWERS = {
+    "401": page(401, **{"www-authenticate": "Bearer realm={heard}"}),
+    "403": page(403, server="{heard}"),
+    "404": page(404),
+    "429": page(429, **{"retry-after": "{heard}", "x-request-id": "{heard}"}),
+    "500": page(500, "text/plain", via="{heard}"),
+    "503": page(503, **{"retry-after": "0"}),
+    "200 html": page(200),
+    "rpc error": rpc_error,
+    "rest error": rest_error,
+    "problem": problem,
+    "wrong shape": wrong_shape,
+    "redirect": redirect,
+}
+
+
+class Listening(Interceptor):
+    """Notes how calls and failures present themselves."""
+
+    def __init__(self):
+        self.seen = []
+
+    async def before(self, call):
+        self.seen += [repr(call), str(call)]
+        return call
+
+    async def after(self, call, outcome):
+        if isinstance(outcome, A2AError):
+            self.seen += [repr(outcome), str(outcome)]
+        return outcome
+
+
+def everything_in(*values):
+    """Whatever can be reached from values, as text."""
+    left, known = list(values), {}
+    while left:
+        value = left.pop()
+        if id(value) in known:
+            continue
+        known[id(value)] = value
+        yield str(value)
+        yield repr(value)
+        if isinstance(value, BaseException):
+            yield "".join(traceback.format_exception(value))
+            left += [value.__cause__, value.__context__, value.args, vars(value)]
+        elif isinstance(value, dict):
+            left += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            left += value
+
+
+def shown(texts):
+    """The spellings of the canary that show in texts, with what is around the first of them."""
+    whole = "\n".join(texts)
+    return [
+        whole[max(whole.find(spelling) - 80, 0) :][: 160 + len(spelling)]
+        for spelling in SPELLINGS
+        if spelling in whole
+    ]
+
+
+async def misfortune(client, listening, call):
+    """What a program gets to see of a call that fails."""
+    seen = []
+    for attempt in (client.ask, client.get_task):
+        try:
+            await attempt("hello", **call)
+        except A2AError as error:
+            seen += everything_in(error)
+            seen += everything_in(error.facts())
+            seen.append(pickle.dumps(error).decode("latin-1"))
+    return [*seen, *listening.seen, repr(client), repr(vars(client))]
+
+
+def brisk():
+    return Resilience(
+        retry=RetryPolicy(max_retries=1, base_delay=0.001),
+        timeouts=Timeouts(connect=2, first_byte=2),
+        reconcile=ReconcilePolicy(timeout=0.01),
+    )
+
+
+@crossed("place, answer, from_the_card_on", PLACES, ANSWERS, [False, True], turns=4)
+async def test_a_credential_shows_nowhere(place, answer, from_the_card_on, caplog, capfd):
+    caplog.set_level(1)
+    options = await options_for(place)
+    call = options.pop("call", {})
+    interfaces = [
+        {"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"},
+        {"url": f"{HOST}/rest", "protocolBinding": "HTTP+JSON"},
+    ]
+    card = {"name": "Echo", "supportedInterfaces": interfaces, **options.pop("card", {})}
+    network = Echo(ANSWERS[answer], card, from_the_card_on=from_the_card_on)
+    listening, told = Listening(), []
+    asked_for = options.pop("interceptors", [])
+    for binding in ("JSONRPC", "HTTP+JSON"):
+        client = connect(
+            options.pop("agent", HOST),
+            engine=network,
+            resilience=brisk(),
+            bindings=[binding],
+            observers=[told.append],
+            interceptors=[*asked_for, listening],
+            **options,
+        )
+        seen = await misfortune(client, listening, call)
+
+        assert shown(seen) == []
+    auth = options.get("auth")
+    hooks = asked_for if isinstance(auth, str | dict) else [auth, *asked_for]
+    assert shown([repr(told), repr(hooks), *getattr(auth, "refused", [])]) == []
+    assert shown([caplog.text, *(repr(record.__dict__) for record in caplog.records)]) == []
+    assert shown(capfd.readouterr()) == []
+    if not from_the_card_on and place != "query of the card":
+        assert any(shown([heard]) for heard in network.carried), "the canary was not even sent"
+
+
+CARDS = {
+    "binding": lambda heard: {"supportedInterfaces": [{"url": HOST, "protocolBinding": heard}]},
+    "version": lambda heard: {
+        "supportedInterfaces": [
+            {"url": HOST, "protocolBinding": "JSONRPC", "protocolVersion": f"9 {heard}"}
+        ]
+    },
+    "name": lambda heard: {"name": heard, "supportedInterfaces": []},
+    "place": lambda heard: {
+        "supportedInterfaces": [{"url": f"http://0.0.0.0/{heard}", "protocolBinding": "JSONRPC"}]
+    },
+    "host": lambda heard: {
+        "supportedInterfaces": [
+            {"url": f"http://{quote(heard.lower(), safe='')}.test", "protocolBinding": "JSONRPC"}
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+async def test_a_card_that_repeats_a_credential_shows_it_nowhere(card, caplog):
+    caplog.set_level(1)
+
+    def answer(request, heard):
+        sent = request.headers["authorization"].partition(" ")[2]
+        document = {"name": "Echo", **CARDS[card](sent)}
+        return HttpReply(status=200, body=json.dumps(document).encode())
+
+    network = Echo(answer, {}, from_the_card_on=True)
+    client = connect(HOST, engine=network, auth=f"Bearer {CANARY}")
+
+    seen = await misfortune(client, Listening(), {})
+
+    assert shown([*seen, caplog.text]) == []
+
+
+TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}
+
+
+def says(state, heard):
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": heard}]}
+    return {**TASK, "status": {"state": state, "message": message}}
+
+
+def task_that_repeats(state):
+    def answer(request, heard):
+        asked = json.loads(request.body)
+        task = says(state, heard)
+        result = task if asked["method"] == "GetTask" else {"task": task}
+        return HttpReply(
+            status=200, body=json.dumps({"id": asked["id"], "result": result}).encode()
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize("state", ["FAILED", "REJECTED", "CANCELED", "AUTH_REQUIRED"])
+@pytest.mark.parametrize("place", ["authorization", "static", "headers", "headers of a call"])
+async def test_how_a_task_ended_shows_no_credential(state, place, caplog):
+    caplog.set_level(1)
+    options = PLACES[place]()
+    call = {"timeout": 5, **options.pop("call", {})}
+    card = {
+        "name": "Echo",
+        "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
+    }
+    network = Echo(task_that_repeats(f"TASK_STATE_{state}"), card, from_the_card_on=False)
+    client = connect(HOST, engine=network, **options)
+
+    with pytest.raises(A2AError) as caught:
+        await client.ask("hello", **call)
+
+    error = caught.value
+    assert "***" in str(error)
+    assert CANARY in repr(error.task), "the task stays as the agent sent it"
+    error.task = None
+    if error.__cause__ is not None:
+        error.__cause__.task = None
+    assert shown([*everything_in(error), caplog.text]) == []
+
+
+async def test_an_extended_card_that_repeats_a_credential_shows_it_nowhere(caplog):
+    caplog.set_level(1)
+
+    def answer(request, heard):
+        asked = json.loads(request.body)
+        interfaces = [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}]
+        card = {"name": f"Echo {CANARY}", "supportedInterfaces": interfaces}
+        document = {"id": asked["id"], "result": card}
+        return HttpReply(status=200, body=json.dumps(document).encode())
+
+    own = {
+        "name": "Echo",
+        "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
+        "capabilities": {"extendedAgentCard": True},
+    }
+    network = Echo(answer, {}, from_the_card_on=True)
+    client = connect(own, engine=network, auth=f"Bearer {CANARY}")
+    await client.get_extended_agent_card()
+
+    with pytest.raises(A2AError, match="does not declare an extended card") as caught:
+        await client.get_extended_agent_card()
+
+    assert shown([*everything_in(caught.value), caplog.text]) == []
+
+
+async def test_a_card_that_asks_for_more_shows_nothing_of_what_it_was_sent(caplog):
+    caplog.set_level(1)
+
+    def answer(request, heard):
+        card = {
+            "name": heard,
+            "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
+            "securitySchemes": {heard: {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+            "securityRequirements": [{"schemes": {heard: {"list": []}}}],
+        }
+        return HttpReply(status=200, body=json.dumps(card).encode())
+
+    network = Echo(answer, {}, from_the_card_on=True)
+    client = connect(
+        HOST, engine=network, headers={"x-own": CANARY}, auth=SchemeCredentials({"it": "x"})
+    )
+
+    seen = await misfortune(client, Listening(), {})
+
+    assert len(seen) > 10
+    assert shown([*seen, caplog.text]) == []
+
+
+# ── On real sockets ──────────────────────────────────────────────────────────────────────────
+
+
+def echo(connection_answer):
+    async def script(connection):
+        while (request := await connection.request()) is not None:
+            await connection.send(connection_answer(request))
+
+    return script
+
+
+async def not_tls(connection):
+    await connection.first_bytes()
+    await connection.send(head(status="400 This Is Plain HTTP"))
+
+
+WIRES = {
+    "echoed": echo(lambda request: reply(request, status="500 Failed")),
+    "garbage": echo(lambda request: request),
+    "header": echo(lambda request: head("X-\x00bad: " + request[:2000].hex(), request.decode())),
+    "status": echo(lambda request: b"HTTP/1.1 " + request),
+    "gzip": echo(lambda request: reply(request, "Content-Encoding: gzip")),
+    "closed": None,
+    "tls": not_tls,
+}
+
+
+@pytest.mark.real_time
+@crossed("place, wire", [name for name in PLACES if "query of" not in name], WIRES, turns=2)
+async def test_a_credential_shows_nowhere_on_a_socket(place, wire, caplog, capfd):
+    caplog.set_level(1)
+    asyncio.get_running_loop().set_debug(True)
+    options = await options_for(place)
+    call, listening = options.pop("call", {}), Listening()
+    engine = AiohttpEngine()
+    async with serve(WIRES[wire] or always()) as server:
+        url = server.url.replace("http:", "https:") if wire == "tls" else server.url
+        url = "http://127.0.0.1:1" if wire == "closed" else url
+        interfaces = [{"url": url, "protocolBinding": "HTTP+JSON"}]
+        card = {"name": "Echo", "supportedInterfaces": interfaces, **options.pop("card", {})}
+        client = connect(
+            card,
+            engine=engine,
+            resilience=brisk(),
+            interceptors=[*options.pop("interceptors", []), listening],
+            **options,
+        )
+        seen = await misfortune(client, listening, call)
+        await engine.close()
+
+    assert shown(seen) == []
+    assert shown([caplog.text]) == []
+    assert shown(capfd.readouterr()) == []
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("scheme", "answer"),
+    [
+        ("http", "407 Denied"),
+        ("http", "500 Failed"),
+        ("http", "200 OK"),
+        ("https", "407 Denied"),
+        ("https", "500 Failed"),
+    ],
+)
+async def test_the_password_of_a_proxy_shows_nowhere(scheme, answer, monkeypatch, caplog):
+    caplog.set_level(1)
+    async with serve(echo(lambda request: reply(request, status=answer))) as proxy:
+        named = proxy.url.replace("//", f"//user:{quote(CANARY, safe='')}@")
+        monkeypatch.setenv("HTTP_PROXY", named)
+        monkeypatch.setenv("HTTPS_PROXY", named)
+        monkeypatch.setenv("NO_PROXY", "")
+        engine = AiohttpEngine()
+        client = connect(f"{scheme}://agent.test", engine=engine, resilience=brisk())
+
+        seen = await misfortune(client, Listening(), {})
+        await engine.close()
+
+    assert shown(seen) == []
+    assert shown([caplog.text]) == []
+
+
+def escaped(form, text=CANARY):
+    return "".join(form.format(ord(letter)) for letter in text)
+
+
+ENCODED = {
+    "hex": CANARY.encode().hex(),
+    "hex in capitals": CANARY.encode().hex().upper(),
+    "all percent": escaped("%{:02x}"),
+    "some percent": quote(CANARY, safe="").lower().replace("kanari", "k%41nari"),
+    "percent twice": quote(escaped("%{:02X}"), safe=""),
+    "JSON": escaped("\\u{:04x}"),
+    "JSON in JSON": escaped("\\\\u{:04X}"),
+    "JSON of PHP": CANARY.replace("/", "\\/"),
+    "program": escaped("\\x{:02x}"),
+    "HTML": escaped("&#{};"),
+    "HTML in hex": escaped("&#x{:x};"),
+    "HTML of a query": html.escape(escaped("%{:02x}") + "&"),
+    **{
+        f"base64 after {n}": base64.b64encode(b"-" * n + f"{CANARY} sent".encode()).decode()
+        for n in range(3)
+    },
+    "URL-safe base64": base64.urlsafe_b64encode(f"~~~?{CANARY}~~~?".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED)
+async def test_a_credential_that_comes_back_encoded_is_not_shown(encoded):
+    def answer(request, heard):
+        error = {"code": -32603, "message": f"for {encoded} it", "data": [{"deep": [encoded]}]}
+        document = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
+        return HttpReply(status=200, body=json.dumps(document).encode())
+
+    card = {"name": "E", "supportedInterfaces": [{"url": HOST, "protocolBinding": "JSONRPC"}]}
+    client = connect(HOST, engine=Echo(answer, card, from_the_card_on=False), auth=CANARY)
+
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("task-1")
+
+    error = caught.value
+    assert encoded[6:-6] not in "".join(everything_in(error)).replace("\\\\", "\\")
+    assert "for " in str(error)
+    assert str(error).count("***") == 1
+    assert " it" in str(error)
+    assert "***" in str(error.details)
+
+
+def test_text_without_a_credential_keeps_its_escapes():
+    error = A2AError("50%25 of \\u0041 &amp; co", details=[{"path": "a%2Fb"}])
+
+    redact(error, [CANARY])
+
+    assert error.message == "50%25 of \\u0041 &amp; co"
+    assert error.details == ({"path": "a%2Fb"},)
+
+
+def test_what_is_too_large_or_too_deep_to_be_searched_is_left_out():
+    deep = [CANARY]
+    for _ in range(60):
+        deep = [deep]
+    error = A2AError("no", details=[{"deep": deep}, {"long": " " * 200_000, "next": CANARY}])
+
+    redact(error, [CANARY])
+
+    assert shown(everything_in(error)) == []
+    assert "***" in str(error.details)
+
+
+def test_the_search_finds_what_shows():
+    error = A2AError("visible", details=[{"a": [quote(CANARY)]}])
+    error.__context__ = ValueError(f"hidden {CANARY}")
+
+    found = shown(everything_in(error))
+
+    assert any("hidden" in text for text in found)
+    assert len(shown([base64.b64encode(CANARY.encode()).decode()])) == 1
