@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
-from holdfast._pipeline.admission import Admission, AdmissionLine
+from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast.errors import QueueFullError
 from holdfast.extend import Endpoints, PassThrough
 from holdfast.server import ProtocolErrors
@@ -415,7 +415,7 @@ def test_whoever_leaves_a_line_and_when_no_place_is_lost(seed, places):
 
     async def main():
         admission = Admission(places, lambda: True)
-        lines = [AdmissionLine() for _ in range(3)]
+        lines = [AdmissionQueue() for _ in range(3)]
         inside = []
 
         async def comes():

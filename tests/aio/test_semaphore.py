@@ -1,84 +1,175 @@
-"""Slots: in order, and none is lost with those who gave up waiting."""
+"""The semaphore and the queue below it: in order, and no turn is lost with a caller who leaves."""
 
 import asyncio
+import random
 
-from holdfast._aio.semaphore import Slots
+import pytest
+
+from holdfast._aio.semaphore import FifoSemaphore, WaitingQueue
 
 
-async def waiting(slots, number):
+async def waiting(semaphore, number):
     """Some who wait, in order."""
-    tasks = [asyncio.create_task(slots.take()) for _ in range(number)]
+    tasks = [asyncio.create_task(semaphore.acquire()) for _ in range(number)]
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_as_many_are_taken_at_once_as_there_are():
-    slots = Slots(2)
-    await slots.take()
-    assert not slots.are_taken
-    await slots.take()
-    assert slots.are_taken
+async def test_as_many_is_full_at_once_as_there_are():
+    semaphore = FifoSemaphore(2)
+    await semaphore.acquire()
+    assert not semaphore.is_full
+    await semaphore.acquire()
+    assert semaphore.is_full
 
 
 async def test_slots_are_given_to_who_waits_in_order():
-    slots = Slots(1)
-    await slots.take()
-    first, second = await waiting(slots, 2)
+    semaphore = FifoSemaphore(1)
+    await semaphore.acquire()
+    first, second = await waiting(semaphore, 2)
 
-    slots.give_back()
-    assert slots.are_taken  # before the first has noticed
+    semaphore.release()
+    assert semaphore.is_full  # before the first has noticed
     await first
     assert not second.done()
-    slots.give_back()
+    semaphore.release()
     await second
-    slots.give_back()
-    assert not slots.are_taken
+    semaphore.release()
+    assert not semaphore.is_full
 
 
 async def test_who_gave_up_waiting_gets_no_slot():
-    slots = Slots(1)
-    await slots.take()
-    first, second = await waiting(slots, 2)
+    semaphore = FifoSemaphore(1)
+    await semaphore.acquire()
+    first, second = await waiting(semaphore, 2)
 
     first.cancel()
-    slots.give_back()  # before the first has noticed
+    semaphore.release()  # before the first has noticed
     await second
     await asyncio.wait([first])
-    assert slots.are_taken
-    slots.give_back()
-    assert not slots.are_taken
+    assert semaphore.is_full
+    semaphore.release()
+    assert not semaphore.is_full
 
 
 async def test_who_gave_up_waiting_some_time_ago_is_forgotten():
-    slots = Slots(1)
-    await slots.take()
-    for task in await waiting(slots, 3):
+    semaphore = FifoSemaphore(1)
+    await semaphore.acquire()
+    for task in await waiting(semaphore, 3):
         task.cancel()
         await asyncio.wait([task])
 
-    slots.give_back()
-    assert not slots.are_taken
+    semaphore.release()
+    assert not semaphore.is_full
 
 
 async def test_who_is_cancelled_as_a_slot_comes_passes_it_on():
-    slots = Slots(1)
-    await slots.take()
-    first, second = await waiting(slots, 2)
+    semaphore = FifoSemaphore(1)
+    await semaphore.acquire()
+    first, second = await waiting(semaphore, 2)
 
-    slots.give_back()
+    semaphore.release()
     first.cancel()
     await second
     assert first.cancelled()
-    slots.give_back()
-    assert not slots.are_taken
+    semaphore.release()
+    assert not semaphore.is_full
 
 
 async def test_a_wait_that_is_closed_keeps_no_slot():
-    slots = Slots(1)
-    await slots.take()
-    abandoned = slots.take()
+    semaphore = FifoSemaphore(1)
+    await semaphore.acquire()
+    abandoned = semaphore.acquire()
     abandoned.send(None)
     abandoned.close()
 
-    slots.give_back()
-    assert not slots.are_taken
+    semaphore.release()
+    assert not semaphore.is_full
+
+
+async def test_a_queue_gives_turns_in_order_and_to_those_who_stand_first():
+    queue, came = WaitingQueue(lambda: None), []
+
+    async def wait(name, **how):
+        await queue.wait(**how)
+        came.append(name)
+
+    for name, first in [("a", False), ("b", False), ("c", True), ("d", True)]:
+        task = asyncio.create_task(wait(name, first=first))
+        await asyncio.sleep(0)
+        assert not task.done()
+    assert len(queue) == 4
+    for _ in range(4):
+        assert queue.wake_next()
+        await asyncio.sleep(0)
+
+    assert came == ["d", "c", "a", "b"]
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+async def test_a_turn_that_was_given_and_not_taken_is_reported(how):
+    unused = []
+    queue = WaitingQueue(lambda: unused.append(queue.wake_next()))
+    if how == "cancelled":
+        leaving = asyncio.create_task(queue.wait())
+        leave = leaving.cancel
+    else:
+        leaving = queue.wait()
+        leaving.send(None)
+        leave = leaving.close
+    await asyncio.sleep(0)
+    other = asyncio.create_task(queue.wait())
+    await asyncio.sleep(0)
+
+    assert queue.wake_next()
+    leave()
+    await other
+
+    assert unused == [True]
+    assert (len(queue), queue.wake_next()) == (0, False)
+
+
+async def test_callers_who_have_left_take_no_room():
+    semaphore = FifoSemaphore(1)
+    await semaphore.acquire()
+    tasks = await waiting(semaphore, 5000)
+
+    for task in reversed(tasks):
+        task.cancel()
+    await asyncio.wait(tasks)
+
+    assert len(semaphore._queue._queue) < 100
+    semaphore.release()
+    assert not semaphore.is_full
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_storm_of_cancellations_loses_no_slot(seed):
+    dice, semaphore, held = random.Random(seed), FifoSemaphore(3), 0
+
+    async def use():
+        nonlocal held
+        await semaphore.acquire()
+        held += 1
+        assert held <= 3
+        try:
+            await asyncio.sleep(dice.choice([0, 0.1, 1]))
+        finally:
+            held -= 1
+            semaphore.release()
+
+    tasks = []
+    for _ in range(200):
+        tasks.append(asyncio.create_task(use()))
+        if dice.random() < 0.3:
+            await asyncio.sleep(dice.choice([0, 0.1]))
+        if dice.random() < 0.4:
+            dice.choice(tasks).cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert held == 0
+    for _ in range(3):
+        assert not semaphore.is_full
+        await semaphore.acquire()
+    assert semaphore.is_full

@@ -6,7 +6,7 @@ import random
 from hypothesis import strategies as st
 from tests.kit.strategies import given
 
-from holdfast._pipeline.admission import Admission, AdmissionLine
+from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast.testing import run
 
 
@@ -82,7 +82,7 @@ def test_no_place_is_lost_or_made_whoever_leaves(places, seed, callers):
 
     async def main():
         admission, inside, most = Admission(places), 0, 0
-        lines = [None, AdmissionLine(), AdmissionLine()]
+        lines = [None, AdmissionQueue(), AdmissionQueue()]
 
         async def call():
             nonlocal inside, most
@@ -116,7 +116,7 @@ def test_who_finds_a_place_free_does_not_wait():
         admission = Admission(2)
 
         await asyncio.wait_for(admission.enter(), timeout=1)
-        await asyncio.wait_for(admission.enter(AdmissionLine()), timeout=1)
+        await asyncio.wait_for(admission.enter(AdmissionQueue()), timeout=1)
 
         assert admission.taken == 2
         assert not admission.enter_at_once()
@@ -127,7 +127,7 @@ def test_who_finds_a_place_free_does_not_wait():
 def test_lines_take_turns_however_long_one_is():
     async def main():
         admission, arrived = Admission(1), []
-        long, short = AdmissionLine(), AdmissionLine()
+        long, short = AdmissionQueue(), AdmissionQueue()
         await admission.enter()
         tasks = [asyncio.create_task(comes(admission, arrived, f"long {n}", long)) for n in (1, 2)]
         await settled()

@@ -20,7 +20,7 @@ from holdfast._client.named_agent import Agent, AgentHealth, AgentResult, NamedA
 from holdfast._client.options import ConnectOptions, SendOptions
 from holdfast._client.resolve import check_tls, resolve_engine, resolve_journal
 from holdfast._model.settings import check_count, check_kind
-from holdfast._pipeline.admission import Admission, AdmissionLine
+from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast.errors import A2AError, NotEnoughResultsError
 
@@ -80,7 +80,7 @@ class Coordinator(ClosingContext):
             not closed. Or addresses, which are their names as well. If left out or empty, the
             coordinator starts without agents; `add` adds them.
         concurrency: How many messages are under way at once. Each waits for its answer; the
-            others wait in line, each fan-out in turns with the others. Where there are several
+            others wait in a queue, each fan-out in turns with the others. Where there are several
             agents, each leaves as many places free as it has. As many agents as there are
             places can still take all of them, if they never answer: have more places than agents
             that may hang.
@@ -223,7 +223,7 @@ class Coordinator(ClosingContext):
             to_message(message, new_id=""),
             options,
             admission=self._admission,
-            line=AdmissionLine(),
+            queue=AdmissionQueue(),
         )
 
     def fan_out(
@@ -275,7 +275,7 @@ class Coordinator(ClosingContext):
             raise _too_few(min_results, len(asked), has_any=bool(self._agents))
         for agent, first in asked[:1]:
             asking(agent.client, first, options)  # what cannot be right is told at once
-        line = AdmissionLine()
+        queue = AdmissionQueue()
 
         def late(client: Client, task: Task) -> None:
             leaving = asyncio.get_running_loop().create_task(_cancel(client, task, options))
@@ -292,7 +292,7 @@ class Coordinator(ClosingContext):
                 message,
                 options,
                 admission=self._admission,
-                line=line,
+                queue=queue,
                 within=deadline,
                 late=late if cancel_remote else None,
                 cancelled=cancelled,

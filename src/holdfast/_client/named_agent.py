@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._client.options import ConnectOptions, SendOptions
-    from holdfast._pipeline.admission import Admission, AdmissionLine
+    from holdfast._pipeline.admission import Admission, AdmissionQueue
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, Task
 
@@ -41,7 +41,7 @@ _LONGEST_QUESTION = 500
 """Characters of a task's question that an error tells; the task has all of it."""
 
 _SHOWN = 3
-"""Agents that an error names which have the places."""
+"""Agents that an error names whose calls hold slots."""
 
 Agent: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
 """What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
@@ -186,7 +186,7 @@ class NamedAgent:
         options: SendOptions,
         *,
         admission: Admission,
-        line: AdmissionLine,
+        queue: AdmissionQueue,
         within: Deadline | None = None,
         late: Callable[[Client, Task], None] | None = None,
         cancelled: Callable[[AgentResult], None] = lambda _: None,
@@ -196,8 +196,8 @@ class NamedAgent:
         Args:
             message: The message.
             options: See `SendOptions`.
-            admission: The places.
-            line: Where to wait for one.
+            admission: The slots.
+            queue: Where to wait for one.
             within: When it ends at the latest.
             late: Told of a task that is waited for no longer, and is not over.
             cancelled: Told how far it has come if it is cancelled.
@@ -213,7 +213,7 @@ class NamedAgent:
         is_late = False
         try:
             if needs_place:
-                await self._enter(admission, line, deadline)
+                await self._enter(admission, queue, deadline)
             try:
                 self._check_there()
                 async with events:
@@ -248,7 +248,9 @@ class NamedAgent:
             attempts=call_group.sends or (0 if error is None else len(error.attempts)),
         )
 
-    async def _enter(self, admission: Admission, line: AdmissionLine, deadline: Deadline) -> None:
+    async def _enter(
+        self, admission: Admission, queue: AdmissionQueue, deadline: Deadline
+    ) -> None:
         """Takes a place as soon as there is one.
 
         Raises:
@@ -262,9 +264,9 @@ class NamedAgent:
             nonlocal taken
             taken = _taken(admission)
 
-        # Who has the places may leave at the same moment, with the same deadline.
+        # The calls that hold the slots may leave at the same moment, with the same deadline.
         looking = asyncio.get_running_loop().call_at(deadline.at, look)
-        entering = admission.enter(line, self.name)
+        entering = admission.enter(queue, self.name)
         try:
             await until(
                 deadline.at, entering, lambda: _no_place(deadline, taken or _taken(admission))
@@ -307,15 +309,15 @@ def listed(shown: Sequence[str], most: int) -> str:
 
 def _taken(admission: Admission) -> str:
     """Say which agents' calls have the slots."""
-    taken, places = admission.taken, admission.places
+    taken, slots = admission.taken, admission.slots
     names = listed([repr(name) for name in admission.holders], _SHOWN)
     how_many, why = "all slots", ""
-    if taken < places:
+    if taken < slots:
         how_many, why = (
-            f"{taken} of {places} slots",
+            f"{taken} of {slots} slots",
             ", and no agent may take more than are left free",
         )
-    return f"{how_many} (concurrency={places}) are taken by calls in flight, to {names}{why}"
+    return f"{how_many} (concurrency={slots}) are taken by calls in flight, to {names}{why}"
 
 
 def _no_place(deadline: Deadline, taken: str) -> DeadlineExceededError:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractStreamWriter
 
-    from holdfast._aio.semaphore import Slots
+    from holdfast._aio.semaphore import FifoSemaphore
     from holdfast._aio.watchdog import TimeLimit
     from holdfast.errors import TimeoutPhase
 
@@ -162,7 +162,7 @@ class _Exchange:
     """
 
     _pools: Pools
-    _slots: Slots
+    _slots: FifoSemaphore
     _response: aiohttp.ClientResponse
 
     def __init__(
@@ -185,14 +185,14 @@ class _Exchange:
         self._pools = self._all_pools.here()
         self._slots = self._pools.streams if self._streaming else self._pools.calls
         # Where a slot is free, connecting begins at once: one limit less to set and to move.
-        waits = self._slots.are_taken
+        waits = self._slots.is_full
         self._phase = "pool" if waits else "connect"
         progress = self._request.progress
         progress.awaits = self._pools.place(streaming=self._streaming) if waits else None
         seconds = getattr(self._request.timeouts, self._phase)
         try:
             with self._pools.watchdog.within(seconds) as self._limit:
-                await self._slots.take()
+                await self._slots.acquire()
                 if waits:
                     progress.awaits = None
                     self.enter("connect")
@@ -219,7 +219,7 @@ class _Exchange:
                 self.abort()
             self._response.release()
         finally:
-            self._slots.give_back()
+            self._slots.release()
 
     @property
     def status(self) -> int:
@@ -353,7 +353,7 @@ class _Exchange:
                 response.close()
             elif not self._pools.lent:  # another's session may have passed the connection on
                 self.abort()
-            self._slots.give_back()
+            self._slots.release()
             raise
         self._response = response
         self._pools.heard()

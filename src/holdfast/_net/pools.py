@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import aiohttp
 from yarl import URL
 
-from holdfast._aio.semaphore import Slots
+from holdfast._aio.semaphore import FifoSemaphore
 from holdfast._aio.watchdog import Watchdog
 from holdfast._net.sockets import check_host, sockets_within
 from holdfast._net.tls_config import TlsConfig
@@ -90,8 +90,8 @@ class Pools:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.calls = Slots(settings.max_connections)
-        self.streams = Slots(settings.max_streams)
+        self.calls = FifoSemaphore(settings.max_connections)
+        self.streams = FifoSemaphore(settings.max_streams)
         self.watchdog = Watchdog()
         self.lent = settings.lent is not None
         self._settings = settings

@@ -1,7 +1,7 @@
-"""How many calls are under way at once, and who waits for a place.
+"""How many calls are in flight at once, and which callers wait for a slot.
 
-Rules: first come, first served, and a place is handed over; an open stream keeps its place; a call
-that is made for another one which has a place needs none, so that nobody waits for themselves.
+Rules: first come, first served, and a slot is handed over; an open stream keeps its slot; a call
+that is made for another one which has a slot needs none, so that no call waits for itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._aio.semaphore import WaitingLine
+from holdfast._aio.semaphore import WaitingQueue
 from holdfast._aio.waiting import until
 from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import (
@@ -33,109 +33,109 @@ if TYPE_CHECKING:
     from holdfast._aio.per_loop import PerLoop
     from holdfast._policy.limiter import ConcurrencyPolicy
 
-__all__ = ["Admission", "AdmissionLayer", "AdmissionLine"]
+__all__ = ["Admission", "AdmissionLayer", "AdmissionQueue"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-_PATIENCE = 900.0
-"""Seconds that a call waits for a place which has no deadline."""
+_MAX_QUEUE_S = 900.0
+"""Seconds that a call without a deadline waits for a slot."""
 
 
-class AdmissionLine:
-    """Those who wait in one line, by whom they want to call."""
+class AdmissionQueue:
+    """Callers of one queue, by the agent that they want to call."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, WaitingLine] = {}  # in order of turns, and none of them empty
+        self.waiting: dict[str, WaitingQueue] = {}  # in order of turns, and none of them empty
 
     def __len__(self) -> int:
         return sum(map(len, self.waiting.values()))
 
 
 class Admission:
-    """A number of places, and lines of those who wait for one.
+    """A number of slots, and queues of callers who wait for one.
 
-    Within a line, who came first comes first; the lines take turns, however long one of them is.
-    Who is called leaves as many places free as it has, so that one that never answers cannot take
-    all of them: the dynamic threshold of shared buffers (Choudhury and Hahne, IEEE/ACM
+    Within a queue, first come, first served; the queues take turns, however long one of them is.
+    An agent leaves as many slots free as its calls hold, so that one that never answers cannot
+    take all of them: the dynamic threshold of shared buffers (Choudhury and Hahne, IEEE/ACM
     Transactions on Networking 6, 1998).
 
     Args:
-        places: How many there are.
-        are_shared: Whether others than the one who has places may need them.
+        slots: How many there are.
+        are_shared: Whether calls to other agents may need them.
     """
 
-    def __init__(self, places: int, are_shared: Callable[[], bool] = lambda: False) -> None:
-        self._places = self._free = places
+    def __init__(self, slots: int, are_shared: Callable[[], bool] = lambda: False) -> None:
+        self._slots = self._free = slots
         self._are_shared = are_shared
         self._taken = Counter[str]()
-        self._line = AdmissionLine()
-        self._lines: dict[AdmissionLine, None] = {}  # where somebody waits, in order of turns
-        self._wanted = Counter[str]()  # in how many lines somebody waits to call each
+        self._queue = AdmissionQueue()
+        self._queues: dict[AdmissionQueue, None] = {}  # those with callers, in order of turns
+        self._wanted = Counter[str]()  # in how many queues callers wait to call each agent
 
     @property
     def taken(self) -> int:
-        """How many places are taken."""
-        return self._places - self._free
+        """How many slots are taken."""
+        return self._slots - self._free
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """How many there are."""
-        return self._places
+        return self._slots
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """Who is called by those that have places, in order of how many."""
+        """The agents whose calls hold slots, the one with the most of them first."""
         return tuple(name for name, _ in self._taken.most_common())
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
-        return sum(map(len, self._lines))
+        """How many callers wait."""
+        return sum(map(len, self._queues))
 
     def enter_at_once(self, name: str = "") -> bool:
-        """Takes a place to call somebody, if one is free; nobody waits for such a one then."""
+        """Takes a slot to call an agent, if one is free for it: then no caller waits for one."""
         if not self._is_free_for(name):
             return False
         self._take(name)
         return True
 
-    async def enter(self, line: AdmissionLine | None = None, name: str = "") -> None:
-        """Takes a place as soon as there is one.
+    async def enter(self, queue: AdmissionQueue | None = None, name: str = "") -> None:
+        """Takes a slot as soon as there is one.
 
         Args:
-            line: Where to wait for it; in the line of all who name none if left out.
-            name: Who is to be called.
+            queue: Where to wait for it; the common queue if left out.
+            name: The agent to call.
         """
         if self.enter_at_once(name):
             return
-        line = self._line if line is None else line
-        waiting = line.waiting.get(name)
+        queue = self._queue if queue is None else queue
+        waiting = queue.waiting.get(name)
         if waiting is None:
-            waiting = line.waiting[name] = WaitingLine(partial(self.leave, name))
+            waiting = queue.waiting[name] = WaitingQueue(partial(self.leave, name))
             self._wanted[name] += 1
-        self._lines.setdefault(line)
+        self._queues.setdefault(queue)
         try:
             await waiting.wait()
         finally:
-            if not len(waiting) and line.waiting.get(name) is waiting:
-                self._drop(line, name)
+            if not len(waiting) and queue.waiting.get(name) is waiting:
+                self._drop(queue, name)
 
     def leave(self, name: str = "") -> None:
-        """Gives a place back, and to the next who may have it."""
+        """Gives a slot back, and hands it to the next caller who may have it."""
         self._free += 1
         _count_down(self._taken, name)
         while self._free > 0 and any(map(self._is_free_for, self._wanted)):
-            self._let_in()
+            self._admit()
 
     def dismiss(self, name: str) -> None:
-        """Ends the waits of all who want to call somebody that is gone: they leave at once."""
-        for line in [line for line in self._lines if name in line.waiting]:
-            waiting = line.waiting[name]
-            self._drop(line, name)
-            while waiting.let_in():
+        """Ends the waits of all who want to call an agent that was removed: they leave at once."""
+        for queue in [queue for queue in self._queues if name in queue.waiting]:
+            waiting = queue.waiting[name]
+            self._drop(queue, name)
+            while waiting.wake_next():
                 self._take(name)  # more than there are, for a moment
 
     def _is_free_for(self, name: str) -> bool:
@@ -145,31 +145,31 @@ class Admission:
         self._free -= 1
         self._taken[name] += 1
 
-    def _let_in(self) -> None:
-        """Gives a place to the first who may have it, of the next line; there is one."""
-        line, name = next(
-            (line, name)
-            for line in self._lines
-            for name in line.waiting
+    def _admit(self) -> None:
+        """Hands a slot to the first caller of the next queue who may have it; there is one."""
+        queue, name = next(
+            (queue, name)
+            for queue in self._queues
+            for name in queue.waiting
             if self._is_free_for(name)
         )
-        waiting = line.waiting[name]
-        self._drop(line, name)
-        if waiting.let_in():  # else all of them are about to leave
+        waiting = queue.waiting[name]
+        self._drop(queue, name)
+        if waiting.wake_next():  # else all of them are about to leave
             self._take(name)
             if len(waiting):
-                line.waiting[name] = waiting
+                queue.waiting[name] = waiting
                 self._wanted[name] += 1
-        if line.waiting:
-            self._lines.pop(line, None)
-            self._lines[line] = None  # its next turn is after those of the others
+        if queue.waiting:
+            self._queues.pop(queue, None)
+            self._queues[queue] = None  # its next turn is after those of the others
 
-    def _drop(self, line: AdmissionLine, name: str) -> None:
-        """Forgets that anybody waits in a line to call somebody."""
-        del line.waiting[name]
+    def _drop(self, queue: AdmissionQueue, name: str) -> None:
+        """Forgets that callers of a queue wait to call an agent."""
+        del queue.waiting[name]
         _count_down(self._wanted, name)
-        if not line.waiting:
-            self._lines.pop(line, None)
+        if not queue.waiting:
+            self._queues.pop(queue, None)
 
 
 def _count_down(counter: Counter[str], name: str) -> None:
@@ -189,14 +189,14 @@ class AdmissionLayer(PassThrough):
         self._admissions = admissions
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        leave = await self._let_in(call)
+        leave = await self._admit(call)
         try:
             return await onward(call)
         finally:
             leave()
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        leave = await self._let_in(call)
+        leave = await self._admit(call)
         try:
             reply = await self._inner.stream(call)
         except BaseException:
@@ -204,15 +204,15 @@ class AdmissionLayer(PassThrough):
             raise
         return replaced(reply, _Admitted(reply.value, leave))
 
-    async def _let_in(self, call: AnyCall) -> Callable[[], None]:
+    async def _admit(self, call: AnyCall) -> Callable[[], None]:
         """Waits until the call may go on, and gives what is to be called when it is over.
 
         Raises:
             QueueFullError: Too many wait already, or this one has waited for too long.
         """
         admission, call_group = self._admissions.here(), call.progress.call_group
-        needs_place = not call_group.places
-        if needs_place and not admission.enter_at_once():
+        needs_slot = not call_group.places
+        if needs_slot and not admission.enter_at_once():
             if admission.waiting >= self._policy.queue:
                 waiting = admission.waiting
                 raise self._full(call, f"{waiting} wait{'s' if waiting == 1 else ''}")
@@ -223,25 +223,25 @@ class AdmissionLayer(PassThrough):
 
         def leave() -> None:
             call_group.places -= 1
-            if needs_place:
+            if needs_slot:
                 admission.leave()
 
         return leave
 
     async def _enter(self, admission: Admission, call: AnyCall) -> None:
-        """Waits for a place; a stream without a deadline waits no longer than other calls do.
+        """Waits for a slot; a stream without a deadline waits no longer than other calls do.
 
         Raises:
-            QueueFullError: No place was free for so long.
+            QueueFullError: No slot was free for so long.
         """
         if call.deadline.at < math.inf:
             await admission.enter()  # who watches the deadline ends it
             return
 
         def too_late() -> QueueFullError:
-            return self._full(call, f"no slot was free for {_PATIENCE:g} s")
+            return self._full(call, f"no slot was free for {_MAX_QUEUE_S:g} s")
 
-        at = asyncio.get_running_loop().time() + _PATIENCE
+        at = asyncio.get_running_loop().time() + _MAX_QUEUE_S
         await until(at, admission.enter(), too_late)
 
     def _full(self, call: AnyCall, why: str) -> QueueFullError:
@@ -256,7 +256,7 @@ class AdmissionLayer(PassThrough):
 
 
 class _Admitted(StreamWrapper[T]):
-    """Keeps the place of a stream until it is closed."""
+    """Keeps the slot of a stream until it is closed."""
 
     def __init__(self, inner: Stream[T], leave: Callable[[], None]) -> None:
         super().__init__(inner)

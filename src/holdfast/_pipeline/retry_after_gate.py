@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast._aio.semaphore import WaitingLine
+from holdfast._aio.semaphore import WaitingQueue
 from holdfast._policy.pace import SlowStart
 
 __all__ = ["RetryAfterGate"]
@@ -15,7 +15,7 @@ class RetryAfterGate:
 
     def __init__(self) -> None:
         self._pace = SlowStart()
-        self._line = WaitingLine(self._pass_on)
+        self._queue = WaitingQueue(self._pass_on)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -26,7 +26,7 @@ class RetryAfterGate:
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self._line)
+        return len(self._queue)
 
     @property
     def is_held(self) -> bool:
@@ -45,15 +45,15 @@ class RetryAfterGate:
             first: Whether the call was refused, and stands before those who came after it.
         """
         now = asyncio.get_running_loop().time()
-        if not len(self._line) and self._pace.next_start(now=now) <= now:
+        if not len(self._queue) and self._pace.next_start(now=now) <= now:
             self._pace.started(now=now)
             return
         self._set_timer()
-        await self._line.wait(first=first)
+        await self._queue.wait(first=first)
         while self._pace.is_held(now=asyncio.get_running_loop().time()):
             # Somebody was refused after this turn was given, and before it was taken.
             self._set_timer()
-            await self._line.wait(first=True)
+            await self._queue.wait(first=True)
 
     def on_retry_after(self, seconds: float, *, started: float, draw: float) -> None:
         """Holds everybody back, as an agent has asked.
@@ -79,11 +79,11 @@ class RetryAfterGate:
     def _open(self) -> None:
         """Lets the next one pass."""
         self._timer = None
-        if self._line.let_in():
+        if self._queue.wake_next():
             self._pace.started(now=asyncio.get_running_loop().time())
-        if len(self._line):
+        if len(self._queue):
             self._set_timer()
 
     def _pass_on(self) -> None:
         """Lets somebody else have a turn that was given, and not taken."""
-        self._line.let_in()
+        self._queue.wake_next()
