@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None
         The exit code (a2a-cli 11.6); 130 after Ctrl-C, 141 where nobody reads the output.
     """
     try:
-        from holdfast._cli.commands import run
+        from holdfast._cli.app import run
         from holdfast._cli.environment import CliEnvironment
 
         return run(

@@ -11,7 +11,7 @@ import pytest
 from tests.kit.card_signing import SIGNER, Signer, document
 from tests.kit.cli_harness import VirtualWall, holdfast
 
-from holdfast._cli.card_cache import user_cache
+from holdfast._cli.environment import user_cache
 from holdfast.extend import HttpReply
 
 AGENT = "https://agent.test"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.kit.cli_harness import AGENT, holdfast
 
-from holdfast._cli.commands import app
+from holdfast._cli.app import app
 from holdfast.testing import (
     Cut,
     Delay,
@@ -1199,6 +1199,14 @@ def test_help_fits_a_narrow_terminal_and_keeps_options_and_commands_whole(monkey
         options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", wide, re.MULTILINE))
         assert options <= set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", narrow, re.MULTILINE))
         assert "..." not in narrow.partition("\nCommands:\n")[2]
+
+
+def test_the_list_of_commands_says_what_their_own_help_says():
+    listed = holdfast("--help", card=None).out.partition("\nCommands:\n")[2]
+    for name, command in app.commands.items():
+        summary = " ".join(command.help.split("\n\n")[0].split()).removesuffix(".")
+        row = re.search(rf"(?m)^  {name} +(.*(?:\n {{10,}}.*)*)", listed)
+        assert " ".join(row[1].split()).removesuffix(".").startswith(summary.partition(". ")[0])
 
 
 def every_command(command, words=()):

@@ -489,18 +489,57 @@ def test_bash_completes(tmp_path):
     )
 
 
-def test_help_and_usage_errors_load_no_network_library():
+LIGHT = {
+    "the version": (["--version"], ""),
+    "help": (["--help"], ""),
+    "help of a command": (["task", "push-config", "receive", "--help"], ""),
+    "a command": ([], "holdfast ta"),
+    "a command of a group": ([], "holdfast task "),
+    "an option": ([], "holdfast send --"),
+}
+HEAVY = ("aiohttp", "asyncio", "logging", "msgspec", "ssl", "holdfast.errors", "holdfast.types")
+
+
+@pytest.mark.parametrize(("words", "completing"), LIGHT.values(), ids=LIGHT)
+def test_what_calls_no_agent_imports_nothing_heavy(words, completing):
+    code = textwrap.dedent(f"""
+        import sys
+        from holdfast.cli import main
+        main({words})
+        print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)
+    """)
+    asked = {"COMP_WORDS": completing, "COMP_CWORD": str(len(completing.split(" ")) - 1)}
+    variables = asked | {"_HOLDFAST_COMPLETE": "bash_complete"} if completing else {}
+    with start(python=("-c", code), **variables) as process:
+        out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 0, err
+    assert out
+    assert err == "\n"
+
+
+def test_usage_errors_load_no_network_library():
     code = textwrap.dedent("""
         import sys
         from holdfast.cli import main
-        main(["--help"])
         main(["send", "hello"])
         sys.exit("aiohttp" in sys.modules)
     """)
     with start(python=("-c", code)) as process:
-        out, err = process.communicate(timeout=BOUND)
+        _, err = process.communicate(timeout=BOUND)
     assert process.returncode == 0, err
-    assert out.startswith("Usage: holdfast")
+
+
+@pytest.mark.parametrize("words", [["--help"], []])
+def test_the_list_of_commands_imports_none_of_them(words):
+    code = textwrap.dedent(f"""
+        import sys
+        from holdfast.cli import main
+        main({words})
+        sys.exit(any(name.startswith("holdfast._cli.commands.") for name in sys.modules))
+    """)
+    with start(python=("-c", code)) as process:
+        _, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 0, err
 
 
 def test_completing_is_no_failure():

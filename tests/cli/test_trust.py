@@ -9,7 +9,7 @@ from tests.kit.authorization_server import ISSUER, FakeAuthorizationServer
 from tests.kit.cli_harness import AGENT, PLAIN, holdfast
 from tests.kit.paths import ROOT
 
-from holdfast._cli.commands import app
+from holdfast._cli.app import app
 from holdfast._cli.sources import SettingOption
 from holdfast._cli.trust import RULES
 from holdfast.testing import FakeAgent, FakeNetwork

@@ -19,7 +19,7 @@ from tests.kit.pages import ROOT, Page, execute
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
 import holdfast.sync
-from holdfast._cli.commands import app
+from holdfast._cli.app import app
 from holdfast.auth import oauth
 from holdfast.integrations import a2a_sdk
 from holdfast.server import A2AServer

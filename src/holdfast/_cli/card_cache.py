@@ -19,8 +19,6 @@ import json
 import logging
 import os
 import stat
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -34,12 +32,13 @@ from holdfast._wire.network_scope import scope_of_host
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from holdfast._aio.env import Env
     from holdfast._net.engine import HttpEngine
     from holdfast._wire.http import HttpRequest, HttpStream
 
-__all__ = ["CachedCards", "CardCache", "user_cache"]
+__all__ = ["CachedCards", "CardCache"]
 
 logger = logging.getLogger("holdfast.cli.cache")
 
@@ -58,26 +57,6 @@ _PLAIN_HEADERS = frozenset({"accept", "a2a-version", "a2a-extensions", "user-age
 _CONDITIONS = frozenset({"if-none-match", "if-modified-since"})
 _GONE = frozenset({401, 403, 404, 410})
 _OPEN = stat.S_IRWXG | stat.S_IRWXO
-
-
-def user_cache() -> Path | None:
-    """Return the directory of cached cards by the platform's conventions; None if there is none.
-
-    ``$XDG_CACHE_HOME`` or ``~/.cache``; ``~/Library/Caches`` on macOS; ``%LOCALAPPDATA%`` on
-    Windows.
-    """
-    if sys.platform == "win32":
-        stated, below = os.environ.get("LOCALAPPDATA", ""), ("holdfast", "Cache", "cards")
-    else:
-        stated, below = os.environ.get("XDG_CACHE_HOME", ""), ("holdfast", "cards")
-    if stated and Path(stated).is_absolute():
-        return Path(stated, *below)
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return None
-    usual = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
-    return home.joinpath(*usual, *below) if home.is_dir() else None
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):

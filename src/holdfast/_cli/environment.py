@@ -1,29 +1,72 @@
-"""What commands run in: event loop, network, file system, terminal, wall time."""
+"""What commands run in: event loop, network, file system, terminal, wall time.
+
+Each of them is imported when it is used: `--version`, help and completions use none.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from holdfast._aio.env import Env, SystemEnv
-from holdfast._cli.card_cache import user_cache
-from holdfast._cli.configuration import read_configuration
-from holdfast._cli.terminal import interrupts, open_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from contextlib import AbstractContextManager
 
+    from holdfast._aio.env import Env
     from holdfast._cli.configuration import Configuration
     from holdfast._cli.terminal import Terminal
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
     from holdfast._wire.tls import TlsFacts
 
-__all__ = ["CliEnvironment"]
+__all__ = ["CliEnvironment", "user_cache"]
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    import asyncio
+
+    asyncio.run(main)
+
+
+def user_cache() -> Path | None:
+    """Return the directory of cached cards by the platform's conventions; None if there is none.
+
+    ``$XDG_CACHE_HOME`` or ``~/.cache``; ``~/Library/Caches`` on macOS; ``%LOCALAPPDATA%`` on
+    Windows.
+    """
+    if sys.platform == "win32":
+        stated, below = os.environ.get("LOCALAPPDATA", ""), ("holdfast", "Cache", "cards")
+    else:
+        stated, below = os.environ.get("XDG_CACHE_HOME", ""), ("holdfast", "cards")
+    if stated and Path(stated).is_absolute():
+        return Path(stated, *below)
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    usual = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
+    return home.joinpath(*usual, *below) if home.is_dir() else None
+
+
+def _open_terminal() -> Terminal | None:
+    from holdfast._cli.terminal import open_terminal
+
+    return open_terminal()
+
+
+def _interrupts(call: Callable[[], None]) -> AbstractContextManager[None]:
+    from holdfast._cli.terminal import interrupts
+
+    return interrupts(call)
+
+
+def _system_env() -> Env:
+    from holdfast._aio.env import SystemEnv
+
+    return SystemEnv()
 
 
 async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
@@ -59,14 +102,14 @@ class CliEnvironment:
         look_at_tls: Looks at the TLS of a server; see `holdfast._net.tls`.
     """
 
-    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
+    run: Callable[[Coroutine[Any, Any, None]], None] = _run
     engine: Callable[..., HttpEngine] = _aiohttp_engine
     home: Callable[[], Path] = Path.home
     directory: Callable[[], Path] = Path.cwd
     cache: Callable[[], Path | None] = user_cache
-    terminal: Callable[[], Terminal | None] = open_terminal
-    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
-    env: Env = field(default_factory=SystemEnv)
+    terminal: Callable[[], Terminal | None] = _open_terminal
+    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = _interrupts
+    env: Env = field(default_factory=_system_env)
     look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
 
     def read_configuration(self, named: str | None) -> Configuration:
@@ -79,5 +122,7 @@ class CliEnvironment:
             OSError: That file cannot be read.
             ValueError: It is not UTF-8.
         """
+        from holdfast._cli.configuration import read_configuration
+
         path = None if named is None else Path(named).expanduser()
         return read_configuration(path, home=self.home, directory=self.directory)

@@ -1,5 +1,7 @@
 """How a command is executed: from its options to its output and exit code.
 
+What talks to an agent is imported only once an action runs, so that help is quick.
+
 Rules: whatever goes wrong is told in one form; a task that was begun is named before the command
 ends, whoever ends it.
 """
@@ -7,27 +9,18 @@ ends, whoever ends it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
-import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from holdfast._cli.binding import bind
-from holdfast._cli.catalog import find_agent
-from holdfast._cli.diagnostics import Diagnostics
-from holdfast._cli.error_table import describe
 from holdfast._cli.errors import CommandError, Failure, internal, unwritable
-from holdfast._cli.output.base import OutputError
-from holdfast._cli.output.interface import output_for
 from holdfast._cli.settings import read_settings
 from holdfast._cli.sources import loaded_configuration, notices
 from holdfast._cli.values import masked_reference
-from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
@@ -40,7 +33,6 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "CONTEXT",
     "INTERRUPTED",
     "NOBODY_READS",
     "Action",
@@ -59,8 +51,6 @@ INTERRUPTED = 130
 NOBODY_READS = 141
 """What a shell says of a program that SIGPIPE ended, as most are whose output nobody reads."""
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
 _NOTHING_TO_FOLLOW = (
     "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
     "line. To follow a task: holdfast task subscribe --stream TASK_ID"
@@ -68,8 +58,6 @@ _NOTHING_TO_FOLLOW = (
 
 _ANNOUNCED = "holdfast._cli.execution.announced"
 _NEEDS_CARD = "This command needs the agent's card, which --endpoint skips: use --agent-card."
-
-logger = logging.getLogger("holdfast.cli")
 
 Action = Callable[["Session", "Output"], Awaitable[None]]
 
@@ -94,7 +82,10 @@ def execute(
     Raises:
         click.UsageError: The options cannot be right.
     """
-    from holdfast._cli.session import Session  # heavy; help and usage errors are not
+    from holdfast._cli.binding import bind
+    from holdfast._cli.diagnostics import Diagnostics
+    from holdfast._cli.output.interface import output_for
+    from holdfast._cli.session import Session
 
     world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
@@ -134,6 +125,8 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
         click.UsageError: The reference cannot be one.
         CommandError: It is in a catalog, and cannot be found there.
     """
+    from holdfast._cli.catalog import find_agent
+
     try:
         reference = find_agent(ctx.obj, settings)
     except ValueError as error:
@@ -143,6 +136,7 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
 
 def perform(world: CliEnvironment, session: Session, output: Output, action: Action) -> int:
     """Runs an action, and gives the exit code."""
+    from holdfast._cli.output.base import OutputError
 
     async def act() -> None:
         async with session:
@@ -171,11 +165,17 @@ def perform(world: CliEnvironment, session: Session, output: Output, action: Act
 
 
 def _failure(error: Exception, session: Session) -> Failure:
+    import logging
+    import traceback
+
+    from holdfast._cli.error_table import describe
+    from holdfast.errors import A2AError
+
     if isinstance(error, A2AError):
         return describe(error, session)
     if isinstance(error, CommandError):
         return error.failure
-    logger.debug("%s", "".join(traceback.format_exception(error)))
+    logging.getLogger("holdfast.cli").debug("%s", "".join(traceback.format_exception(error)))
     return internal(error)
 
 
@@ -215,6 +215,8 @@ def _interrupted(session: Session, output: Output) -> None:
 
 def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:
     """Reports what went wrong before the options were understood, which a file may explain."""
+    from holdfast._cli.output.interface import output_for
+
     output = output_for(form, in_lines=in_lines)
     try:
         if ctx is not None:
@@ -229,6 +231,8 @@ def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | No
 
 def cannot_write(error: OSError, session: Session | None = None) -> int:
     """Says so where that can still be said."""
+    from holdfast._cli.output.interface import output_for
+
     settings = None if session is None else session.settings
     with contextlib.suppress(OSError):
         output_for("text", settings).failure(unwritable(error, session))

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import click
 
-from holdfast._cli.conformance.tck import GET_IT
 from holdfast._cli.login_names import FLOWS
 from holdfast._cli.sources import setting_option as _option
 from holdfast._cli.values import (
@@ -39,15 +38,17 @@ from holdfast._cli.values import (
     shown_duration,
 )
 from holdfast._version import __version__
-from holdfast._wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
+from holdfast._wire.versions import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
     "AUTHORIZING",
     "CARD",
+    "CONTEXT",
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
     "EVERYWHERE_BRIEFLY",
+    "GET_TCK",
     "HISTORY",
     "LINES",
     "MESSAGE_METADATA",
@@ -65,6 +66,9 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Settings of every command for click."""
 
 OUTPUT_FORMATS = ("text", "json")
 DEFAULT_TIMEOUT = 900.0
@@ -473,6 +477,11 @@ OAUTH = (
         "(RFC 7636).",
     ),
 )
+GET_TCK = (
+    "git clone -b 1.0-dev https://github.com/a2aproject/a2a-tck && cd a2a-tck && uv venv && "
+    "uv pip install -e ."
+)
+"""The commands that install the A2A TCK."""
 TCK = (
     _option(
         "--tck",
@@ -480,7 +489,7 @@ TCK = (
         type=ParsedParam("path", read_id),
         shell_complete=complete_path,
         show_default=False,
-        help=f"The TCK, as it is cloned. To get it: {GET_IT}",
+        help=f"The TCK, as it is cloned. To get it: {GET_TCK}",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The content of a message, from the part flags of ``send`` in the order in which they stand."""
+"""The content of a message, from what the part flags of ``send`` name."""
 
 from __future__ import annotations
 
@@ -14,93 +14,30 @@ from urllib.request import url2pathname
 import click
 from msgspec.structs import replace
 
-from holdfast._cli.values import ParsedParam, complete_path, read_metadata
 from holdfast._client.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast._model import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.types import Part
 
-__all__ = ["PARTS", "PartsCommand", "read_parts", "read_text"]
+__all__ = ["Draft", "read_parts", "read_text"]
 
-PARTS = (
-    click.option(
-        "--text",
-        "--text-part",
-        "text",
-        multiple=True,
-        metavar="TEXT",
-        help="A part with text; can be repeated.",
-    ),
-    click.option(
-        "--file",
-        "--file-part",
-        "file",
-        multiple=True,
-        metavar="PATH|URL",
-        shell_complete=complete_path,
-        help="A part with the bytes of a file, or with a URL that the agent fetches; can be "
-        "repeated.",
-    ),
-    click.option(
-        "--data",
-        "--data-part",
-        "data",
-        multiple=True,
-        metavar="PATH|-",
-        shell_complete=complete_path,
-        help="A part with the JSON of a file, or of standard input; can be repeated.",
-    ),
-    click.option(
-        "--media-type",
-        "media_type",
-        multiple=True,
-        metavar="TYPE",
-        help="Media type of the part whose flag stands just before; guessed from a file's name "
-        "if left out.",
-    ),
-    click.option(
-        "--part-metadata",
-        "part_metadata",
-        multiple=True,
-        metavar="JSON",
-        type=ParsedParam("json", read_metadata),
-        help="JSON object for the metadata of the part whose flag stands just before, as --data.",
-    ),
-)
-_FLAGS = {
-    "text": "--text",
-    "file": "--file",
-    "data": "--data",
-    "media_type": "--media-type",
-    "part_metadata": "--part-metadata",
-}
-_OF_A_PART = ("media_type", "part_metadata")
 _FROM_STANDARD_INPUT = ("TEXT", "--data")
-_ORDER = "holdfast._cli.parts.order"
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
 
 
-class PartsCommand(click.Command):
-    """A command that remembers in which order its part flags stood.
-
-    click gathers the values of each option by itself; the order between options is known to its
-    parser only.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the arguments a first time for their order."""
-        parsed = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.meta[_ORDER] = [param.name for param in parsed[2] if param.name in _FLAGS]
-        return super().parse_args(ctx, args)
-
-
 @dataclass
-class _Draft:
-    """A part as the caller wrote it."""
+class Draft:
+    """A part as the caller wrote it.
+
+    Attributes:
+        flag: The flag, or ``TEXT`` for the argument.
+        value: The value of the flag.
+        media_type: What ``--media-type`` says about it.
+        metadata: What ``--part-metadata`` says about it.
+    """
 
     flag: str
     value: str
@@ -108,18 +45,20 @@ class _Draft:
     metadata: dict[str, Any] | None = None
 
 
-def read_parts(ctx: click.Context, words: Sequence[str]) -> tuple[Part, ...]:
-    """Makes the parts of a message: the positional text first, then the flags in their order.
+def read_parts(
+    ctx: click.Context, words: Sequence[str], flagged: Sequence[Draft]
+) -> tuple[Part, ...]:
+    """Make the parts of a message: the positional text first, then the flags in their order.
 
     Args:
-        ctx: Knows the flags.
-        words: What stands there without a flag: one text, or nothing.
+        ctx: Names the command in errors.
+        words: The arguments without a flag: one text, or none.
+        flagged: The parts of flags.
 
     Raises:
-        click.UsageError: There is nothing to send, or a part that cannot be read.
+        click.UsageError: There is nothing to send, or a part cannot be read.
     """
-    drafts = _positional(ctx, words)
-    drafts += _drafts(ctx.meta.get(_ORDER, ()), ctx.params)
+    drafts = [*_positional(ctx, words), *flagged]
     if not drafts:
         message = "There is nothing to send: give TEXT, --text, --file or --data."
         raise click.UsageError(message, ctx)
@@ -136,23 +75,23 @@ def read_text(ctx: click.Context, words: Sequence[str]) -> Part | None:
     """Make the part of the positional text, if there is one.
 
     Args:
-        ctx: Names the command.
-        words: What stands there without a flag: one text, or nothing.
+        ctx: Names the command in errors.
+        words: The arguments without a flag: one text, or none.
 
     Raises:
-        click.UsageError: It is no text to send.
+        click.UsageError: The text cannot be sent.
     """
     return next(iter(_parts(ctx, _positional(ctx, words))), None)
 
 
-def _positional(ctx: click.Context, words: Sequence[str]) -> list[_Draft]:
+def _positional(ctx: click.Context, words: Sequence[str]) -> list[Draft]:
     if len(words) > 1:
         message = f"TEXT is one argument; put it in quotes: {' '.join(words)!r}"
         raise click.UsageError(message, ctx)
-    return [_Draft("TEXT", text) for text in words]
+    return [Draft("TEXT", text) for text in words]
 
 
-def _parts(ctx: click.Context, drafts: Sequence[_Draft]) -> tuple[Part, ...]:
+def _parts(ctx: click.Context, drafts: Sequence[Draft]) -> tuple[Part, ...]:
     try:
         parts = ((_READ[draft.flag](draft), draft.metadata) for draft in drafts)
         return tuple(
@@ -163,32 +102,7 @@ def _parts(ctx: click.Context, drafts: Sequence[_Draft]) -> tuple[Part, ...]:
         raise click.UsageError(str(error), ctx) from None
 
 
-def _drafts(order: Sequence[str], params: Mapping[str, Any]) -> list[_Draft]:
-    values: dict[str, Iterator[Any]] = {name: iter(params[name]) for name in _FLAGS}
-    drafts: list[_Draft] = []
-    for name in order:
-        value = next(values[name])
-        if name not in _OF_A_PART:
-            drafts.append(_Draft(_FLAGS[name], value))
-            continue
-        is_metadata = name == "part_metadata"
-        if is_metadata and drafts and drafts[-1].metadata is None:
-            drafts[-1].metadata = value
-            continue
-        if is_metadata:
-            message = "--part-metadata stands behind no part: write it after its part flag."
-            raise click.UsageError(message)
-        if not drafts or drafts[-1].media_type is not None:
-            message = f"--media-type {value} stands behind no part: write it after its part flag."
-            raise click.UsageError(message)
-        if not _MEDIA_TYPE.fullmatch(value):
-            message = f"{value!r} is not a media type, such as application/pdf."
-            raise click.UsageError(message)
-        drafts[-1].media_type = value
-    return drafts
-
-
-def _argument(draft: _Draft) -> Part:
+def _argument(draft: Draft) -> Part:
     """The positional text; ``-`` stands for what standard input holds."""
     if draft.value != "-":
         return _text(draft)
@@ -202,10 +116,10 @@ def _argument(draft: _Draft) -> Part:
     if not said.strip():
         message = "Standard input is empty: there is no text to send."
         raise ValueError(message)
-    return _text(_Draft("TEXT", said))
+    return _text(Draft("TEXT", said))
 
 
-def _text(draft: _Draft) -> Part:
+def _text(draft: Draft) -> Part:
     if not draft.value.strip():
         message = f"The text of {draft.flag} is empty."
         raise ValueError(message)
@@ -217,7 +131,7 @@ def _text(draft: _Draft) -> Part:
     return text_part(draft.value, media_type=draft.media_type)
 
 
-def _file(draft: _Draft) -> Part:
+def _file(draft: Draft) -> Part:
     if _URL.fullmatch(draft.value) and not draft.value.startswith("file://"):
         return _url(draft)
     path = _path(draft.value)
@@ -228,7 +142,7 @@ def _file(draft: _Draft) -> Part:
         raise _unreadable("--file", draft.value, error) from None
 
 
-def _url(draft: _Draft) -> Part:
+def _url(draft: Draft) -> Part:
     if any(character.isspace() or not character.isprintable() for character in draft.value):
         message = f"The URL {draft.value!r} has a space or a control character in it."
         raise ValueError(message)
@@ -237,7 +151,7 @@ def _url(draft: _Draft) -> Part:
     return url_part(draft.value, media_type=media_type, filename=name or None)
 
 
-def _data(draft: _Draft) -> Part:
+def _data(draft: Draft) -> Part:
     where = "standard input" if draft.value == "-" else draft.value
     try:
         content = _standard_input() if draft.value == "-" else regular_bytes(_path(draft.value))
@@ -279,7 +193,7 @@ def _unreadable(flag: str, what: str, error: Exception) -> ValueError:
     return ValueError(f"{flag} {what} cannot be read: {reason}")
 
 
-_READ: Mapping[str, Callable[[_Draft], Part]] = {
+_READ: Mapping[str, Callable[[Draft], Part]] = {
     "TEXT": _argument,
     "--text": _text,
     "--file": _file,

@@ -12,7 +12,7 @@ from holdfast._cli.login_names import CLIENT_SECRET
 from holdfast._cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
 from holdfast._cli.sources import SettingOption, beside, configuration_of, value_of
 from holdfast._cli.values import hidden, read_switch
-from holdfast._wire.bindings import PROTOCOL_VERSION
+from holdfast._wire.versions import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from holdfast._cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX, looks_like_setting
-from holdfast._cli.output.sanitizer import clean_line
 from holdfast._cli.trust import RULES, rule_of
 from holdfast._cli.values import read_switch
 
@@ -109,6 +108,8 @@ class SettingOption(click.Option):
             if stated is not None:
                 value, where = stated.value, str(stated.source.path)
         if value:
+            from holdfast._cli.output.sanitizer import clean_line
+
             extra["default"] = clean_line(f"{self._mask(value)}, from {where}")
         return extra
 

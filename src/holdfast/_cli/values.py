@@ -14,17 +14,12 @@ from urllib.parse import unquote
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast._arguments import check_url, extension_uris
-from holdfast._model import codec
-from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
-from holdfast._wire.credentials import bearer_fault
-from holdfast._wire.http import check_headers
-from holdfast._wire.redaction import secrets_in
-from holdfast._wire.security import OF_THE_PROTOCOL
-from holdfast.types import AuthenticationInfo, TaskState
+from holdfast._wire.versions import BINDINGS, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.types import AuthenticationInfo, TaskState
 
 __all__ = [
     "SHORT_BINDINGS",
@@ -183,6 +178,8 @@ _VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
 
 def read_extension(text: str) -> str:
     """Reads the URI of an extension, which goes into a header (A2A 14.2.2)."""
+    from holdfast._arguments import extension_uris
+
     (uri,) = extension_uris([text.strip()])
     return uri
 
@@ -211,12 +208,16 @@ def read_endpoint(text: str) -> str:
     Raises:
         ValueError: It is no address.
     """
+    from holdfast._arguments import check_url
+
     url = read_id(text).strip()
     return check_url(url, "address") if "://" in url else url
 
 
 def read_svc_param(text: str) -> tuple[str, str]:
     """Reads ``name:value`` as what an HTTP header can carry, the name in lower case."""
+    from holdfast._wire.http import check_headers
+
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip(" \t")
     if not colon or not name:
@@ -231,6 +232,8 @@ def read_svc_param(text: str) -> tuple[str, str]:
 
 def read_metadata(text: str) -> dict[str, Any]:
     """Reads a JSON object."""
+    from holdfast._model import codec
+
     try:
         value = codec.parse(text.encode())
         codec.encode(value)
@@ -261,6 +264,8 @@ def read_id(text: str) -> str:
 
 def read_secret(text: str) -> str:
     """Reads a credential; no message shows it."""
+    from holdfast._wire.http import check_headers
+
     secret = text.strip()
     if not secret:
         message = "must not be empty"
@@ -271,6 +276,8 @@ def read_secret(text: str) -> str:
 
 def read_bearer(text: str) -> str:
     """Reads a bearer token; no message shows it."""
+    from holdfast._wire.credentials import bearer_fault
+
     token = read_secret(text)
     if (fault := bearer_fault(token)) is not None:
         message = f"is {fault}"
@@ -280,6 +287,8 @@ def read_bearer(text: str) -> str:
 
 def read_push_url(text: str) -> str:
     """Reads where an agent is to send news; no message shows what may be secret in it."""
+    from holdfast._arguments import check_url
+
     url = text.strip()
     if names_user(url):
         message = "holds a user name or password; --push-credentials is the place for them"
@@ -305,6 +314,8 @@ def read_listen(text: str) -> tuple[str, int]:
 
 def read_push_credentials(text: str) -> AuthenticationInfo:
     """Reads what ``Authorization`` is to hold, as ``Bearer TOKEN``; no message shows it."""
+    from holdfast.types import AuthenticationInfo
+
     scheme, _, credentials = read_secret(text).partition(" ")
     credentials = credentials.strip()
     if not credentials and scheme.lower() != "bearer":  # which may be a token to be signed
@@ -315,18 +326,24 @@ def read_push_credentials(text: str) -> AuthenticationInfo:
 
 def read_state(text: str) -> TaskState:
     """Reads the name of a state: ``working``, ``input-required``, ``TASK_STATE_WORKING``."""
+    from holdfast.types import TaskState
+
     name = text.strip().upper().replace("-", "_").removeprefix("TASK_STATE_")
     state = TaskState.__members__.get(name)
     if state is None or state is TaskState.UNSPECIFIED:  # which would be no filter
-        advice = did_you_mean(name.lower().replace("_", "-"), _STATES)
-        message = f"{text!r} is not a state of tasks; the states are {', '.join(_STATES)}{advice}"
+        states = _states()
+        advice = did_you_mean(name.lower().replace("_", "-"), states)
+        message = f"{text!r} is not a state of tasks; the states are {', '.join(states)}{advice}"
         raise ValueError(message)
     return state
 
 
-_STATES = tuple(
-    name.lower().replace("_", "-") for name in TaskState.__members__ if name != "UNSPECIFIED"
-)
+def _states() -> tuple[str, ...]:
+    """The names of states, as people write them."""
+    from holdfast.types import TaskState
+
+    names = (name for name in TaskState.__members__ if name != "UNSPECIFIED")
+    return tuple(name.lower().replace("_", "-") for name in names)
 
 
 def read_time(text: str) -> datetime:
@@ -367,6 +384,9 @@ _AFTER_NAME = re.compile(r":.*")
 
 def secrets_in_params(params: Mapping[str, str]) -> list[str]:
     """What may be secret in service parameters: all that is not the protocol's own."""
+    from holdfast._wire.redaction import secrets_in
+    from holdfast._wire.security import OF_THE_PROTOCOL
+
     theirs = {name: value for name, value in params.items() if name not in OF_THE_PROTOCOL}
     return [*theirs.values(), *secrets_in(theirs)]
 
@@ -385,6 +405,8 @@ def names_user(text: str) -> bool:
 
 def secrets_in_reference(text: str) -> list[str]:
     """What is secret in an address: user and password, and what may be a key in its query."""
+    from holdfast._wire.redaction import secrets_in
+
     address, _, query = text.partition("?")
     users = [user.removesuffix("@") for user in _USER.findall(address)]
     found = [*users, *(user.partition(":")[2] for user in users)]
@@ -415,7 +437,7 @@ def complete_state(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The states whose names begin so."""
-    return [CompletionItem(name) for name in _STATES if name.startswith(incomplete.lower())]
+    return [CompletionItem(name) for name in _states() if name.startswith(incomplete.lower())]
 
 
 class Choice(click.Choice[str]):

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from holdfast._version import __version__
 from holdfast._wire import jsonrpc, rest, v03
+from holdfast._wire.versions import (
+    BINDINGS,
+    GRPC_BINDING,
+    HTTP_BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+    ProtocolVersion,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,12 +39,6 @@ __all__ = [
     "protocol_headers",
     "spoken_version",
 ]
-
-ProtocolVersion = Literal["1.0", "0.3"]
-
-PROTOCOL_VERSION: ProtocolVersion = "1.0"
-OLDER_VERSION: ProtocolVersion = "0.3"
-PROTOCOL_VERSIONS: tuple[ProtocolVersion, ...] = (PROTOCOL_VERSION, OLDER_VERSION)
 
 
 class Encode(Protocol):
@@ -111,14 +114,6 @@ CODECS: Mapping[tuple[str, str], Codec] = {
     ),
 }
 """By binding and version of the protocol."""
-
-HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
-"""Those that an `HttpEngine` carries."""
-
-GRPC_BINDING = "GRPC"
-
-BINDINGS = (*HTTP_BINDINGS, GRPC_BINDING)
-"""Those that are spoken; the last one where its extra is installed."""
 
 _ALWAYS: Mapping[str, Mapping[str, str]] = {
     version: {"a2a-version": version, "user-agent": f"holdfast/{__version__}"}

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast._cli.conformance.tck import GET_IT, Counts, Report, find_kit, read_report
+from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure, out_of_time
+from holdfast._cli.options import GET_TCK
 from holdfast._cli.output import text
 from holdfast._model.operations import GET_TASK, WELL_KNOWN
 from holdfast._pipeline.transport import Call
@@ -62,7 +63,7 @@ async def measure(
         session: The agent.
         output: Where things are said.
         directory: Where the kit is; None if nobody said.
-        level: Which of its requirements; one of `holdfast._cli.conformance.tck.LEVELS`.
+        level: Which of its requirements; as of ``--level``.
         python: The interpreter that runs it; None leaves that to the kit.
 
     Raises:
@@ -74,7 +75,7 @@ async def measure(
     if kit is None:
         where = "it is not named" if directory is None else f"there is none in {directory}"
         agent = session.settings.agent_card
-        how = f"{GET_IT}; then name it with --tck DIRECTORY or A2ACLI_TCK"
+        how = f"{GET_TCK}; then name it with --tck DIRECTORY or A2ACLI_TCK"
         raise shown.not_measured(f"the A2A TCK is not there: {where}", hint=how, agent=agent)
     if level not in kit.layout.levels:
         known = ", ".join(kit.layout.levels)

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["GET_IT", "LEVELS", "Counts", "Failed", "Kit", "Report", "find_kit", "read_report"]
+__all__ = ["Counts", "Failed", "Kit", "Report", "find_kit", "read_report"]
 
-GET_IT = (
-    "git clone -b 1.0-dev https://github.com/a2aproject/a2a-tck && cd a2a-tck && uv venv && "
-    "uv pip install -e ."
-)
-
-LEVELS = ("must", "should", "may", "all")
 _LARGEST_REPORT = 64 * 1024 * 1024
 _RUNNER = "run_tck.py"
 
@@ -67,7 +61,7 @@ class Kit(NamedTuple):
 
         Args:
             url: The agent's address; its card is below it.
-            level: One of `LEVELS` that the layout knows.
+            level: One of ``--level`` that the layout knows.
             transports: Bindings to test; those of the card if empty.
             report: Where the JUnit report goes.
             python: The interpreter that has what it needs; the kit's own, or else this one.

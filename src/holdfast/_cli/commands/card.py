@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast._cli.errors import CommandError, Failure
-from holdfast._wire.card_schema import faults
+import click
+
+from holdfast._cli.errors import AUTH, CommandError, Failure
+from holdfast._cli.execution import execute
+from holdfast._cli.options import CARD, CONTEXT, EVERYWHERE, LINES, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,31 +22,50 @@ if TYPE_CHECKING:
     from holdfast._cli.output.interface import Output
     from holdfast._cli.session import Session
 
-__all__ = ["get_card"]
+__all__ = ["card"]
 
-_AUTH = 4
 _SHOWN = 20
 """Faults that are told of one by one."""
 
 
-async def get_card(session: Session, output: Output, *, validate: bool, extended: bool) -> None:
+@click.group("card", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+def card(**_options: object) -> None:
+    """Look at what an agent says of itself."""
+
+
+@card.command("get", context_settings=CONTEXT)
+@with_options(CARD, LINES, EVERYWHERE)
+@click.pass_context
+def card_get(ctx: click.Context, /, **options: Any) -> int:
+    """Fetch an agent's card and show it."""
+    return execute(
+        ctx,
+        lambda session, output: _get_card(
+            session, output, validate=options["validate"], extended=options["extended"]
+        ),
+        needs_card=True,
+    )
+
+
+async def _get_card(session: Session, output: Output, *, validate: bool, extended: bool) -> None:
     """Shows the card, even one whose interfaces are of no use.
 
     Raises:
         A2AError: There is none, or it is not usable, or its signature is wrong.
         CommandError: It is not as the protocol wants it; or no scheme takes the credentials.
     """
-    card = await session.get_card()
+    shown = await session.get_card()
     if extended:
-        session.fit(card)
+        session.fit(shown)
         _check_credentials(session)
-        card = await session.client.get_extended_agent_card(
+        shown = await session.client.get_extended_agent_card(
             timeout=session.left(), headers=session.svc_params
         )
     verification, document = session.client.card_verification, session.client.card_document
-    output.card(card, await session.chosen(), verification)
+    output.card(shown, await session.chosen(), verification)
     if validate:
-        _validate(document or card.to_dict(), output)  # the model is all there is over gRPC 0.3
+        _validate(document or shown.to_dict(), output)  # the model is all there is over gRPC 0.3
 
 
 def _check_credentials(session: Session) -> None:
@@ -56,12 +78,14 @@ def _check_credentials(session: Session) -> None:
                 code="A2ACLI_ERR_AUTH_FAILED",
                 message=f"the public card declares no security scheme that takes {flags}; nothing "
                 "was sent to the extended card's address",
-                exit=_AUTH,
+                exit=AUTH,
             )
         )
 
 
 def _validate(document: Mapping[str, Any], output: Output) -> None:
+    from holdfast._wire.card_schema import faults
+
     found = faults(document)
     for fault in found[:_SHOWN]:
         output.warn(fault)

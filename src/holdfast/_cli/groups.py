@@ -1,4 +1,4 @@
-"""Help that fits the terminal, including a narrow one.
+"""Groups that import a command when it is used, and help that fits the terminal.
 
 click formats help for at least 50 columns, and leaves a third of them to descriptions. On a narrow
 terminal, each option has a line of its own here, with its description below it.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["HelpContext", "fit_help"]
+    from click.shell_completion import CompletionItem
+
+__all__ = ["HelpContext", "LazyCommand", "LazyGroup", "fit_help"]
 
 _LEAST = 20
 """Columns for which help is formatted at least."""
@@ -97,6 +101,74 @@ def fit_help(command: click.Command) -> None:
     """Make the help of a command, and of those below it, fit the terminal."""
     command.context_class = HelpContext
     command.short_help = command.get_short_help_str(_WHOLE)  # click cuts it off otherwise
-    if isinstance(command, click.Group):
+    if isinstance(command, click.Group) and not isinstance(command, LazyGroup):
         for below in command.commands.values():
             fit_help(below)
+
+
+class LazyCommand(NamedTuple):
+    """A command that is not imported yet.
+
+    Attributes:
+        place: Its module below `holdfast._cli.commands`, a colon, and its name there.
+        summary: What the list of commands says about it: the first sentence of its help.
+    """
+
+    place: str
+    summary: str
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """The commands of a group by name; one is imported when it is asked for."""
+
+    def __init__(self, lazy: Mapping[str, LazyCommand]) -> None:
+        self._lazy = lazy
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, _, attribute = self._lazy[name].place.partition(":")
+            loaded = import_module(f"holdfast._cli.commands.{module}")
+            self._loaded[name] = cast("click.Command", getattr(loaded, attribute))
+            fit_help(self._loaded[name])
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._lazy, *self._loaded)))
+
+    def __len__(self) -> int:
+        return len(self._lazy.keys() | self._loaded.keys())
+
+
+class LazyGroup(click.Group):
+    """A group whose list of commands and completions import none of them.
+
+    Args:
+        lazy: The commands by name.
+        attributes: As of `click.Group`.
+    """
+
+    def __init__(self, *, lazy: Mapping[str, LazyCommand], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._lazy = lazy
+        self.commands = _Commands(lazy)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        rows = [(name, self._lazy[name].summary) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with a text."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=self._lazy[name].summary) for name in names]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.batch.journal_options import DEFAULT_CONCURRENCY, RESUMING, RUNNING
-from holdfast._cli.binding import bind
-from holdfast._cli.catalog import find_agent
 from holdfast._cli.configuration import DEFAULT, FLAG, Source
-from holdfast._cli.diagnostics import Diagnostics
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.options import EVERYWHERE, POLLING, with_options
-from holdfast._cli.output.interface import output_for
+from holdfast._cli.execution import INTERRUPTED, announce, perform, reference_of
+from holdfast._cli.options import CONTEXT, EVERYWHERE, POLLING, with_options
 from holdfast._cli.settings import read_settings
-from holdfast._cli.values import masked_reference, shown_duration, shown_rate
+from holdfast._cli.values import (
+    Choice,
+    ParsedParam,
+    complete_path,
+    masked_reference,
+    read_grace,
+    read_id,
+    read_rate,
+    shown_duration,
+    shown_rate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +35,6 @@ if TYPE_CHECKING:
     from holdfast._cli.session import Session
     from holdfast._cli.settings import Settings
     from holdfast._journal.protocol import CallRecord
-
-from holdfast._cli.execution import CONTEXT, INTERRUPTED, announce, perform, reference_of
 
 __all__ = ["resume", "run_lines"]
 
@@ -46,8 +50,124 @@ _WHOSE_CREDENTIALS = (
 _NO_QUERY = "a journal keeps no query of an address; name the agent with --agent-card"
 
 
+_DEFAULT_CONCURRENCY = 32
+_ON_UNKNOWN = ("reconcile", "raise", "resend_if_absent", "resend")
+"""What `OnUnknown` has; importing that would cost more than this command's help."""
+
+_RUNNING = (
+    click.option(
+        "--input",
+        "source",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="Messages, one on each line; - for standard input, with --run-id.",
+    ),
+    click.option(
+        "--results",
+        "results",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="File of results, one on each line; new results are appended. - for standard output.",
+    ),
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="The journal, a file of SQLite or its sqlite:/// address: it records each message "
+        "before it is sent, and its outcome. Created if it does not exist, readable only by "
+        "you; it grows until you remove it.",
+    ),
+    click.option(
+        "--run-id",
+        metavar="NAME",
+        type=ParsedParam("name", read_id),
+        show_default="made from the path of the input",
+        help="Name of the run in the journal: the same name resumes it. A run of another name "
+        "does not see the calls that the first has in flight. Without a name, a line that another "
+        "run has in flight ends the command before anything is sent: the input may have moved.",
+    ),
+    click.option(
+        "--concurrency",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=_DEFAULT_CONCURRENCY,
+        show_default=True,
+        help="How many messages are in flight at once.",
+    ),
+    click.option(
+        "--rate",
+        metavar="RATE",
+        type=ParsedParam("rate", read_rate),
+        show_default="not limited",
+        help="How many messages to start at most, such as 50/s, 3/min or 100/h; 50 is 50/s.",
+    ),
+    click.option(
+        "--on-unknown",
+        type=Choice(_ON_UNKNOWN),
+        default="reconcile",
+        show_default=True,
+        help="What to do about a message whose reply is lost: search for the task that it made; "
+        "report it as unknown at once; search, and send it again if there is none, which takes an "
+        "agent whose list shows each task soon, with its messages; or send it again at once. The "
+        "last two are for messages that may well be executed twice.",
+    ),
+    click.option(
+        "--on-bad-line",
+        type=Choice(["skip", "fail"]),
+        default="fail",
+        show_default=True,
+        help="What to do about a line that is not a message: skip it, or send no line after it. "
+        "It is reported on stderr in both cases.",
+    ),
+    click.option(
+        "--retry-errors",
+        is_flag=True,
+        help="Remove the results that are errors, and process their lines again. A message that "
+        "may have been executed is waited for or searched for, and not sent again, unless "
+        "--run-id names another run.",
+    ),
+    click.option(
+        "--grace",
+        metavar="DURATION",
+        type=ParsedParam("duration", read_grace),
+        default="30s",
+        show_default=True,
+        help="How long to wait after Ctrl-C for the messages in flight.",
+    ),
+)
+
+_RESUMING = (
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="The journal that the calls are in.",
+    ),
+    click.option(
+        "--list",
+        "lists",
+        is_flag=True,
+        help="Only show the calls that have no outcome; nothing is sent.",
+    ),
+    click.option(
+        "--forget",
+        metavar="MESSAGE_ID",
+        type=ParsedParam("id", read_id),
+        help="Record that the outcome of this call is not needed; nothing is sent.",
+    ),
+)
+
+
 @click.command("run", context_settings=CONTEXT)
-@with_options(RUNNING, POLLING, EVERYWHERE)
+@with_options(_RUNNING, POLLING, EVERYWHERE)
 @click.pass_context
 def run_lines(ctx: click.Context, /, **options: Any) -> int:
     """Send many messages, a few at a time, each once, whatever happens to the command.
@@ -78,7 +198,10 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     from holdfast._cli.batch.availability import WatchedSession
     from holdfast._cli.batch.options import STANDARD, Plan
     from holdfast._cli.batch.run import Run
-    from holdfast._cli.batch.session import journal_at  # heavy; help is not
+    from holdfast._cli.batch.session import journal_at
+    from holdfast._cli.binding import bind
+    from holdfast._cli.diagnostics import Diagnostics
+    from holdfast._cli.output.interface import output_for
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
@@ -112,7 +235,7 @@ def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
     options = ctx.params
     if options["rate"] is not None:
         yield from ("--rate", shown_rate(options["rate"]))
-    if options["concurrency"] != DEFAULT_CONCURRENCY:
+    if options["concurrency"] != _DEFAULT_CONCURRENCY:
         yield from ("--concurrency", str(options["concurrency"]))
     if options["on_unknown"] != "reconcile":
         yield from ("--on-unknown", options["on_unknown"])
@@ -123,7 +246,7 @@ def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
 
 
 @click.command("resume", context_settings=CONTEXT)
-@with_options(RESUMING, EVERYWHERE)
+@with_options(_RESUMING, EVERYWHERE)
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> int:
     """Resume the calls of a journal that have no outcome, and show the outcome of each.
@@ -139,7 +262,8 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if one has
     none.
     """
-    from holdfast._cli.batch import resume as resuming  # heavy; help and usage errors are not
+    from holdfast._cli.batch import resume as resuming
+    from holdfast._cli.output.interface import output_for
 
     if options["lists"] and options["forget"]:
         message = "--list and --forget contradict each other."
@@ -237,6 +361,9 @@ def _resume(
     """Resume the calls to one agent, or forget the one that is named."""
     from holdfast._cli.batch import resume as resuming
     from holdfast._cli.batch.session import JournaledSession, journal_at
+    from holdfast._cli.binding import bind
+    from holdfast._cli.catalog import find_agent
+    from holdfast._cli.diagnostics import Diagnostics
 
     world: CliEnvironment = ctx.obj
     try:

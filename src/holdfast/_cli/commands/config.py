@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import get_completion_class
 
-from holdfast._cli.execution import CONTEXT
-from holdfast._cli.help_text import HelpContext
+from holdfast._cli.groups import HelpContext
 from holdfast._cli.login_names import DIRECTORY
 from holdfast._cli.options import (
+    CONTEXT,
     EVERYWHERE,
     HISTORY,
     MESSAGE_METADATA,
@@ -24,7 +23,6 @@ from holdfast._cli.options import (
     WAITING,
     with_options,
 )
-from holdfast._cli.output.interface import output_for
 from holdfast._cli.settings import effective
 from holdfast._cli.sources import configuration_of, notices
 from holdfast._cli.values import Choice
@@ -32,9 +30,7 @@ from holdfast._cli.values import Choice
 if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
 
-__all__ = ["COMPLETE", "completion", "config", "show_help"]
-
-COMPLETE = "_HOLDFAST_COMPLETE"
+__all__ = ["completion", "config", "show_help"]
 
 
 @click.group("config", context_settings=CONTEXT)
@@ -69,6 +65,8 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     and say how output looks; beyond that it may only make a command stricter. What is ignored is
     named on stderr.
     """
+    from holdfast._cli.output.interface import output_for
+
     settings, configuration = list(effective(ctx)), configuration_of(ctx)
     form = next(setting.value for setting in settings if setting.name == "output")
     output = output_for(form or OUTPUT_FORMATS[0])
@@ -105,6 +103,10 @@ def completion(ctx: click.Context, /, shell: str) -> None:
     eval "$(holdfast completion zsh)". For fish: holdfast completion fish >
     ~/.config/fish/completions/holdfast.fish
     """
+    from click.shell_completion import get_completion_class
+
+    from holdfast._cli.app import COMPLETE
+
     kind = get_completion_class(shell)
     if kind is not None:
         click.echo(kind(ctx.find_root().command, {}, "holdfast", COMPLETE).source())

@@ -8,40 +8,71 @@ import re
 import sys
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._cli.auth_commands import auth
-from holdfast._cli.batch.commands import resume, run_lines
-from holdfast._cli.card_commands import get_card
-from holdfast._cli.conformance.command import conformance
-from holdfast._cli.demo.server import demo_server
-from holdfast._cli.doctor_command import doctor
 from holdfast._cli.errors import CommandError, usage
-from holdfast._cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
-from holdfast._cli.help_text import fit_help
-from holdfast._cli.message_commands import chat, send
-from holdfast._cli.meta_commands import COMPLETE, completion, config, show_help
-from holdfast._cli.options import (
-    CARD,
-    EVERYWHERE,
-    LINES,
-    OUTPUT_FORMATS,
-    version_line,
-    with_options,
-)
+from holdfast._cli.execution import INTERRUPTED, cannot_write, fail, nobody_reads
+from holdfast._cli.groups import LazyCommand, LazyGroup, fit_help
+from holdfast._cli.options import CONTEXT, EVERYWHERE, OUTPUT_FORMATS, version_line, with_options
 from holdfast._cli.settings import MissingAgentError
-from holdfast._cli.skill_command import skill
 from holdfast._cli.sources import loaded_configuration
-from holdfast._cli.task_commands import task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast._cli.environment import CliEnvironment
 
-__all__ = ["app", "run"]
+__all__ = ["COMPLETE", "app", "run"]
+
+COMPLETE = "_HOLDFAST_COMPLETE"
+"""Variable in which a shell asks for completions."""
+
+_DEMO_SERVER = LazyCommand(
+    "demo_server:demo_server", "Run an agent to practise with, on this machine, until Ctrl-C."
+)
+_COMMANDS: Mapping[str, LazyCommand] = {
+    "auth": LazyCommand("auth:auth", "Log in at an agent, so that later commands send its token."),
+    "card": LazyCommand("card:card", "Look at what an agent says of itself."),
+    "chat": LazyCommand("send:chat", "Talk to an agent at a terminal, line by line."),
+    "completion": LazyCommand(
+        "config:completion",
+        "Write a script with which SHELL completes commands, options and their values.",
+    ),
+    "config": LazyCommand("config:config", "Look at the settings in effect."),
+    "conformance": LazyCommand(
+        "conformance:conformance",
+        "Check an agent with the A2A TCK, the protocol's own test kit, in a process of its own.",
+    ),
+    "demo-server": _DEMO_SERVER,
+    "doctor": LazyCommand(
+        "doctor:doctor",
+        "Examine an agent: what was seen, what that means for callers, and what to do.",
+    ),
+    "help": LazyCommand("config:show_help", "Show how to use the tool or a command."),
+    "resume": LazyCommand(
+        "run:resume",
+        "Resume the calls of a journal that have no outcome, and show the outcome of each.",
+    ),
+    "run": LazyCommand(
+        "run:run_lines",
+        "Send many messages, a few at a time, each once, whatever happens to the command.",
+    ),
+    "send": LazyCommand(
+        "send:send",
+        "Send a message, and wait for the outcome, or follow its events with --stream.",
+    ),
+    "server": _DEMO_SERVER,
+    "skill": LazyCommand(
+        "skill:skill",
+        "Teach a coding agent this command, with the Agent Skill that comes with it.",
+    ),
+    "task": LazyCommand(
+        "task:task", "Show tasks, follow them, save their artifacts, cancel them."
+    ),
+}
+"""The commands; a test compares the summaries with the commands' own help."""
 
 
 def run(arguments: Sequence[str], world: CliEnvironment) -> int:
@@ -153,6 +184,8 @@ def _asked(arguments: Sequence[str], flags: str) -> str | None:
 
 
 @click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
     context_settings=CONTEXT,
     invoke_without_command=True,
     no_args_is_help=True,
@@ -173,38 +206,4 @@ def app(ctx: click.Context, /, **options: object) -> None:
     click.echo(version_line())  # what -v alone asks other tools for
 
 
-@app.group("card", context_settings=CONTEXT)
-@with_options(EVERYWHERE)
-def card(**_options: object) -> None:
-    """Look at what an agent says of itself."""
-
-
-@card.command("get", context_settings=CONTEXT)
-@with_options(CARD, LINES, EVERYWHERE)
-@click.pass_context
-def card_get(ctx: click.Context, /, **options: Any) -> int:
-    """Fetch an agent's card and show it."""
-    return execute(
-        ctx,
-        lambda session, output: get_card(
-            session, output, validate=options["validate"], extended=options["extended"]
-        ),
-        needs_card=True,
-    )
-
-
-app.add_command(auth)
-app.add_command(chat)
-app.add_command(completion)
-app.add_command(config)
-app.add_command(conformance)
-app.add_command(demo_server)
-app.add_command(demo_server, "server")
-app.add_command(doctor)
-app.add_command(resume)
-app.add_command(run_lines)
-app.add_command(send)
-app.add_command(show_help)
-app.add_command(skill)
-app.add_command(task)
 fit_help(app)

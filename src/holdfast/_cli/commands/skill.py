@@ -6,18 +6,13 @@ command wrote it before, which a list beside the files says, or where it is the 
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast._cli.errors import unusable
-from holdfast._cli.execution import CONTEXT
-from holdfast._cli.options import EVERYWHERE, with_options
-from holdfast._cli.output.base import OutputError, write
-from holdfast._cli.output.text import field
-from holdfast._cli.saving import write_now
+from holdfast._cli.options import CONTEXT, EVERYWHERE, with_options
 from holdfast._cli.values import ParsedParam, complete_path, read_id
 
 if TYPE_CHECKING:
@@ -60,6 +55,11 @@ def skill_install(
     ctx: click.Context, /, scope: str, *, overwrite: bool, **_options: object
 ) -> int:
     """Put the skill where coding agents look for it: DIRECTORY/.agents/skills/holdfast."""
+    from importlib import resources
+
+    from holdfast._cli.output.base import OutputError, write
+    from holdfast._cli.output.text import field
+
     below = Path(scope).expanduser()
     target = below / _PLACE / _NAME
     content = dict(_files(resources.files("holdfast._cli") / "skills" / _NAME))
@@ -111,6 +111,8 @@ def _check(
 
 def _write(path: Path, text: str) -> None:
     """Writes a file in place of the one that is there, and through no link."""
+    from holdfast._cli.saving import write_now
+
     write_now(path, text.encode(), overwrite=True)
 
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._cli.errors import Failure
-from holdfast._cli.output.interface import output_for
-from holdfast._cli.output.sanitizer import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -115,6 +113,8 @@ def demo_server(
     ended = _Ended()
     world.run(_serve(world, host, port, faults, ended))
     if ended.failure is not None:
+        from holdfast._cli.output.interface import output_for
+
         output_for("text").failure(ended.failure)
         return ended.failure.exit
     return 0
@@ -200,6 +200,8 @@ def _announce(url: str, *, has_faults: bool) -> None:
 
 
 def _tell(line: str) -> None:
+    from holdfast._cli.output.sanitizer import clean
+
     click.echo(clean(line))
 
 

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.execution import CONTEXT, announce, execute
 from holdfast._cli.login_names import CLIENT_SECRET, client_secret
-from holdfast._cli.options import EVERYWHERE, OAUTH, with_options
-from holdfast._cli.output.interface import output_for
-from holdfast._cli.settings import read_settings
 from holdfast._cli.values import read_secret
 
 if TYPE_CHECKING:
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
         TokenStore,
     )
 
-__all__ = ["auth"]
+__all__ = ["LoginRequest", "log_in", "log_out", "show_all_logins", "show_login"]
 
 _GRANTS = {
     "device-code": "device_code",
@@ -55,62 +51,7 @@ _UNNAMED = (
 )
 
 
-@click.group("auth", context_settings=CONTEXT)
-@with_options(EVERYWHERE)
-def auth(**_options: object) -> None:
-    """Log in at an agent, so that later commands send its token."""
-
-
-@auth.command("login", context_settings=CONTEXT)
-@with_options(OAUTH, EVERYWHERE)
-@click.pass_context
-def login(ctx: click.Context, /, **options: Any) -> int:
-    """Get a token for an agent by OAuth 2 or OpenID Connect, and keep it for later commands.
-
-    With the flow device-code, the default, a person opens an address on any device and enters a
-    code; with authorization-code, a person logs in with a browser on this machine; with
-    client-credentials, the program logs in by itself.
-
-    The authorization server is the one of --issuer, or the one that the agent's card names
-    at an origin of --trust-server. The client's secret, if it has one, is read from the
-    environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not kept.
-
-    The token is for the agent's origin and goes nowhere else. It is kept below
-    ~/.config/holdfast/logins in files that only you can read, and renewed when it expires.
-    --bearer and --api-key take precedence over it.
-    """
-    asked = _Asked.of(options)
-    return execute(ctx, lambda session, output: _log_in(session, output, asked))
-
-
-@auth.command("logout", context_settings=CONTEXT)
-@with_options(EVERYWHERE)
-@click.pass_context
-def logout(ctx: click.Context, /, **_options: object) -> int:
-    """Forget the token of an agent. It is not revoked at the authorization server."""
-    return execute(ctx, _log_out)
-
-
-@auth.command("status", context_settings=CONTEXT)
-@with_options(EVERYWHERE)
-@click.pass_context
-def status(ctx: click.Context, /, **_options: object) -> int:
-    """Show whether there is a token for an agent, and until when; never the token.
-
-    Without an agent, which a file found in the working directory does not name here, all logins
-    are shown.
-    """
-    settings = read_settings(ctx, needs_agent=False)
-    if settings.agent_card and settings.agent_source.is_trusted:
-        return execute(ctx, _show)
-    output = output_for(settings.output, settings)
-    announce(ctx, output)
-    world: CliEnvironment = ctx.obj
-    world.run(_show_all(world, output))
-    return 0
-
-
-class _Asked(NamedTuple):
+class LoginRequest(NamedTuple):
     """The options of ``auth login``."""
 
     flow: Flow
@@ -124,7 +65,7 @@ class _Asked(NamedTuple):
     allows_unadvertised_pkce: bool
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> _Asked:
+    def of(cls, options: Mapping[str, Any]) -> LoginRequest:
         if not options["client_id"]:
             message = "Missing option '--client-id': name the client that the server knows."
             raise click.UsageError(message)
@@ -146,7 +87,7 @@ class _Asked(NamedTuple):
         )
 
 
-async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
+async def log_in(session: Session, output: Output, request: LoginRequest) -> None:
     from holdfast._auth.oauth.requests import concerns_resource, oauth_library
     from holdfast._cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
@@ -164,23 +105,27 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
         raise click.UsageError(str(error)) from None
     stated = session.settings.client_secret
     try:
-        secret = asked.secret or (read_secret(stated) if stated else None)
+        secret = request.secret or (read_secret(stated) if stated else None)
     except ValueError as error:
         raise click.UsageError(f"{CLIENT_SECRET}: {error}") from None
-    if asked.flow == "client-credentials" and secret is None and not session.settings.client_cert:
+    if (
+        request.flow == "client-credentials"
+        and secret is None
+        and not session.settings.client_cert
+    ):
         message = (
             "client-credentials needs the client's secret: set the environment variable "
             f"{CLIENT_SECRET}, or name a file with --client-secret-file (- for standard input)"
         )
         raise click.UsageError(message)
     agent = await _agent(session)
-    resource = _resource(asked, await session.named_address())
+    resource = _resource(request, await session.named_address())
     try:
         async with asyncio.timeout(session.left()):
-            server, scopes = await _server(session, asked)
-            _check_pkce(asked, server)
+            server, scopes = await _server(session, request)
+            _check_pkce(request, server)
             provider = _provider(
-                session, output, asked, server, scopes=scopes, resource=resource, secret=secret
+                session, output, request, server, scopes=scopes, resource=resource, secret=secret
             )
             store = session.logins.store(agent)
             # Who logs in anew wants a new token; and that must meet no older login, whose server
@@ -207,11 +152,11 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
         raise CommandError(failure) from None
     login = Login(
         agent=agent,
-        flow=asked.flow,
-        client_id=asked.client_id,
+        flow=request.flow,
+        client_id=request.client_id,
         token_endpoint=server.token_endpoint,
         issuer=server.issuer,
-        client_auth=asked.client_auth,
+        client_auth=request.client_auth,
         is_confidential=secret is not None,
         scopes=scopes,
         resource=resource,
@@ -220,16 +165,16 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     _tell(output, login, token, "Logged in")
 
 
-def _resource(asked: _Asked, address: str) -> str | None:
+def _resource(request: LoginRequest, address: str) -> str | None:
     """Whom the token for the agent at an address is for; None where that is not said."""
     from holdfast._wire.origins import audience
 
-    if asked.resource is None:
+    if request.resource is None:
         return audience(address)
-    return None if asked.resource.lower() == "none" else asked.resource
+    return None if request.resource.lower() == "none" else request.resource
 
 
-def _check_pkce(asked: _Asked, server: AuthorizationServer) -> None:
+def _check_pkce(request: LoginRequest, server: AuthorizationServer) -> None:
     """Checks that a code is protected, before a browser is opened and an older login forgotten.
 
     Raises:
@@ -238,7 +183,7 @@ def _check_pkce(asked: _Asked, server: AuthorizationServer) -> None:
     from holdfast._auth.oauth.servers import PKCE_METHOD, PKCE_NOT_ADVERTISED
 
     is_safe = PKCE_METHOD in server.code_challenge_methods_supported
-    if asked.flow != "authorization-code" or is_safe or asked.allows_unadvertised_pkce:
+    if request.flow != "authorization-code" or is_safe or request.allows_unadvertised_pkce:
         return
     failure = Failure(
         code="A2ACLI_ERR_AUTH_FAILED",
@@ -249,25 +194,27 @@ def _check_pkce(asked: _Asked, server: AuthorizationServer) -> None:
     raise CommandError(failure)
 
 
-async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer, tuple[str, ...]]:
+async def _server(
+    session: Session, request: LoginRequest
+) -> tuple[AuthorizationServer, tuple[str, ...]]:
     """The authorization server, and what the token must be for."""
     from holdfast._auth.oauth.servers import check_endpoint, named_in, named_origins
     from holdfast._cli.login_server import discover_server
     from holdfast.auth.oauth import FromCard
 
     engine = session.plain_engine
-    if asked.issuer is not None:
+    if request.issuer is not None:
         try:
-            check_endpoint(asked.issuer, "issuer")
+            check_endpoint(request.issuer, "issuer")
         except ValueError as error:
             message = f"--issuer: {error}"
             raise click.UsageError(message) from None
-        return await discover_server(engine, asked.issuer), tuple(asked.scopes)
-    card, flow = await session.get_card(), _GRANTS[asked.flow]
+        return await discover_server(engine, request.issuer), tuple(request.scopes)
+    card, flow = await session.get_card(), _GRANTS[request.flow]
     origins = named_origins(card, flow)
     if not origins:
-        raise click.UsageError(_UNNAMED.format(asked.flow))
-    if not asked.trusted:
+        raise click.UsageError(_UNNAMED.format(request.flow))
+    if not request.trusted:
         failure = Failure(
             code="A2ACLI_ERR_CREDENTIALS_MISSING",
             message=_UNTRUSTED.format(" ".join(origins)),
@@ -275,14 +222,14 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
         )
         raise CommandError(failure)
     try:
-        where = FromCard(asked.trusted)
+        where = FromCard(request.trusted)
     except ValueError as error:
         message = f"--trust-server: {error}"
         raise click.UsageError(message) from None
     named = named_in(card, flow, where)
     if named is None:
-        raise click.UsageError(_UNNAMED.format(asked.flow))
-    scopes = tuple(asked.scopes) or named.scopes
+        raise click.UsageError(_UNNAMED.format(request.flow))
+    scopes = tuple(request.scopes) or named.scopes
     if named.server is not None:
         return named.server, scopes
     url = named.metadata_url or ""
@@ -294,7 +241,7 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
 def _provider(
     session: Session,
     output: Output,
-    asked: _Asked,
+    request: LoginRequest,
     server: AuthorizationServer,
     *,
     scopes: tuple[str, ...],
@@ -315,23 +262,23 @@ def _provider(
         options: OAuthOptions = {
             "scopes": scopes,
             "resource": resource or False,
-            "client_auth": asked.client_auth,
+            "client_auth": request.client_auth,
             "store": store,
             "engine": session.plain_engine,
             "env": session.env,
         }
-        client_id = asked.client_id
+        client_id = request.client_id
         try:
-            if asked.flow == "client-credentials":
+            if request.flow == "client-credentials":
                 return ClientCredentials(server, client_id, secret, **options)
-            if asked.flow == "device-code":
+            if request.flow == "device-code":
                 return DeviceCode(server, client_id, prompt, secret, **options)
             return AuthorizationCode(
                 server,
                 client_id,
                 secret,
                 open_url=open_url,
-                allow_unadvertised_pkce=asked.allows_unadvertised_pkce,
+                allow_unadvertised_pkce=request.allows_unadvertised_pkce,
                 **options,
             )
         except ValueError as error:
@@ -340,7 +287,7 @@ def _provider(
     return make
 
 
-async def _log_out(session: Session, output: Output) -> None:
+async def log_out(session: Session, output: Output) -> None:
     agent = await _agent(session)
     was_there = await session.logins.remove(agent)
     output.call(
@@ -349,7 +296,7 @@ async def _log_out(session: Session, output: Output) -> None:
     )
 
 
-async def _show(session: Session, output: Output) -> None:
+async def show_login(session: Session, output: Output) -> None:
     agent = await _agent(session)
     login = session.logins.find(agent)
     if login is None:
@@ -358,7 +305,7 @@ async def _show(session: Session, output: Output) -> None:
     _tell(output, login, await session.logins.store(agent).load(""), "Logged in")
 
 
-async def _show_all(world: CliEnvironment, output: Output) -> None:
+async def show_all_logins(world: CliEnvironment, output: Output) -> None:
     from holdfast._cli.logins import Logins
     from holdfast.errors import AuthenticationError
 

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.execution import CONTEXT, execute
-from holdfast._cli.options import AUTHORIZING, EVERYWHERE, LINES, PUSHING, STREAMING, with_options
-from holdfast._cli.push import actions
+from holdfast._cli.execution import execute
+from holdfast._cli.options import (
+    AUTHORIZING,
+    CONTEXT,
+    EVERYWHERE,
+    LINES,
+    PUSHING,
+    STREAMING,
+    with_options,
+)
 from holdfast._cli.task_options import PAGES, RECEIVING
 from holdfast._cli.values import ParsedParam, read_id, read_push_url
-from holdfast.types import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
     from holdfast._cli.output.interface import Output
@@ -44,6 +50,9 @@ def push_config(**_options: object) -> None:
 @click.pass_context
 def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: Any) -> int:
     """Have the agent send push notifications of a task to URL."""
+    from holdfast._cli.push import actions
+    from holdfast.types import TaskPushNotificationConfig
+
     config = TaskPushNotificationConfig(
         id=options["config_id"],
         task_id=wanted,
@@ -64,6 +73,8 @@ def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: 
 @click.pass_context
 def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_options: object) -> int:
     """Show one configuration of a task."""
+    from holdfast._cli.push import actions
+
     return execute(
         ctx,
         lambda session, output: actions.get_push_config(
@@ -78,6 +89,8 @@ def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_optio
 @click.pass_context
 def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """List the configurations of a task."""
+    from holdfast._cli.push import actions
+
     return execute(
         ctx,
         lambda session, output: actions.list_push_configs(
@@ -99,6 +112,8 @@ def push_config_delete(
     ctx: click.Context, /, wanted: str, config_id: str, **_options: object
 ) -> int:
     """Delete one push notification configuration of a task."""
+    from holdfast._cli.push import actions
+
     return execute(
         ctx,
         lambda session, output: actions.delete_push_config(

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from holdfast._cli import actions
-from holdfast._cli.downloading import download_task
-from holdfast._cli.execution import CONTEXT, execute
+from holdfast._cli.commands.push_config import push_config
+from holdfast._cli.execution import execute
 from holdfast._cli.options import (
     AUTHORIZING,
+    CONTEXT,
     EVERYWHERE,
     HISTORY,
     LINES,
@@ -21,7 +21,6 @@ from holdfast._cli.options import (
     WAITING,
     with_options,
 )
-from holdfast._cli.push.commands import push_config
 from holdfast._cli.task_options import LISTING, SAVING
 from holdfast._cli.values import ParsedParam, read_id
 
@@ -40,6 +39,8 @@ def task(**_options: object) -> None:
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Show a task as it stands, or with --wait as soon as it ends or waits for a person."""
+    from holdfast._cli import actions
+
     return execute(
         ctx,
         lambda session, output: actions.get_task(
@@ -53,6 +54,8 @@ def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 @click.pass_context
 def task_list(ctx: click.Context, /, **options: Any) -> int:
     """List tasks, the most recently updated first, page by page."""
+    from holdfast._cli import actions
+
     if options["every_page"] and options["page_token"]:
         message = "--all and --page-token contradict each other."
         raise click.UsageError(message, ctx)
@@ -86,6 +89,8 @@ def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> in
     With --stream, show each event as it arrives, beginning with the task; without it, show the
     task at the end. A stream that is cut is resumed.
     """
+    from holdfast._cli import actions
+
     return execute(
         ctx,
         lambda session, output: actions.subscribe_to_task(session, output, task_id=wanted),
@@ -105,6 +110,8 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     agent's. A download that the disk has no room for is not started. With -o json the document is
     the task, and the metadata of each part names its file under holdfast/savedAs.
     """
+    from holdfast._cli.downloading import download_task
+
     return execute(
         ctx,
         lambda session, output: download_task(
@@ -125,6 +132,8 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 @click.pass_context
 def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Ask the agent to cancel a task, and wait until the task has ended."""
+    from holdfast._cli import actions
+
     return execute(
         ctx,
         lambda session, output: actions.cancel_task(

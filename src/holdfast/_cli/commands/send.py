@@ -1,0 +1,234 @@
+"""Commands that send messages: ``send`` and ``chat``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast._cli.execution import execute
+from holdfast._cli.options import (
+    AUTHORIZING,
+    CONTEXT,
+    EVERYWHERE,
+    MESSAGE_METADATA,
+    METADATA,
+    POLLING,
+    REPLY,
+    STREAMING,
+    WAITING,
+    with_options,
+)
+from holdfast._cli.settings import read_settings
+from holdfast._cli.values import ParsedParam, complete_path, read_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.parser import _OptionParser
+
+    from holdfast._cli.environment import CliEnvironment
+    from holdfast._cli.parts import Draft
+
+__all__ = ["chat", "send"]
+
+_CHAT_IS_TEXT = (
+    "chat is for people, and its output is text: leave out -o json, or say -o text; for JSON: "
+    "holdfast send -o json TEXT"
+)
+
+_NO_TERMINAL = (
+    "chat needs a terminal to read from and one to write to; without them, send one message after "
+    "the other: holdfast send TEXT, then holdfast send --context-id ID TEXT, or --task-id ID"
+)
+
+_PARTS = (
+    click.option(
+        "--text",
+        "--text-part",
+        "text",
+        multiple=True,
+        metavar="TEXT",
+        help="A part with text; can be repeated.",
+    ),
+    click.option(
+        "--file",
+        "--file-part",
+        "file",
+        multiple=True,
+        metavar="PATH|URL",
+        shell_complete=complete_path,
+        help="A part with the bytes of a file, or with a URL that the agent fetches; can be "
+        "repeated.",
+    ),
+    click.option(
+        "--data",
+        "--data-part",
+        "data",
+        multiple=True,
+        metavar="PATH|-",
+        shell_complete=complete_path,
+        help="A part with the JSON of a file, or of standard input; can be repeated.",
+    ),
+    click.option(
+        "--media-type",
+        "media_type",
+        multiple=True,
+        metavar="TYPE",
+        help="Media type of the part whose flag stands just before; guessed from a file's name "
+        "if left out.",
+    ),
+    click.option(
+        "--part-metadata",
+        "part_metadata",
+        multiple=True,
+        metavar="JSON",
+        type=ParsedParam("json", read_metadata),
+        help="JSON object for the metadata of the part whose flag stands just before, as --data.",
+    ),
+)
+_FLAGS = {
+    "text": "--text",
+    "file": "--file",
+    "data": "--data",
+    "media_type": "--media-type",
+    "part_metadata": "--part-metadata",
+}
+_OF_A_PART = ("media_type", "part_metadata")
+_ORDER = "holdfast._cli.commands.send.order"
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
+
+
+class _PartsCommand(click.Command):
+    """A command that knows in which order its part flags were given.
+
+    click gathers the values of each option; the order between options only its parser knows.
+    """
+
+    def make_parser(self, ctx: click.Context) -> _OptionParser:
+        """Return a parser that records the order of the part flags."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> tuple[dict[str, Any], list[str], list[click.Parameter]]:
+            values, rest, order = parse(args)
+            ctx.meta[_ORDER] = [param.name for param in order if param.name in _FLAGS]
+            return values, rest, order
+
+        parser.parse_args = parse_args  # type: ignore[method-assign]
+        return parser
+
+
+def _drafts(ctx: click.Context) -> list[Draft]:
+    """Return the parts of the flags, in their order.
+
+    Raises:
+        click.UsageError: A flag about a part follows none, or cannot be right.
+    """
+    from holdfast._cli.parts import Draft
+
+    params = ctx.params
+    values: dict[str, Iterator[Any]] = {name: iter(params[name]) for name in _FLAGS}
+    drafts: list[Draft] = []
+    for name in ctx.meta[_ORDER]:
+        value = next(values[name])
+        if name not in _OF_A_PART:
+            drafts.append(Draft(_FLAGS[name], value))
+            continue
+        is_metadata = name == "part_metadata"
+        if is_metadata and drafts and drafts[-1].metadata is None:
+            drafts[-1].metadata = value
+            continue
+        if is_metadata:
+            message = "--part-metadata stands behind no part: write it after its part flag."
+            raise click.UsageError(message)
+        if not drafts or drafts[-1].media_type is not None:
+            message = f"--media-type {value} stands behind no part: write it after its part flag."
+            raise click.UsageError(message)
+        if not _MEDIA_TYPE.fullmatch(value):
+            message = f"{value!r} is not a media type, such as application/pdf."
+            raise click.UsageError(message)
+        drafts[-1].media_type = value
+    return drafts
+
+
+@click.command("send", cls=_PartsCommand, context_settings=CONTEXT)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@with_options(
+    _PARTS, REPLY, METADATA, MESSAGE_METADATA, WAITING, AUTHORIZING, POLLING, STREAMING, EVERYWHERE
+)
+@click.pass_context
+def send(ctx: click.Context, /, **options: Any) -> int:
+    """Send a message, and wait for the outcome, or follow its events with --stream.
+
+    The message is TEXT, or parts in the order of their flags, or both; TEXT - reads standard
+    input. It is never sent twice.
+    """
+    from holdfast._cli import actions
+    from holdfast._cli.parts import read_parts
+
+    parts = read_parts(ctx, options["words"], _drafts(ctx))
+    return execute(
+        ctx,
+        lambda session, output: actions.send(
+            session,
+            output,
+            parts=parts,
+            task_id=options["task_id"],
+            context_id=options["context_id"],
+            metadata=options["metadata"],
+            message_metadata=options["message_metadata"],
+        ),
+        can_follow=True,
+    )
+
+
+@click.command("chat", context_settings=CONTEXT)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@with_options(REPLY, METADATA, MESSAGE_METADATA, POLLING, EVERYWHERE)
+@click.pass_context
+def chat(ctx: click.Context, /, **options: Any) -> int:
+    """Talk to an agent at a terminal, line by line.
+
+    Each line is a message in the context of the earlier ones, and TEXT is the first; if the agent
+    asks for input, the next line is the reply. Answers are shown as they arrive, and resumed after
+    a cut connection. --timeout is the time of each answer.
+
+    A line that ends in a backslash continues on the next one; pasted text is one message, if the
+    terminal marks it as pasted. An empty line follows the task again that Ctrl-C left.
+    /help shows the commands of the chat; a line with a slash and one word is never sent, but
+    //WORD sends /WORD.
+
+    Ctrl-C stops following an answer, and the agent continues its work; the next line is a new
+    message. At an empty line, Ctrl-C ends the chat, as Ctrl-D does. Nothing is remembered: the
+    last line on stderr is the command that continues the conversation.
+
+    Without a terminal, TEXT is sent as by holdfast send.
+    """
+    from holdfast._cli import actions
+    from holdfast._cli.chat import Chat
+    from holdfast._cli.output.text_output import ChatOutput
+    from holdfast._cli.parts import read_text
+
+    world: CliEnvironment = ctx.obj
+    settings = read_settings(ctx)
+    if settings.output == "json":
+        raise click.UsageError(_CHAT_IS_TEXT, ctx)
+    said = read_text(ctx, options["words"])
+    metadata = {name: options[name] for name in ("metadata", "message_metadata")}
+    named = {"task_id": options["task_id"], "context_id": options["context_id"]}
+    terminal = world.terminal()
+    if terminal is not None:
+        output = ChatOutput(settings)
+        return execute(
+            ctx,
+            lambda session, _: Chat(session, output, terminal, **metadata).run(said, **named),
+            output=output,
+        )
+    if said is None:
+        raise click.UsageError(_NO_TERMINAL, ctx)
+    return execute(
+        ctx,
+        lambda session, output: actions.send(session, output, parts=(said,), **metadata, **named),
+    )
