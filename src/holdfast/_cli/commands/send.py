@@ -26,8 +26,6 @@ from holdfast._cli.values import ParsedParam, complete_path, read_metadata
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from click.parser import _OptionParser
-
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.parts import Draft
 
@@ -106,7 +104,7 @@ class _PartsCommand(click.Command):
     click gathers the values of each option; the order between options only its parser knows.
     """
 
-    def make_parser(self, ctx: click.Context) -> _OptionParser:
+    def make_parser(self, ctx: click.Context) -> Any:
         """Return a parser that records the order of the part flags."""
         parser = super().make_parser(ctx)
         parse = parser.parse_args
