@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 from hypothesis import strategies as st
+from tests.kit.error_facts import OWN_FACTS, make
 from tests.kit.strategies import any_text, given, json_values
 
 from holdfast import (
@@ -35,8 +36,6 @@ from holdfast.errors import (
 from holdfast.extend import HttpReply
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Respond
 from holdfast.types import TaskStatus
-
-from .test_errors import OWN_FACTS, make
 
 INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 FORMS = pytest.mark.parametrize("nested", [False, True], ids=["typed", "dialect"])

@@ -7,8 +7,8 @@ import threading
 import uuid
 
 import pytest
-from tests.cli.test_run import Runs
-from tests.client.test_batch import collected, ended
+from tests.kit.batch_runs import collected, ended
+from tests.kit.cli_runs import Runs
 from tests.test_hunt_sent_once import connected, message
 
 from holdfast import DeadlineExceededError, RunItem, connect

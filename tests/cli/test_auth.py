@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import trustme
-from tests.cli.test_process import BOUND, start
 from tests.kit.authorization_server import ISSUER, FakeAuthorizationServer, answer, away, refused
 from tests.kit.cli_harness import VirtualWall, holdfast
+from tests.kit.cli_process import BOUND, start
 from tests.kit.raw_server import always, reply, serve
 
 from holdfast import connect

@@ -13,8 +13,8 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from tests.cli.test_process import BOUND, environment, served
 from tests.kit.cli_harness import AGENT, CTRL_C, CTRL_D, Stop, Typist, holdfast
+from tests.kit.cli_process import BOUND, environment, served
 
 from holdfast._cli.output.chat_text import ChatText
 from holdfast._cli.output.text import View

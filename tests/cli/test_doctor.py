@@ -13,10 +13,10 @@ import threading
 import msgspec
 import pytest
 import trustme
-from tests.cli.test_process import BOUND, environment, served, start
-from tests.cli.test_secrets import CANARY, PLACES, guarded
-from tests.doctor.test_checks import TABLE
+from tests.kit.cli_canary import CANARY, PLACES, guarded
 from tests.kit.cli_harness import AGENT, holdfast
+from tests.kit.cli_process import BOUND, environment, served, start
+from tests.kit.doctor_facts import TABLE
 from tests.kit.effort import crossed
 from tests.kit.raw_server import serve_in_thread
 

@@ -8,8 +8,8 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-from tests.cli.test_process import BOUND, served, start
 from tests.kit.cli_harness import holdfast
+from tests.kit.cli_process import BOUND, served, start
 
 from holdfast.testing import FakeAgent, works_forever
 

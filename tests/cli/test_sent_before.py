@@ -1,8 +1,8 @@
 """``holdfast run``: what was sent before is known, and told as what it is."""
 
 import pytest
-from tests.cli.test_run import Runs, echo, text_of
 from tests.kit.cli_harness import holdfast
+from tests.kit.cli_runs import Runs, echo, text_of
 
 from holdfast.testing import Delay, FakeAgent, Reset, Stall
 

@@ -17,11 +17,11 @@ from itertools import pairwise
 
 import pytest
 from tests import cli_compliance
-from tests.cli.test_conformance import kit_at
-from tests.cli.test_process import BOUND, start
-from tests.contract.test_agents import sdk_process
 from tests.kit.cli_harness import AGENT, PLAIN, Outcome, Typist, holdfast
+from tests.kit.cli_process import BOUND, start
 from tests.kit.paths import ROOT
+from tests.kit.real_agents import sdk_process
+from tests.kit.tck import kit_at
 
 from holdfast import __version__
 from holdfast._cli.demo.agent import DemoAgent

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 from msgspec.structs import replace
+from tests.kit.batch_runs import collected, ended
 
 from holdfast import (
     DeadlineExceededError,
@@ -51,21 +52,6 @@ def now():
 
 def doubles(after=1):
     return FakeAgent(lambda turn: completes(turn.message.text * 2, after=after))
-
-
-async def collected(run):
-    async with run:
-        return {result.key: result async for result in run}
-
-
-async def ended(run):
-    """The results of a run, and what it raised at its end."""
-    results = []
-    while True:
-        try:
-            results.append(await anext(run))
-        except (OSError, ValueError, RuntimeError) as error:
-            return results, error
 
 
 async def test_each_message_gets_its_answer():

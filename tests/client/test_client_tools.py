@@ -6,6 +6,7 @@ import logging
 import threading
 
 import pytest
+from tests.kit.client_tools import CALL, URI, Scripted, add, call, calls, now, part_of, slow
 
 from holdfast import (
     A2AConnectionError,
@@ -17,7 +18,6 @@ from holdfast import (
     TaskFailedError,
     TaskNotFoundError,
     TaskState,
-    connect,
 )
 from holdfast.client import ToolError
 from holdfast.errors import (
@@ -28,7 +28,6 @@ from holdfast.errors import (
 from holdfast.testing import (
     Cut,
     Delay,
-    FakeAgent,
     FakeNetwork,
     Plan,
     Reset,
@@ -39,76 +38,9 @@ from holdfast.testing import (
     fails,
     replies,
 )
-from holdfast.types import AgentExtension
-
-URI = "urn:ag2:client-tools:v1"
-CALL = "application/vnd.ag2.tool-call+json"
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 streamed_or_polled = pytest.mark.parametrize("streaming", [True, False])
-
-
-def now():
-    return asyncio.get_running_loop().time()
-
-
-def call(number, name, arguments="{}"):
-    data = {"id": f"call-{number}", "name": name, "arguments": arguments}
-    return Artifact(
-        artifact_id=f"call-{number}", name=name, parts=(Part(data=data, media_type=CALL),)
-    )
-
-
-def calls(*artifacts, after=0.0, says=None):
-    """A task that waits for the results of calls."""
-    waiting = Step(state=TaskState.INPUT_REQUIRED, after=after, artifacts=artifacts, says=says)
-    return Plan((Step(state=TaskState.SUBMITTED), waiting))
-
-
-def part_of(message, kind):
-    """The data of the one part of a kind; None if there is none."""
-    media_type = f"application/vnd.ag2.{kind}+json"
-    found = [part.data for part in message.parts if part.media_type == media_type]
-    assert len(found) <= 1
-    return found[0] if found else None
-
-
-class Scripted:
-    """An agent whose turns are plans, one for each message that it gets.
-
-    Attributes:
-        turns: What it got.
-    """
-
-    def __init__(self, *plans, declared=True, **options):
-        self._plans = list(plans)
-        self.turns = []
-        extensions = [AgentExtension(uri=URI)] if declared else []
-        self.agent = FakeAgent(self._take, extensions=extensions, **options)
-
-    def _take(self, turn):
-        self.turns.append(turn)
-        return self._plans[len(self.turns) - 1]
-
-    def client(self, **options):
-        options.setdefault("engine", FakeNetwork(self.agent))
-        return connect(self.agent.url, **options)
-
-    def results(self, turn):
-        """What the message of a turn tells: (id, name, content, error) of each call."""
-        told = part_of(self.turns[turn].message, "tool-result")["results"]
-        return [(each["id"], each["name"], each["content"], each["error"]) for each in told]
-
-
-def add(a: int, b: int = 1) -> int:
-    """Adds two numbers."""
-    return a + b
-
-
-async def slow(seconds: float) -> str:
-    """Takes its time."""
-    await asyncio.sleep(seconds)
-    return f"after {seconds:g} s"
 
 
 # ── The turns of an answer ───────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from tests.client.test_client_tools import Scripted, add, call, calls, now, part_of, slow
+from tests.kit.client_tools import Scripted, add, call, calls, now, part_of, slow
 
 from holdfast import (
     A2AConnectionError,

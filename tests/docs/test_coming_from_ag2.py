@@ -13,8 +13,8 @@ import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
-from tests.client.test_client_tools import Scripted, call, calls
 from tests.kit.card_signing import DOCUMENT, SIGNER
+from tests.kit.client_tools import Scripted, call, calls
 from tests.kit.coming_from import (
     HERE,
     Counting,
@@ -24,7 +24,7 @@ from tests.kit.coming_from import (
     called,
     one_error_is_above_all,
 )
-from tests.server.test_a2a_server import SdkExecutor
+from tests.kit.served_agents import SdkExecutor
 
 import holdfast
 from holdfast.server import A2AServer, Executor, fail, requires_input

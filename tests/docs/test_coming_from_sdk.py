@@ -15,7 +15,7 @@ from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
 from tests.kit.authorization_server import FakeAuthorizationServer
-from tests.kit.card_signing import DOCUMENT, SIGNER, Signer
+from tests.kit.card_signing import DOCUMENT, SIGNER, Signer, as_sdk_signs
 from tests.kit.coming_from import (
     HERE,
     OFF,
@@ -33,8 +33,7 @@ from tests.kit.coming_from import (
 )
 from tests.kit.grpc_agent import SERVICE, TASK, grpc_agent
 from tests.kit.grpc_agent import card_of as grpc_card
-from tests.net.test_tls_config import Files
-from tests.signatures.test_card_signatures import as_sdk_signs
+from tests.kit.tls_files import Files
 
 import holdfast
 from holdfast.auth import oauth

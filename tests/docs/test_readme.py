@@ -11,9 +11,9 @@ import click
 import httpx
 import pytest
 from a2a.types import a2a_pb2 as pb
-from tests.client.test_client_tools import Scripted, call, calls
 from tests.kit.authorization_server import FakeAuthorizationServer
 from tests.kit.card_signing import DOCUMENT, SIGNER, Net
+from tests.kit.client_tools import Scripted, call, calls
 from tests.kit.pages import ROOT, Page, execute
 
 import holdfast

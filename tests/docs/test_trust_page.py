@@ -11,7 +11,7 @@ from tests.kit.authorization_server import FakeAuthorizationServer
 from tests.kit.card_signing import DOCUMENT, Net, Signer
 from tests.kit.pages import Page, execute
 from tests.kit.raw_server import reply, serve
-from tests.net.test_tls_config import Files
+from tests.kit.tls_files import Files
 
 import holdfast
 from holdfast.auth import oauth

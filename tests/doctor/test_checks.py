@@ -2,265 +2,37 @@
 
 import msgspec
 import pytest
+from tests.kit.doctor_facts import (
+    EVENTS,
+    HTML,
+    NOT_JSON,
+    NOW,
+    PAGE,
+    RESULT,
+    TABLE,
+    interface_facts,
+    observed,
+    sent,
+    streamed,
+    subscribed,
+)
 
 from holdfast._doctor.checks import verdicts
 from holdfast._doctor.facts import (
     Answered,
-    CardFacts,
-    InterfaceFacts,
     ListingFacts,
     Observed,
-    SendingFacts,
     StreamFacts,
-    SubscriptionFacts,
 )
-from holdfast._wire.tls import TlsFacts
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
-    A2ATimeoutError,
-    AgentCardResolutionError,
-    AuthenticationError,
-    InvalidAgentCardError,
     InvalidAgentResponseError,
     MethodNotFoundError,
     NetworkPolicyError,
-    PermissionDeniedError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
-
-NOW = 1_767_225_600.0
-DAY = 86_400.0
-
-NOT_FOUND = Answered(status=200, error="TaskNotFoundError", code=-32001)
-RESULT = Answered(status=200, media_type="text/event-stream", is_result=True)
-EVENTS = Answered(status=200, media_type="text/event-stream", is_result=True)
-NOBODY = Answered(failure="the connection was refused")
-REFUSED = Answered(status=401, challenge="Bearer")
-HTML = Answered(status=502, media_type="text/html")
-NOT_JSON = Answered(status=200, media_type="text/html", failure="the reply is not JSON")
-
-
-def card_facts(*, streaming=True, **facts):
-    card = AgentCard(name="A", capabilities=AgentCapabilities(streaming=streaming))
-    document = {"name": "A", "supportedInterfaces": []}
-    url = "https://a.test/card.json"
-    return CardFacts(card=card, document=document, url=url, moved_to=url, **facts)
-
-
-def interface_facts(**facts):
-    interface = AgentInterface(
-        url="https://a.test/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
-    )
-    given = {
-        "interface": interface,
-        "address": "https://a.test/rpc",
-        "number": 1,
-        "is_examined": True,
-        "task": NOT_FOUND,
-        "versions": {"1.0": True, "0.3": False},
-        **facts,
-    }
-    return InterfaceFacts(**given)
-
-
-def observed(*interfaces, **facts):
-    given = {"agent": "https://a.test", "scheme": "https", "card": card_facts(), **facts}
-    return Observed(interfaces=list(interfaces), **given)
-
-
-def sent(*, stream=None, subscription=None, **facts):
-    """What was observed when a message was sent."""
-    given = {
-        "message_id": "m-1",
-        "answered": RESULT,
-        "task_id": "t-1",
-        "state": "TASK_STATE_COMPLETED",
-        "stream": stream,
-        "subscription": subscription or SubscriptionFacts(),
-        **facts,
-    }
-    return observed(is_to_send=True, sending=SendingFacts(**given))
-
-
-def streamed(**facts):
-    given = {"opened": EVENTS, "arrivals": [0.1, 2.1], "pieces": 2, "end": "settled", **facts}
-    return sent(stream=StreamFacts(**given))
-
-
-def subscribed(**facts):
-    stream = StreamFacts(opened=EVENTS, arrivals=[0.1, 2.1], end="settled")
-    return sent(stream=stream, subscription=SubscriptionFacts(**facts))
-
-
-def tls(**facts):
-    return observed(tls=TlsFacts(host="a.test", **facts))
-
-
-def listed(**facts):
-    return observed(interface_facts(listing=ListingFacts(**facts)))
-
-
-PAGE = Answered(status=200, media_type="application/json", is_result=True)
-
-
-def without_card(error):
-    return Observed(agent="https://a.test", scheme="https", card_error=error)
-
-
-BAD_REQUEST = Answered(status=400, media_type="application/json")
-REST = interface_facts(
-    interface=AgentInterface(url="https://a.test", protocol_binding="HTTP+JSON"),
-    params=BAD_REQUEST,
-)
-METADATA = interface_facts(scope="metadata")
-
-TABLE = [
-    # What keeps a card from coming
-    (without_card(A2AConnectionError("no", failure="tls")), "card.reached", "problem"),
-    (without_card(A2ATimeoutError("no", phase="connect")), "card.reached", "problem"),
-    (without_card(AuthenticationError("no", http_status=401)), "card.found", "problem"),
-    (without_card(PermissionDeniedError("no", http_status=403)), "card.found", "problem"),
-    (without_card(AgentCardResolutionError("no", http_status=404)), "card.found", "problem"),
-    (without_card(A2AHTTPError("no", http_status=500)), "card.found", "problem"),
-    (without_card(InvalidAgentCardError("no")), "card.valid", "problem"),
-    (without_card(InvalidAgentResponseError("no")), "card.valid", "problem"),
-    # The card
-    (observed(), "card.found", "ok"),
-    (observed(card=card_facts(is_at_older_path=True)), "card.found", "warning"),
-    (observed(card=card_facts(is_guarded=True)), "card.access", "info"),
-    (observed(), "card.members", "warning"),
-    (observed(card=card_facts(headers={"content-type": "text/html"})), "card.type", "warning"),
-    (observed(card=card_facts(headers={"last-modified": "x"})), "card.caching", "info"),
-    # TLS
-    (tls(version="TLSv1.3", not_after=NOW + 90 * DAY), "tls.version", "ok"),
-    (tls(version="TLSv1.2", not_after=NOW + 90 * DAY), "tls.certificate", "ok"),
-    (tls(version="TLSv1.1"), "tls.version", "warning"),
-    (tls(version="TLSv1.3", not_after=NOW + 20 * DAY), "tls.certificate", "warning"),
-    (tls(version="TLSv1.3", not_after=NOW - DAY), "tls.certificate", "warning"),
-    (tls(version="TLSv1.3"), "tls.certificate", "ok"),
-    (tls(version="TLSv1.3", fault="self-signed certificate"), "tls.certificate", "problem"),
-    (tls(failure="wrong version number"), "tls.version", "problem"),
-    (observed(), "tls.version", "not measured"),
-    # Clocks and limits
-    (observed(skew=4.9), "clock.skew", "ok"),
-    (observed(skew=-299), "clock.skew", "info"),
-    (observed(skew=301), "clock.skew", "warning"),
-    (observed(), "clock.skew", "not measured"),
-    (observed(refusals=1), "limits.rate", "warning"),
-    (observed(hints={"x-ratelimit-limit": "3"}), "limits.rate", "info"),
-    # Addresses
-    (observed(interface_facts()), "address.interface", "ok"),
-    (observed(interface_facts(doubt="it is this machine")), "address.interface", "problem"),
-    (observed(interface_facts(scope="private")), "address.interface", "problem"),
-    (observed(interface_facts(scope="private"), scope="private"), "address.interface", "ok"),
-    (
-        observed(interface_facts(scope="metadata"), scope="loopback"),
-        "address.interface",
-        "problem",
-    ),
-    (observed(interface_facts(is_own_origin=False)), "address.interface", "warning"),
-    (observed(interface_facts(address="http://a.test/rpc")), "address.plain", "warning"),
-    # Credentials, where no agent answers
-    (observed(interface_facts(task=HTML)), "authentication.asked", "not measured"),
-    (observed(interface_facts(task=NOT_JSON)), "authentication.asked", "not measured"),
-    (
-        observed(interface_facts(task=HTML, unauthorized=HTML), has_credentials=True),
-        "authentication.accepted",
-        "not measured",
-    ),
-    # Interfaces and versions
-    (observed(interface_facts(task=NOBODY)), "bindings.answers", "problem"),
-    (observed(interface_facts(task=HTML)), "bindings.answers", "problem"),
-    (observed(interface_facts(task=Answered(status=429))), "bindings.answers", "warning"),
-    (observed(interface_facts(task=REFUSED)), "bindings.answers", "ok"),
-    (observed(interface_facts(is_known=False)), "bindings.answers", "not measured"),
-    (observed(interface_facts(is_known=False)), "bindings.known", "problem"),
-    (observed(interface_facts(is_examined=False)), "bindings.answers", "not measured"),
-    (observed(interface_facts()), "versions.spoken", "ok"),
-    (
-        observed(interface_facts(versions={"1.0": False, "0.3": True})),
-        "versions.spoken",
-        "problem",
-    ),
-    (
-        observed(interface_facts(versions={"1.0": False, "0.3": False})),
-        "versions.spoken",
-        "problem",
-    ),
-    (
-        observed(interface_facts(versions={"1.0": None, "0.3": False})),
-        "versions.spoken",
-        "not measured",
-    ),
-    # Errors
-    (observed(interface_facts(params=BAD_REQUEST)), "errors.params", "warning"),
-    (observed(REST), "errors.params", "ok"),
-    (observed(interface_facts(task=RESULT)), "errors.task", "problem"),
-    (observed(interface_facts(method=RESULT)), "errors.method", "warning"),
-    (observed(interface_facts(broken=NOBODY)), "errors.broken", "warning"),
-    (observed(interface_facts(path=RESULT)), "errors.path", "warning"),
-    (observed(interface_facts(path=HTML)), "errors.path", "ok"),
-    # The list of tasks
-    (listed(answered=PAGE, tasks=2, with_history=1), "list.history", "ok"),
-    (listed(answered=PAGE, tasks=2), "list.history", "info"),
-    (listed(answered=PAGE), "list.history", "not measured"),
-    (listed(answered=PAGE, tasks=2, of_no_context=0), "list.context", "ok"),
-    (listed(answered=PAGE, tasks=2, of_no_context=2), "list.context", "warning"),
-    (listed(answered=PAGE, tasks=2, of_the_future=1), "list.time", "warning"),
-    (listed(answered=PAGE, tasks=2), "list.time", "not measured"),
-    (listed(answered=HTML), "list.there", "warning"),
-    # Streams
-    (streamed(), "streaming.begins", "ok"),
-    (streamed(opened=PAGE), "streaming.begins", "warning"),
-    (streamed(opened=HTML, arrivals=[]), "streaming.begins", "problem"),
-    (streamed(), "streaming.flushed", "ok"),
-    (streamed(arrivals=[3.0, 3.1], stamped=[NOW, NOW + 3]), "streaming.flushed", "problem"),
-    (streamed(arrivals=[0.9, 1.0], stamped=[NOW, NOW + 1]), "streaming.flushed", "not measured"),
-    (streamed(arrivals=[0.1, 0.2], stamped=[NOW, NOW + 9]), "streaming.flushed", "not measured"),
-    (streamed(arrivals=[3.0, 3.1], stamped=[NOW]), "streaming.flushed", "not measured"),
-    (streamed(arrivals=[3.0], stamped=[NOW]), "streaming.flushed", "not measured"),
-    (streamed(comments=3, silence=15.0), "streaming.keep-alive", "ok"),
-    (streamed(comments=3, silence=61.0), "streaming.keep-alive", "warning"),
-    (streamed(silence=16.0), "streaming.keep-alive", "warning"),
-    (streamed(silence=14.0), "streaming.keep-alive", "not measured"),
-    (streamed(end="cut", failure="x"), "streaming.end", "problem"),
-    (streamed(end="left"), "streaming.end", "ok"),
-    (sent(), "streaming.begins", "not measured"),
-    # Subscriptions
-    (subscribed(opened=RESULT, begins_with_task=True), "subscribe.snapshot", "ok"),
-    (subscribed(opened=RESULT, begins_with_task=False), "subscribe.snapshot", "warning"),
-    (subscribed(opened=RESULT), "subscribe.snapshot", "not measured"),
-    (subscribed(opened=HTML), "subscribe.snapshot", "problem"),
-    (subscribed(), "subscribe.snapshot", "not measured"),
-    (subscribed(opened=RESULT, text="right"), "subscribe.overlap", "ok"),
-    (subscribed(opened=RESULT, text="repeated"), "subscribe.overlap", "warning"),
-    (subscribed(opened=RESULT, text="lost"), "subscribe.overlap", "warning"),
-    (subscribed(opened=RESULT), "subscribe.overlap", "not measured"),
-    (subscribed(of_over=NOT_FOUND), "subscribe.finished", "ok"),
-    (subscribed(of_over=RESULT, events_of_over=1), "subscribe.finished", "info"),
-    (subscribed(of_over=NOBODY), "subscribe.finished", "warning"),
-    (observed(interface_facts(subscription=NOT_FOUND)), "subscribe.unknown", "ok"),
-    (observed(interface_facts(subscription=RESULT)), "subscribe.unknown", "info"),
-    (observed(interface_facts(subscription=NOBODY)), "subscribe.unknown", "warning"),
-    # Messages
-    (sent(in_task=True), "recording.task", "ok"),
-    (sent(in_task=False), "recording.task", "warning"),
-    (sent(), "recording.task", "not measured"),
-    (sent(in_list=False), "recording.list", "warning"),
-    (sent(in_recent=False), "recording.time", "warning"),
-    (sent(in_recent=True), "recording.time", "ok"),
-    (sent(answered=None, task_id=""), "sending.answer", "warning"),
-    (sent(answered=NOBODY, task_id=""), "sending.answer", "warning"),
-    (sent(answered=HTML, task_id=""), "sending.answer", "problem"),
-    (sent(state="TASK_STATE_REJECTED"), "sending.answer", "info"),
-    (sent(again=PAGE, second_task_id="t-1"), "sending.twice", "ok"),
-    (sent(again=PAGE, second_task_id="t-2"), "sending.twice", "info"),
-    (sent(again=HTML), "sending.twice", "ok"),
-    (sent(why_not="no interface answers"), "sending.answer", "not measured"),
-]
 
 
 @pytest.mark.parametrize(

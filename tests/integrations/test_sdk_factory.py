@@ -9,7 +9,7 @@ from a2a.client.client import ClientCallContext
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardResolutionError
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import InvalidParamsError
-from tests.integrations.test_sdk_transport import (
+from tests.kit.sdk_clients import (
     Own,
     card_of,
     client_of,
@@ -19,7 +19,7 @@ from tests.integrations.test_sdk_transport import (
     text_of,
     transport_of,
 )
-from tests.pipeline.test_layers import Dice
+from tests.kit.virtual_env import Dice
 
 import holdfast
 from holdfast import BudgetPolicy, Resilience, RetryPolicy, connect

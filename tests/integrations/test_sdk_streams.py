@@ -9,7 +9,7 @@ import random
 
 import pytest
 from a2a.types import a2a_pb2 as pb
-from tests.integrations.test_sdk_transport import card_of, client_of, collected, said, tasks_made
+from tests.kit.sdk_clients import card_of, client_of, collected, said, tasks_made
 
 from holdfast.testing import (
     Cut,

@@ -14,7 +14,6 @@ from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.client.client import ClientCallContext
 from a2a.client.client_factory import minimal_agent_card
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardResolutionError
-from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import (
     InvalidParamsError,
@@ -23,7 +22,19 @@ from a2a.utils.errors import (
     VersionNotSupportedError,
 )
 from google.protobuf.json_format import MessageToDict
-from tests.pipeline.test_layers import Dice
+from tests.kit.sdk_clients import (
+    PATHS,
+    Own,
+    card_of,
+    client_of,
+    collected,
+    now,
+    said,
+    tasks_made,
+    text_of,
+    transport_of,
+)
+from tests.kit.virtual_env import Dice
 
 import holdfast
 from holdfast import (
@@ -66,74 +77,9 @@ from holdfast.testing import (
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 streaming_or_not = pytest.mark.parametrize("streaming", [True, False])
-PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
+
+
 STORY = streams("Hello, ", "world", "!", every=1.0)
-
-
-def card_of(agent, *bindings, tenant="", version="1.0"):
-    return pb.AgentCard(
-        name="Fake agent",
-        version="1",
-        supported_interfaces=[
-            pb.AgentInterface(
-                url=agent.url + PATHS[binding],
-                protocol_binding=binding,
-                protocol_version=version,
-                tenant=tenant,
-            )
-            for binding in bindings or PATHS
-        ],
-        capabilities=pb.AgentCapabilities(
-            streaming=True, push_notifications=True, extended_agent_card=True
-        ),
-    )
-
-
-def said(text="hello", **more):
-    part = pb.Part(text=text)
-    return pb.SendMessageRequest(
-        message=pb.Message(message_id="m-1", role=pb.ROLE_USER, parts=[part]), **more
-    )
-
-
-def transport_of(agent, binding="JSONRPC", *, config=None, **options):
-    options.setdefault("engine", FakeNetwork(agent))
-    options.setdefault("env", Dice())
-    url = agent.url + PATHS[binding]
-    return HoldfastTransport(card_of(agent), url, config, protocol_binding=binding, **options)
-
-
-def client_of(agent, binding="JSONRPC", *, streaming=True, interceptors=(), card=None, **options):
-    options.setdefault("engine", FakeNetwork(agent))
-    options.setdefault("env", Dice())
-    config = ClientConfig(supported_protocol_bindings=[binding], streaming=streaming)
-    factory = client_factory(config, **options)
-    return factory.create(card or card_of(agent, binding), list(interceptors))
-
-
-async def collected(events):
-    return [event async for event in events]
-
-
-def text_of(events):
-    """The text of the artifacts, as a program puts it together that knows nothing of repeats."""
-    text = ""
-    for event in events:
-        if event.HasField("artifact_update"):
-            update = event.artifact_update
-            piece = "".join(part.text for part in update.artifact.parts)
-            text = text + piece if update.append else piece
-        elif event.HasField("task"):
-            text = "".join(p.text for a in event.task.artifacts for p in a.parts) or text
-    return text
-
-
-def now():
-    return asyncio.get_running_loop().time()
-
-
-def tasks_made(agent):
-    return {message: len(tasks) for message, tasks in agent.executions.items()}
 
 
 # ── The SDK's client on top ──────────────────────────────────────────────────────────────────
@@ -1102,29 +1048,6 @@ async def test_a_program_holds_fast_by_the_one_line_that_changes():
     assert isinstance(factory, ClientFactory)
     assert await program(factory, card_of(agent)) == "Hello, world!"
     assert tasks_made(agent) == {"m-1": 1}
-
-
-class Own(ClientTransport):
-    """A third party's transport, which fails the first two times."""
-
-    def __init__(self, card, url, config):
-        self.asked = 0
-        self.is_closed = False
-        self.given = (card, url, config)
-
-    async def get_task(self, request, *, context=None):
-        self.asked += 1
-        if self.asked < 3:
-            raise A2AClientTimeoutError("too late")
-        return pb.Task(id=request.id)
-
-    async def close(self):
-        self.is_closed = True
-
-
-for name in ClientTransport.__abstractmethods__ - {"get_task", "close"}:
-    setattr(Own, name, None)
-Own.__abstractmethods__ = frozenset()
 
 
 @pytest.mark.parametrize("label", ["JSONRPC", "HTTP+JSON", "GRPC", "OWN"])

@@ -5,7 +5,10 @@ import copy
 import json
 
 import jwt
+from a2a.types import AgentCard as ProtobufCard
+from a2a.utils.signing import create_agent_card_signer
 from cryptography.hazmat.primitives.asymmetric import ec
+from google.protobuf.json_format import ParseDict
 
 from holdfast._pipeline.cards.trust import AcceptedCard, ReceivedCard
 from holdfast.extend import HttpReply
@@ -117,3 +120,10 @@ class Net(FakeNetwork):
 def page(answer, status=200, **headers):
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     return HttpReply(status=status, headers=headers, body=body)
+
+
+def as_sdk_signs(card):
+    made = create_agent_card_signer(
+        SIGNER.key, {"alg": "ES256", "kid": "k-1", "typ": "JOSE", "jku": None}
+    )
+    return made(ParseDict(card, ProtobufCard()))

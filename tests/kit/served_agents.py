@@ -3,6 +3,9 @@
 import contextlib
 import json
 
+from a2a.server.agent_execution import AgentExecutor
+from a2a.types import a2a_pb2
+
 import holdfast
 from holdfast.extend import HttpRequest
 from holdfast.server import A2AServer
@@ -42,3 +45,16 @@ async def echo(message):
     And nothing else.
     """
     return f"You said {message.text}"
+
+
+class SdkExecutor(AgentExecutor):
+    async def execute(self, context, event_queue):
+        if context.get_user_input() == "raise":
+            raise RuntimeError("hunter2")
+        said = a2a_pb2.Message(
+            message_id="m", role=a2a_pb2.ROLE_AGENT, parts=[a2a_pb2.Part(text="as it is")]
+        )
+        await event_queue.enqueue_event(said)
+
+    async def cancel(self, context, event_queue):
+        raise NotImplementedError

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import itertools
 import json
 import logging
 import math
@@ -12,6 +11,7 @@ import warnings
 
 import msgspec
 import pytest
+from tests.kit.virtual_env import Dice, now
 
 from holdfast import (
     A2AConnectionError,
@@ -75,25 +75,6 @@ both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", 
 CANARY = "canary-5f2b9c1d7e8a4f60"
 
 
-class Dice:
-    """Wall time, a fixed draw, and ids that count, so that two clients share none."""
-
-    made = itertools.count(1)
-
-    def __init__(self, draw=0.5, wall=1_700_000_000.0):
-        self.draw = draw
-        self.start = wall
-
-    def wall(self):
-        return self.start + now()
-
-    def random(self):
-        return self.draw
-
-    def new_id(self):
-        return f"id-{next(self.made)}"
-
-
 class Recorded(FakeNetwork):
     """Keeps every request and when it came, those that no agent sees included."""
 
@@ -121,10 +102,6 @@ async def with_a_task(agent, binding="JSONRPC", **options):
     client = connected(agent, binding, **options)
     await client.send_message("first", return_immediately=True)
     return client
-
-
-def now():
-    return asyncio.get_running_loop().time()
 
 
 # ── Deadline ─────────────────────────────────────────────────────────────────────────────────

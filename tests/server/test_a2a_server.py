@@ -10,10 +10,8 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from a2a.server.agent_execution import AgentExecutor
-from a2a.types import a2a_pb2
 from tests.kit.paths import ROOT
-from tests.kit.served_agents import URL, calling, echo, post
+from tests.kit.served_agents import URL, SdkExecutor, calling, echo, post
 
 import holdfast
 from holdfast import A2AError, Artifact, Message, Part, TaskState
@@ -601,19 +599,6 @@ async def test_an_authorization_may_come_in_another_way_while_the_executor_waits
 
 
 # ── An executor of the official SDK's ────────────────────────────────────────────────────────
-
-
-class SdkExecutor(AgentExecutor):
-    async def execute(self, context, event_queue):
-        if context.get_user_input() == "raise":
-            raise RuntimeError("hunter2")
-        said = a2a_pb2.Message(
-            message_id="m", role=a2a_pb2.ROLE_AGENT, parts=[a2a_pb2.Part(text="as it is")]
-        )
-        await event_queue.enqueue_event(said)
-
-    async def cancel(self, context, event_queue):
-        raise NotImplementedError
 
 
 async def test_an_executor_of_the_sdk_is_taken_as_it_is():

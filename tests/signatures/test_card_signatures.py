@@ -21,7 +21,17 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from tests.kit.asgi_server import serving
-from tests.kit.card_signing import CARD, DOCUMENT, KEYS_URL, SIGNER, Net, Signer, document, page
+from tests.kit.card_signing import (
+    CARD,
+    DOCUMENT,
+    KEYS_URL,
+    SIGNER,
+    Net,
+    Signer,
+    as_sdk_signs,
+    document,
+    page,
+)
 from tests.kit.effort import rounds
 from tests.kit.real_agents import LIMIT
 
@@ -328,13 +338,6 @@ def changed(value, path, to):
     else:
         place[path[-1]] = to
     return copied
-
-
-def as_sdk_signs(card):
-    made = create_agent_card_signer(
-        SIGNER.key, {"alg": "ES256", "kid": "k-1", "typ": "JOSE", "jku": None}
-    )
-    return made(ParseDict(card, ProtobufCard()))
 
 
 FULL = document(skills=[{"id": "s", "name": "Skill", "description": "Does", "tags": ["t"]}])

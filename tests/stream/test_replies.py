@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 from a2a.types import a2a_pb2 as pb
-from tests.integrations.test_sdk_transport import card_of, client_of, collected, said
 from tests.kit.cli_harness import holdfast as cli
+from tests.kit.sdk_clients import card_of, client_of, collected, said
 
 from holdfast import Message, Role, Task, TaskState, connect, text_part
 from holdfast._stream.replies import PendingReply, Replies

@@ -5,16 +5,8 @@ import itertools
 import json
 
 import pytest
+from tests.kit.canary import HOST, PLACES, Listening, brisk, everything_in, options_for, shown
 from tests.kit.effort import crossed
-from tests.wire.test_secrets import (
-    HOST,
-    PLACES,
-    Listening,
-    brisk,
-    everything_in,
-    options_for,
-    shown,
-)
 
 from holdfast import A2AError, connect
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
