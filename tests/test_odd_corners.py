@@ -31,7 +31,7 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._wire.network_scope import Reach, scope_of
+from holdfast._wire.network_scope import NetworkReach, scope_of
 from holdfast.auth import ClientCallContext
 from holdfast.compat import (
     A2ACardResolver,
@@ -246,7 +246,7 @@ async def test_a_number_in_another_spelling_is_not_handed_to_a_proxy(host, monke
 async def test_a_lent_session_with_a_proxy_sends_no_number_that_must_not_be_reached():
     async with serve(always()) as proxy, aiohttp.ClientSession(proxy=proxy.url) as session:
         engine = AiohttpEngine(session=session)
-        reach = Reach(inward="loopback")
+        reach = NetworkReach(inward="loopback")
         request = HttpRequest(
             method="POST", url="http://169.254.169.254/", body=b"{}", reach=reach
         )
@@ -291,7 +291,7 @@ def test_site_local_addresses_are_not_outside(address):
     ],
 )
 async def test_a_card_for_this_machine_names_no_metadata(address):
-    assert Reach(inward="loopback").refuses(address)
+    assert NetworkReach(inward="loopback").refuses(address)
 
 
 async def test_a_transport_of_ones_own_is_led_to_no_number_that_must_not_be_reached():

@@ -20,7 +20,7 @@ from holdfast._model.addresses import fault, has_user, is_http_address
 from holdfast._model.sendable import check_json, check_sendable, check_text
 from holdfast._model.settings import check_count, check_kind, check_number, suggestion
 from holdfast._wire.http import check_headers
-from holdfast._wire.network_scope import AgentReach, Network, Reach, network
+from holdfast._wire.network_scope import AgentReach, Network, NetworkReach, network
 from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 __all__ = [
@@ -216,7 +216,7 @@ def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-def check_reach(reach: AgentReach, networks: tuple[Network, ...]) -> Reach | None:
+def check_reach(reach: AgentReach, networks: tuple[Network, ...]) -> NetworkReach | None:
     """Reads how far the addresses of a client may lead; None for anywhere.
 
     Args:
@@ -224,7 +224,7 @@ def check_reach(reach: AgentReach, networks: tuple[Network, ...]) -> Reach | Non
         networks: Those that are reached in any case.
     """
     check_one_of("reach", reach, get_args(AgentReach))
-    return Reach(allowed=networks, is_strict=True) if reach == "public" else None
+    return NetworkReach(allowed=networks, is_strict=True) if reach == "public" else None
 
 
 def check_able(name: str, value: object, *methods: str) -> None:

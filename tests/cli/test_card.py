@@ -9,7 +9,7 @@ import pytest
 from tests.kit.card_signing import CARD, KEYS_URL, SIGNER, Net, Signer, document, page
 from tests.kit.cli_harness import AGENT, holdfast
 
-from holdfast._wire.card_schema import faults
+from holdfast._wire.card_schema import card_faults
 from holdfast.testing import FakeAgent, FakeNetwork
 
 WELL = document(
@@ -89,7 +89,7 @@ def test_card_get_002_each_type_is_checked():
         "iconUrl": 7,
         "skills": "many",
     }
-    assert set(faults(wrong)) >= {
+    assert set(card_faults(wrong)) >= {
         "capabilities.streaming is not true or false",
         "capabilities.extensions[0] is not an object",
         "provider is not an object",
@@ -101,7 +101,7 @@ def test_card_get_002_each_type_is_checked():
 
 
 def test_card_get_002_the_faults_of_a_card_are_bounded():
-    assert len(faults({**WELL, "skills": [{}] * 1000})) == 100
+    assert len(card_faults({**WELL, "skills": [{}] * 1000})) == 100
 
 
 def test_card_get_002_a_card_of_03_has_a_schema_of_its_own():
@@ -118,8 +118,8 @@ def test_card_get_002_a_card_of_03_has_a_schema_of_its_own():
         "securitySchemes": {"b": {"type": "http", "scheme": "bearer"}},
         "security": [{"b": []}],
     }
-    assert faults(older) == []
-    assert faults({**older, "url": "nowhere", "security": [{"c": []}]}) == [
+    assert card_faults(older) == []
+    assert card_faults({**older, "url": "nowhere", "security": [{"c": []}]}) == [
         "url is not an absolute address",
         "security[0] asks for 'c', which securitySchemes has not",
     ]

@@ -13,7 +13,7 @@ from holdfast._model.addresses import is_http_address
 from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
 from holdfast._model.hosts import ascii_host, ip_literal, is_loopback, spelled
 from holdfast._net.sockets import ForbiddenAddressError, check_host
-from holdfast._wire.network_scope import Reach, scope_of_host
+from holdfast._wire.network_scope import NetworkReach, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast.errors import NetworkPolicyError
 from holdfast.extend import HttpRequest
@@ -72,8 +72,8 @@ def test_all_agree_on_what_is_this_machine(host):
     assert scope_of_host(origin(url)) == "loopback"
     assert str(read_reference(url.removeprefix("http://"))) == url
     with pytest.raises(ForbiddenAddressError):
-        check_host(url, Reach())
-    check_host(url, Reach(inward="loopback"))
+        check_host(url, NetworkReach())
+    check_host(url, NetworkReach(inward="loopback"))
 
 
 @pytest.mark.parametrize("host", [*ELSEWHERE, *NAMES[2:]])
@@ -84,7 +84,7 @@ def test_all_agree_on_what_is_not(host):
 
 @pytest.mark.parametrize("host", LOOPBACK)
 async def test_a_fake_network_knows_this_machine_too(host):
-    request = HttpRequest(method="GET", url=urls(host), reach=Reach())
+    request = HttpRequest(method="GET", url=urls(host), reach=NetworkReach())
 
     with pytest.raises(NetworkPolicyError) as caught:
         await FakeNetwork().request(request)
@@ -95,7 +95,7 @@ async def test_a_fake_network_knows_this_machine_too(host):
 @pytest.mark.parametrize("host", NUMBERS_TO_SOME)
 def test_what_only_some_read_as_a_number_a_proxy_may_read_so(host):
     with pytest.raises(ForbiddenAddressError) as caught:
-        check_host(urls(host), Reach())
+        check_host(urls(host), NetworkReach())
 
     assert caught.value.address == "127.0.0.1"
 

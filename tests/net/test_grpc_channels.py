@@ -55,7 +55,7 @@ from holdfast._pipeline import grpc_extra
 from holdfast._pipeline.grpc_binding import GrpcBinding
 from holdfast._policy.deadline import NEVER
 from holdfast._testing.listening import Listener
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 from holdfast.auth import Credentials
 from holdfast.compat import ClientConfig, ClientFactory, minimal_agent_card
 from holdfast.errors import (
@@ -908,7 +908,7 @@ async def test_who_is_called_by_number_is_verified_by_name(tmp_path, monkeypatch
     tls = TlsConfig(ca_file=tmp_path / "ca.pem")
     proxies = Proxies({})
     making = ChannelMaker(Limits(), tls=tls, proxies=proxies, factory=None)
-    request = HttpRequest(method="POST", url="https://x", reach=Reach(inward="loopback"))
+    request = HttpRequest(method="POST", url="https://x", reach=NetworkReach(inward="loopback"))
     async with grpc_agent(credentials=own, GetTask=get_task) as (port, _, _):
         channels = Channels(making)
         calling = channels.connected(f"grpcs://{name}:{port}", request, streaming=False)

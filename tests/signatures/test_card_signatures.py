@@ -37,7 +37,7 @@ from tests.kit.real_agents import LIMIT
 
 from holdfast import A2AConnectionError, DeadlineExceededError, SchemeCredentials, connect
 from holdfast._model.card_reading import read_card
-from holdfast._wire.canonical import NoCanonicalFormError, canonical, signed_forms
+from holdfast._wire.canonical import NoCanonicalFormError, canonical_json, signed_forms
 from holdfast.errors import CardSignatureError, InvalidAgentCardError
 from holdfast.observe import CardChecked
 from holdfast.signatures import CardVerifier, sign_card
@@ -129,7 +129,7 @@ async def test_pem_without_a_name_is_for_signatures_without_one(kind):
         "rsa": Signer(None, rsa.generate_private_key(65537, 2048), "RS256"),
         "ed": Signer(None, ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
     }[kind]
-    payload = canonical(DOCUMENT)
+    payload = canonical_json(DOCUMENT)
     header = {"alg": made.algorithm}
     token = jwt.api_jws.encode(payload, made.key, algorithm=made.algorithm, headers=header)
     protected, _, signature = token.split(".")
@@ -227,7 +227,7 @@ async def test_a_header_that_does_not_count_makes_a_card_unverifiable(header):
 
 async def test_a_public_key_is_no_shared_secret():
     token = jwt.api_jws.encode(
-        canonical(DOCUMENT), b"s" * 64, algorithm="HS256", headers={"kid": "k-1"}
+        canonical_json(DOCUMENT), b"s" * 64, algorithm="HS256", headers={"kid": "k-1"}
     )
     protected, _, signature = token.split(".")
     card = with_entry(protected=protected, signature=signature)
@@ -534,7 +534,7 @@ def test_the_example_of_the_specification():
 @pytest.mark.parametrize("value", ["\ud800", 10**400, float("nan")], ids=repr)
 def test_what_has_no_canonical_form(value):
     with pytest.raises(NoCanonicalFormError):
-        canonical({"x": value})
+        canonical_json({"x": value})
 
 
 def test_a_card_that_is_too_deep_has_no_canonical_form():

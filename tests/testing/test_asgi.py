@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import A2AConnectionError, A2ATimeoutError
 from holdfast._testing.asgi_lifespan import Lifespan
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 from holdfast.errors import LimitExceededError, NetworkPolicyError
 from holdfast.extend import HttpRequest
 from holdfast.policies import Limits, Timeouts
@@ -253,7 +253,9 @@ async def test_what_must_not_be_reached_is_not():
     inside = AsgiNetwork({"http://10.0.0.1": app})
 
     with pytest.raises(NetworkPolicyError):
-        await inside.request(get(url="http://10.0.0.1/", reach=Reach(inward="public", allowed=())))
+        await inside.request(
+            get(url="http://10.0.0.1/", reach=NetworkReach(inward="public", allowed=()))
+        )
     reply = await inside.request(get(url="http://10.0.0.1/"))
 
     assert (reply.address, len(app.scopes)) == ("10.0.0.1", 1)

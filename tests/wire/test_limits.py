@@ -16,7 +16,7 @@ from tests.kit.raw_server import LAST_CHUNK, chunk, head, reply, serve
 from holdfast import A2AError, AiohttpEngine, Limits, Resilience, connect
 from holdfast._wire import limits as machine
 from holdfast._wire.inflating import Inflater
-from holdfast._wire.limits import check_json_size, exceeded
+from holdfast._wire.limits import check_json_size, limit_error
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,
@@ -129,7 +129,7 @@ class Fixed(FakeNetwork):
             called = json.loads(request.body)
             body = json.dumps({"id": called["id"], "result": body}).encode()
         if len(body) > request.limits.body:
-            raise exceeded("body", request.limits, "too large", agent=request.url)
+            raise limit_error("body", request.limits, "too large", agent=request.url)
         return HttpReply(status=self.status, body=body)
 
 

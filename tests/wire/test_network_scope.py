@@ -14,7 +14,7 @@ from tests.kit.card_signing import SIGNER
 from tests.kit.raw_server import always, reply, serve
 
 from holdfast import AiohttpEngine, AuthenticationError, Resilience, connect
-from holdfast._wire.network_scope import Reach, network, scope_of, scope_of_host
+from holdfast._wire.network_scope import NetworkReach, network, scope_of, scope_of_host
 from holdfast.auth.oauth import ClientCredentials
 from holdfast.compat import A2ACardResolver
 from holdfast.doctor import diagnose
@@ -90,17 +90,17 @@ def test_what_a_host_says_of_itself(url, scope):
 
 @given(st.ip_addresses().map(str), st.sampled_from(SCOPES))
 def test_nothing_is_reached_that_lies_further_in(address, inward):
-    refused = Reach(inward=inward).refuses(address)
+    refused = NetworkReach(inward=inward).refuses(address)
 
     assert refused == is_further_in(scope_of(address), inward)
-    assert not Reach(inward=inward, allowed=(network(address),)).refuses(address)
+    assert not NetworkReach(inward=inward, allowed=(network(address),)).refuses(address)
     elsewhere = network("192.88.99.1")
     assume(address != "192.88.99.1")  # its other spellings, in IPv6, are one in 2**32
-    assert Reach(inward=inward, allowed=(elsewhere,)).refuses(address) == refused
+    assert NetworkReach(inward=inward, allowed=(elsewhere,)).refuses(address) == refused
 
 
 def test_a_network_allows_what_is_in_it_in_any_spelling():
-    reach = Reach(allowed=(network("10.0.0.0/8"),))
+    reach = NetworkReach(allowed=(network("10.0.0.0/8"),))
 
     assert not reach.refuses("10.255.0.1")
     assert not reach.refuses("::ffff:10.0.0.1")
@@ -490,13 +490,13 @@ async def test_no_socket_is_made_to_where_a_request_must_not_reach(host, names):
     async with serve(always()) as server:
         url = f"http://{host}:{server.url.rpartition(':')[2]}"
 
-        address = await outcome(engine, url, Reach())
+        address = await outcome(engine, url, NetworkReach())
 
         assert address is not None
         assert scope_of(address) == "loopback"
         assert server.connections == []
-        assert await outcome(engine, url, Reach(inward="loopback")) is None
-        assert await outcome(engine, url, Reach(allowed=(network("0.0.0.0/1"),))) is None
+        assert await outcome(engine, url, NetworkReach(inward="loopback")) is None
+        assert await outcome(engine, url, NetworkReach(allowed=(network("0.0.0.0/1"),))) is None
         await engine.close()
 
 
@@ -509,7 +509,7 @@ async def test_a_name_that_changes_its_mind_does_not_pass(names):
 
         # The caller's own request leaves a connection behind, which a card's must not use.
         assert await outcome(engine, url, None) is None
-        assert await outcome(engine, url, Reach()) == "127.0.0.1"
+        assert await outcome(engine, url, NetworkReach()) == "127.0.0.1"
         assert len(server.requests) == 1
         await engine.close()
 
@@ -560,7 +560,7 @@ async def test_what_cannot_be_looked_at_is_refused_to_a_client_for_public_addres
     monkeypatch, names
 ):
     names["named.test"] = ["127.0.0.1"]
-    strict = Reach(is_strict=True)
+    strict = NetworkReach(is_strict=True)
     async with serve(always()) as proxy:
         async with aiohttp.ClientSession() as session:
             lent = AiohttpEngine(session=session)
@@ -591,9 +591,9 @@ async def test_of_several_addresses_the_allowed_ones_are_used(names):
     async with serve(always()) as server:
         url = f"http://several.test:{server.url.rpartition(':')[2]}"
 
-        assert await outcome(engine, url, Reach(allowed=(network("127.0.0.1"),))) is None
+        assert await outcome(engine, url, NetworkReach(allowed=(network("127.0.0.1"),))) is None
         names["others.test"] = ["127.0.0.1", "127.0.0.2"]
-        assert await outcome(engine, url.replace("several", "others"), Reach()) is not None
+        assert await outcome(engine, url.replace("several", "others"), NetworkReach()) is not None
         await engine.close()
 
 
@@ -606,10 +606,10 @@ async def test_through_a_proxy_only_numbers_can_be_told(monkeypatch, names):
         engine = AiohttpEngine()
 
         for host in ("127.0.0.1", "127.1", "localhost", "[::1]", "169.254.169.254"):
-            assert await outcome(engine, f"http://{host}:1/", Reach()) is not None
+            assert await outcome(engine, f"http://{host}:1/", NetworkReach()) is not None
         assert proxy.requests == []
         # The proxy is the caller's own, wherever it is; who hides behind a name, it must know.
-        assert await outcome(engine, "http://named.test:1/", Reach()) is None
+        assert await outcome(engine, "http://named.test:1/", NetworkReach()) is None
         await engine.close()
 
 
@@ -620,10 +620,10 @@ async def test_a_lent_session_sends_nothing_to_where_it_must_not(names):
         engine = AiohttpEngine(session=session)
         url = f"http://named.test:{server.url.rpartition(':')[2]}"
 
-        assert await outcome(engine, url, Reach()) == "127.0.0.1"
+        assert await outcome(engine, url, NetworkReach()) == "127.0.0.1"
         assert server.requests == []
-        assert await outcome(engine, url, Reach(inward="loopback")) is None
-        assert await outcome(engine, url, Reach()) == "127.0.0.1"
+        assert await outcome(engine, url, NetworkReach(inward="loopback")) is None
+        assert await outcome(engine, url, NetworkReach()) == "127.0.0.1"
         assert len(server.requests) == 1
 
 

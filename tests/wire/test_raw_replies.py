@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.kit.refused_bodies import OF_AN_AGENT, OF_SOMEBODY_BEFORE_IT
 
 from holdfast import A2AError, Limits
-from holdfast._wire.raw_replies import error_in
+from holdfast._wire.raw_replies import read_raw_error
 from holdfast._wire.status import REFUSALS
 from holdfast.extend import HttpReply
 
@@ -26,7 +26,7 @@ BODIES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encod
 
 def told(status, body, headers=None, **limits):
     reply = HttpReply(status=status, headers=headers or {}, body=body)
-    return error_in(reply, now=0.0, refusals=REFUSALS, limits=Limits(**limits))
+    return read_raw_error(reply, now=0.0, refusals=REFUSALS, limits=Limits(**limits))
 
 
 @given(st.integers(400, 599), BODIES)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.kit.strategies import any_text, given
 
 from holdfast._wire.http import Progress
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 from holdfast._wire.origins import origin
 from holdfast._wire.redirects import follow
 from holdfast.errors import A2AHTTPError
@@ -42,7 +42,7 @@ def redirected(location, *, http_status=307, public=False, followed=0, url=HERE)
     )
     headers = {} if location is None else {"location": location}
     reply = HttpReply(status=http_status, headers=headers)
-    reach = Reach() if public else None
+    reach = NetworkReach() if public else None
     return request, follow(request, reply, elsewhere=reach, followed=followed)
 
 

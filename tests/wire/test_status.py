@@ -703,4 +703,4 @@ def test_an_operation_is_unknown_by_its_name_or_by_its_path(
 ):
     error = failure(binding, http_status, body, operation=GET_TASK)
 
-    assert status.is_unknown_there(error) is is_unknown
+    assert status.is_unknown_operation(error) is is_unknown

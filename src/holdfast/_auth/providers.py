@@ -16,7 +16,7 @@ from holdfast._pipeline.credentials import AuthProvider
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._wire.credentials import Credentials
 from holdfast._wire.http import check_headers
-from holdfast._wire.security import explain_no_scheme
+from holdfast._wire.security import explain_missing_scheme
 
 if TYPE_CHECKING:
     from holdfast._pipeline.listeners import Interceptor
@@ -62,7 +62,7 @@ class StaticAuth:
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
         """Return False: there are no other credentials; the error names a missing scheme."""
-        explain_no_scheme(error, self._credentials.headers, call.card)
+        explain_missing_scheme(error, self._credentials.headers, call.card)
         return False
 
     def __repr__(self) -> str:

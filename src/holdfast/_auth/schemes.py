@@ -13,7 +13,7 @@ from holdfast._arguments import check_able, check_credential, not_empty
 from holdfast._pipeline.credentials import with_credentials
 from holdfast._pipeline.listeners import Interceptor
 from holdfast._wire.credentials import Credentials
-from holdfast._wire.security import alternatives, unmet
+from holdfast._wire.security import alternatives, unsatisfied_error
 from holdfast.errors import AuthenticationError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class AuthInterceptor(Interceptor):
             credentials = alternative.met_by(held)
             if credentials is not None:
                 return credentials
-        raise unmet(call.card, asked, held)
+        raise unsatisfied_error(call.card, asked, held)
 
     async def on_unauthorized(self, call: AnyCall, _error: AuthenticationError, /) -> bool:
         """Whether there are other credentials by now."""

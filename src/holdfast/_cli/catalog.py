@@ -20,7 +20,7 @@ from holdfast._cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
 from holdfast._cli.reference import is_file, read_reference
 from holdfast._cli.values import masked_reference, nearest
 from holdfast._model.hosts import ip_literal
-from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
+from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.settings import Settings
-    from holdfast._wire.network_scope import Scope
+    from holdfast._wire.network_scope import NetworkScope
 
 __all__ = ["ListedAddress", "find_agent"]
 
@@ -49,10 +49,10 @@ class ListedAddress(str):
 
     __slots__ = ("reach",)
 
-    reach: Reach
+    reach: NetworkReach
 
     @classmethod
-    def of(cls, address: str, reach: Reach) -> ListedAddress:
+    def of(cls, address: str, reach: NetworkReach) -> ListedAddress:
         """An address, and how far inside it may lead."""
         listed = cls(address)
         listed.reach = reach
@@ -63,7 +63,7 @@ class _Fetched(NamedTuple):
     """A catalog from elsewhere, and where the host lies that was asked."""
 
     body: bytes
-    scope: Scope
+    scope: NetworkScope
 
 
 def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
@@ -121,7 +121,7 @@ async def _fetch(world: CliEnvironment, settings: Settings, url: str) -> _Fetche
         await engine.close()
     if not 200 <= reply.status < 300:
         raise _not_found(url, f"answered HTTP {reply.status}")
-    return _Fetched(reply.body, furthest_in((scope, scope_of_host(url))))
+    return _Fetched(reply.body, innermost((scope, scope_of_host(url))))
 
 
 def _read(path: Path) -> bytes:
@@ -152,7 +152,9 @@ def _check_card(path: Path) -> None:
         raise CommandError(failure)
 
 
-def _entry(content: bytes, catalog: str | Path, name: str, scope: Scope | None) -> str | Path:
+def _entry(
+    content: bytes, catalog: str | Path, name: str, scope: NetworkScope | None
+) -> str | Path:
     try:
         found: Any = json.loads(content)
     except (ValueError, RecursionError):
@@ -199,7 +201,9 @@ def _reference(entry: object) -> str | None:
     return entry if isinstance(entry, str) and entry.strip() else None
 
 
-def _below(catalog: str | Path, reference: str, name: str, scope: Scope | None) -> str | Path:
+def _below(
+    catalog: str | Path, reference: str, name: str, scope: NetworkScope | None
+) -> str | Path:
     """What a reference means where it stands."""
     try:
         if isinstance(catalog, Path) or scope is None:
@@ -208,7 +212,7 @@ def _below(catalog: str | Path, reference: str, name: str, scope: Scope | None) 
         found = read_reference(urljoin(catalog, reference))
     except ValueError as error:
         raise _invalid(catalog, f"names no address for {name!r}: {error}") from None
-    reach = Reach(inward=scope)
+    reach = NetworkReach(inward=scope)
     number = None if isinstance(found, Path) else ip_literal(urlsplit(found).hostname or "")
     is_inside = number is not None and reach.refuses(str(number))
     if isinstance(found, Path) or is_inside:

@@ -16,7 +16,7 @@ from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials as Carried
 from holdfast._wire.credentials import is_cookie_name, is_cookie_value
 from holdfast._wire.http import check_headers
-from holdfast._wire.security import in_words, wanted
+from holdfast._wire.security import describe_alternative, required_alternatives
 from holdfast.errors import InvalidAgentCardError
 from holdfast.types import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
 
@@ -167,7 +167,7 @@ class Way(NamedTuple):
 
 def ways_in(card: AgentCard) -> list[Way]:
     """What the card asks for or, if it asks for nothing, what it declares."""
-    return [_way(one, card) for one in wanted(card)]
+    return [_way(one, card) for one in required_alternatives(card)]
 
 
 def asks_for_token(card: AgentCard) -> bool:
@@ -176,7 +176,7 @@ def asks_for_token(card: AgentCard) -> bool:
     A card that requires nothing asks for what it declares.
     """
     by_skills = (one for skill in card.skills for one in skill.security_requirements)
-    names = {name for one in wanted(card) for name in one.schemes}
+    names = {name for one in required_alternatives(card) for name in one.schemes}
     names.update(name for one in by_skills for name in one.schemes)
     schemes = (card.security_schemes.get(name) for name in names)
     return any(scheme is not None and _takes_token(scheme) for scheme in schemes)
@@ -199,7 +199,7 @@ def _way(one: Alternative, card: AgentCard) -> Way:
         hindrance = "the command line cannot give that"
     elif not all(need.flag for need in needs):
         hindrance = "the command line can give only one API key"
-    return Way(in_words(one, card), needs, hindrance)
+    return Way(describe_alternative(one, card), needs, hindrance)
 
 
 def _need(scheme: SecurityScheme | None, fitting: APIKeySecurityScheme | None) -> Need:

@@ -16,7 +16,7 @@ from holdfast._pipeline.interfaces import declared_versions
 from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.redaction import secrets_in
-from holdfast._wire.security import wanted
+from holdfast._wire.security import required_alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,7 +195,12 @@ def _login(situation: CommandState) -> str | None:
     card = situation.card
     if card is None:
         return None
-    names = [name for one in wanted(card) if len(one.schemes) == 1 for name in one.schemes]
+    names = [
+        name
+        for one in required_alternatives(card)
+        if len(one.schemes) == 1
+        for name in one.schemes
+    ]
     for scheme in filter(None, (card.security_schemes.get(name) for name in names)):
         oauth = scheme.oauth2_security_scheme
         if oauth is None and scheme.open_id_connect_security_scheme is None:

@@ -24,7 +24,7 @@ from holdfast._model.addresses import is_http_address
 from holdfast._net.engine import fetch
 from holdfast._wire.http import HttpRequest, presentable
 from holdfast._wire.limits import Limits
-from holdfast._wire.network_scope import Reach, scope_of_host
+from holdfast._wire.network_scope import NetworkReach, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AHTTPError, LimitExceededError, NetworkPolicyError
 
@@ -113,7 +113,7 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
         url=url.partition("#")[0],
         headers={"accept": "*/*"},
         limits=Limits(body=max(1, min(LARGEST, most_bytes))),
-        reach=None if own else Reach(inward=scope_of_host(agent)),
+        reach=None if own else NetworkReach(inward=scope_of_host(agent)),
     )
     try:
         reply = (await fetch(engine, request)).reply

@@ -385,9 +385,9 @@ _AFTER_NAME = re.compile(r":.*")
 def secrets_in_params(params: Mapping[str, str]) -> list[str]:
     """What may be secret in service parameters: all that is not the protocol's own."""
     from holdfast._wire.redaction import secrets_in
-    from holdfast._wire.security import OF_THE_PROTOCOL
+    from holdfast._wire.security import PROTOCOL_HEADERS
 
-    theirs = {name: value for name, value in params.items() if name not in OF_THE_PROTOCOL}
+    theirs = {name: value for name, value in params.items() if name not in PROTOCOL_HEADERS}
     return [*theirs.values(), *secrets_in(theirs)]
 
 

@@ -16,7 +16,7 @@ from holdfast._cli.values import hidden, masked_reference
 from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamWrapper
 from holdfast._wire.redaction import secrets_in
-from holdfast._wire.security import OF_THE_PROTOCOL
+from holdfast._wire.security import PROTOCOL_HEADERS
 from holdfast.errors import A2AError
 from holdfast.types import WireValue
 
@@ -40,7 +40,7 @@ _LINE_END = re.compile(rb"[\r\n]")
 _MOST = 50_000
 """Characters of a body that are shown."""
 
-_PUBLIC = OF_THE_PROTOCOL | {"date", "retry-after", "server", "www-authenticate"}
+_PUBLIC = PROTOCOL_HEADERS | {"date", "retry-after", "server", "www-authenticate"}
 
 
 class LoggedEngine:
@@ -228,7 +228,7 @@ def _headers(headers: Mapping[str, str], show: Callable[[str, str], str]) -> str
 
 
 def _sent(name: str, value: str) -> str:
-    return value if name in OF_THE_PROTOCOL else hidden(value)
+    return value if name in PROTOCOL_HEADERS else hidden(value)
 
 
 def _received(name: str, value: str) -> str:

@@ -22,13 +22,13 @@ from holdfast._model.settings import check_count
 from holdfast._wire.client_tools import (
     CLIENT_TOOLS,
     ToolResult,
-    called,
-    calls_in,
-    history,
-    offer,
-    resulted,
-    results,
-    user_input,
+    history_part,
+    model_response_event,
+    results_part,
+    schemas_part,
+    tool_calls_in,
+    tool_results_event,
+    user_input_event,
 )
 from holdfast.errors import (
     A2AConnectionError,
@@ -157,7 +157,7 @@ class ToolTranscript:
             self.begun.clear()
             self.found.clear()
             self.answered.clear()
-        return [call for call in dict.fromkeys(calls_in(task)) if call not in self.answered]
+        return [call for call in dict.fromkeys(tool_calls_in(task)) if call not in self.answered]
 
     def pass_over(self, task: Task) -> None:
         """Notes what a task calls already as answered: by others, or by nobody."""
@@ -183,7 +183,7 @@ class ToolLoop:
         talk: ToolTranscript | None = None,
     ) -> None:
         self._tools = tools
-        self._offer = offer(tool.schema for tool in tools.tools.values())
+        self._offer = schemas_part(tool.schema for tool in tools.tools.values())
         self._calls = calls
         self._stream = stream
         self._talk = talk or ToolTranscript()
@@ -238,8 +238,8 @@ class ToolLoop:
         if before is not None and before != talk.heard:
             said, talk.heard = self._last_word(before), before
             if said and talk.untold:
-                talk.said += (*talk.untold, called(said, ()))
-        talk.untold = [user_input(message.parts)]
+                talk.said += (*talk.untold, model_response_event(said, ()))
+        talk.untold = [user_input_event(message.parts)]
         return self._offering(message)
 
     async def reply(self, task: Task) -> Message | None:
@@ -274,13 +274,13 @@ class ToolLoop:
         self._turns += 1
         before = len(talk.said), talk.untold
         talk.answered.update(calls)
-        talk.said += (*talk.untold, called("\n".join(self._new_texts(task)), calls))
-        talk.untold = [resulted(found)]
+        talk.said += (*talk.untold, model_response_event("\n".join(self._new_texts(task)), calls))
+        talk.untold = [tool_results_event(found)]
         reply = self._offering(
             Message(
                 message_id=self._calls.env.new_id(),
                 role=Role.USER,
-                parts=(results(found),),
+                parts=(results_part(found),),
                 task_id=task.id,
                 context_id=task.context_id,
             )
@@ -319,7 +319,7 @@ class ToolLoop:
 
     def _offering(self, message: Message) -> Message:
         extensions = tuple(dict.fromkeys((*message.extensions, CLIENT_TOOLS)))
-        before = (history(self._talk.said),) if self._talk.said else ()
+        before = (history_part(self._talk.said),) if self._talk.said else ()
         parts = (*message.parts, *before, self._offer)
         return msgspec.structs.replace(message, parts=parts, extensions=extensions)
 

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Layer, Transport
     from holdfast._wire.bindings import ProtocolVersion
-    from holdfast._wire.network_scope import AgentReach, Reach
+    from holdfast._wire.network_scope import AgentReach, NetworkReach
     from holdfast.types import AgentCard
 
 __all__ = ["ask", "connect"]
@@ -416,7 +416,9 @@ def _choice(
 
 
 def _engine_within(
-    within: Reach | None, engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None
+    within: NetworkReach | None,
+    engine: HttpEngine | aiohttp.ClientSession | None,
+    tls: TlsConfig | None,
 ) -> tuple[HttpEngine, HttpEngine | None]:
     """The engine to use, which reaches no further than it may, and the one to close."""
     used, owned = resolve_engine(engine, tls)

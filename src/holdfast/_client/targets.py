@@ -30,7 +30,7 @@ from holdfast.types import AgentCard
 if TYPE_CHECKING:
     from holdfast._pipeline.grpc_extra import GrpcUse
     from holdfast._pipeline.produced import TransportProducer
-    from holdfast._wire.network_scope import Network, Reach
+    from holdfast._wire.network_scope import Network, NetworkReach
 
 __all__ = ["AgentTarget", "as_targets", "check_transport_producers", "load_given_card", "route_to"]
 
@@ -79,7 +79,7 @@ def route_to(
     produced: Mapping[str, TransportProducer],
     credential_origins: Iterable[str],
     networks: tuple[Network, ...],
-    within: Reach | None = None,
+    within: NetworkReach | None = None,
     grpc: GrpcUse = "left out",
 ) -> Route:
     """The way to an agent, from what the caller says of it; see `holdfast.connect`.

@@ -17,8 +17,8 @@ from holdfast._pipeline.transport import Call, CallGroup, CallProgress
 from holdfast._policy.deadline import Deadline
 from holdfast._wire.bindings import PROTOCOL_VERSION, protocol_headers
 from holdfast._wire.http import HttpRequest, presentable
-from holdfast._wire.limits import of_cards
-from holdfast._wire.network_scope import Reach, Scope, furthest_in, scope_of_host
+from holdfast._wire.limits import card_limits
+from holdfast._wire.network_scope import NetworkReach, NetworkScope, innermost, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError
 from holdfast.types import AgentInterface
@@ -37,7 +37,7 @@ __all__ = ["card_of_file", "fetch_card"]
 
 async def fetch_card(
     caller: Caller, agent: str, endpoints: Endpoints, seen: Seen, *, timeout: float
-) -> tuple[CardFacts, Scope]:
+) -> tuple[CardFacts, NetworkScope]:
     """Fetches the card of an agent, and asks once more whether it is still the same.
 
     Args:
@@ -101,8 +101,8 @@ async def _is_confirmed(caller: Caller, found: FoundCard) -> bool | None:
         url=found.moved_to,
         headers={**accept, **protocol_headers(PROTOCOL_VERSION), **conditions},
         timeouts=caller.resilience.timeouts,
-        limits=of_cards(caller.limits),
-        reach=Reach(inward=furthest_in((found.scope, scope_of_host(found.url)))),
+        limits=card_limits(caller.limits),
+        reach=NetworkReach(inward=innermost((found.scope, scope_of_host(found.url)))),
     )
     try:
         reply = await caller.engine.request(request)

@@ -49,7 +49,7 @@ from holdfast._wire.bindings import (
 )
 from holdfast._wire.http import Timeouts, check_headers, presentable
 from holdfast._wire.limits import Limits
-from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
+from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
 from holdfast._wire.origins import origin_and_aliases
 from holdfast._wire.redaction import Secrets, redact, secrets_in
 from holdfast.errors import (
@@ -344,7 +344,7 @@ class Examination:
                 observed.card, scope = await fetch_card(
                     self._caller, self._agent, self._endpoints, self._seen, timeout=self._timeout
                 )
-                observed.scope = furthest_in([scope, observed.scope])
+                observed.scope = innermost([scope, observed.scope])
         except A2AError as error:
             self._secrets.hide_in(error)
             error.attempts, error.retry_stopped_reason = (
@@ -402,7 +402,7 @@ class Examination:
     def _questions(self, facts: InterfaceFacts, card: AgentCard) -> Questions:
         version = spoken_version(facts.interface.protocol_version) or PROTOCOL_VERSION
         endpoint = self._endpoints.of(_in_version(facts.interface, version))
-        reach = None if facts.is_trusted else Reach(inward=self._observed.scope)
+        reach = None if facts.is_trusted else NetworkReach(inward=self._observed.scope)
         return Questions(self._caller, facts, endpoint, card, reach=reach)
 
     async def _ask(self, questions: Questions) -> None:

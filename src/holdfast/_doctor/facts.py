@@ -14,7 +14,7 @@ from holdfast._model.addresses import doubt
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._wire.bindings import HTTP_BINDINGS, spoken_version
 from holdfast._wire.http import media_type, presentable
-from holdfast._wire.network_scope import Scope, scope_of_host
+from holdfast._wire.network_scope import NetworkScope, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast._wire.tls import TlsFacts
 from holdfast.errors import A2AError, InvalidAgentResponseError
@@ -203,7 +203,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
     is_own_origin: bool | None = None
     is_trusted: bool = True
     doubt: str | None = None
-    scope: Scope = "public"
+    scope: NetworkScope = "public"
     versions: dict[str, bool | None] = {}
     task: Answered | None = None
     unauthorized: Answered | None = None
@@ -385,7 +385,7 @@ class Observed(msgspec.Struct, kw_only=True):
     """
 
     agent: str
-    scope: Scope = "public"
+    scope: NetworkScope = "public"
     scheme: str = ""
     card_error: A2AError | None = None
     card: CardFacts | None = None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import Endpoint
     from holdfast._pipeline.transport import AnyCall, Reply, Stream, Transport
     from holdfast._wire.http import HttpReply
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
     from holdfast.types import AgentCard
 
 __all__ = ["ANSWER", "Caller", "ProbeReply", "ProbeResult", "Questions"]
@@ -148,7 +148,7 @@ class Questions:
         endpoint: Endpoint,
         card: AgentCard,
         *,
-        reach: Reach | None,
+        reach: NetworkReach | None,
     ) -> None:
         self.caller = caller
         self.facts = facts

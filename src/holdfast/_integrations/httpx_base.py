@@ -21,7 +21,7 @@ from holdfast._integrations.raw_requests import ForeignReply, ForeignRequests
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._policy.resilience import Resilience
 from holdfast._wire.http import FRAMING, HttpRequest, Timeouts
-from holdfast._wire.limits import Limits, exceeded
+from holdfast._wire.limits import Limits, limit_error
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -334,7 +334,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         body += piece
         if len(body) > self._limits.body:
             what = f"the body of the request is a stream of more than {self._limits.body} bytes"
-            raise exceeded("body", self._limits, what, executed=False)
+            raise limit_error("body", self._limits, what, executed=False)
 
     def _response(self, request: Any, reply: ForeignReply) -> Any:
         body = reply.body

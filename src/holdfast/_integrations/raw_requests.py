@@ -34,9 +34,9 @@ from holdfast._pipeline.order import layered_requests
 from holdfast._pipeline.transport import Call, CallProgress, Reply
 from holdfast._policy.deadline import Deadline
 from holdfast._wire.http import HttpReply, HttpRequest, media_type
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 from holdfast._wire.origins import origin
-from holdfast._wire.raw_replies import error_in
+from holdfast._wire.raw_replies import read_raw_error
 from holdfast._wire.sse import EVENT_STREAM, EventStreamParser
 from holdfast.errors import A2AError
 from holdfast.types import AgentInterface
@@ -255,7 +255,9 @@ class _ForeignBinding:
         """
         if reply.status < 400:
             return
-        error = error_in(reply, now=self._env.wall(), refusals=self._refusals, limits=self._limits)
+        error = read_raw_error(
+            reply, now=self._env.wall(), refusals=self._refusals, limits=self._limits
+        )
         setattr(error, _REFUSAL, reply)
         raise error
 
@@ -357,7 +359,7 @@ class _OpenBody:
         self._size += len(chunk)
         if self._size > self._limits.body:
             what = f"the reply is larger than {self._limits.body} bytes"
-            raise exceeded("body", self._limits, what)
+            raise limit_error("body", self._limits, what)
 
 
 def _streaming(operation: AnyOperation) -> AnyOperation:

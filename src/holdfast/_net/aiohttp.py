@@ -33,7 +33,7 @@ from holdfast._net.sockets import ForbiddenAddressError, is_hung_up
 from holdfast._net.tls_config import TlsConfig
 from holdfast._wire.http import HttpReply, HttpRequest, HttpStream
 from holdfast._wire.inflating import Inflater
-from holdfast._wire.limits import EIGHT_HEADERS, are_small
+from holdfast._wire.limits import EIGHT_HEADERS, headers_fit
 from holdfast.errors import A2AError, InvalidAgentResponseError, LimitExceededError
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ class _Exchange:
         limits = self._request.limits
         # A handful is small in any case: one by one they were measured as they came.
         few = len(response.headers) <= 8 and limits.headers >= EIGHT_HEADERS
-        if not few and not are_small(response.raw_headers, limits):
+        if not few and not headers_fit(response.raw_headers, limits):
             raise self._failing.large_headers()
         coding = response.headers.get("content-encoding")
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, presentable
-from holdfast._wire.network_scope import Network, Reach, Scope, scope_of
+from holdfast._wire.network_scope import Network, NetworkReach, NetworkScope, scope_of
 from holdfast._wire.origins import origin
 from holdfast._wire.redirects import follow
 from holdfast.errors import (
@@ -71,7 +71,7 @@ class EngineWithin:
         tls: How it speaks TLS, for what connects beside it.
     """
 
-    def __init__(self, inner: HttpEngine, reach: Reach, *, only: str | None = None) -> None:
+    def __init__(self, inner: HttpEngine, reach: NetworkReach, *, only: str | None = None) -> None:
         self._inner = inner
         self._reach = reach
         self._only = only
@@ -133,7 +133,7 @@ class Fetched(NamedTuple):
 
     reply: HttpReply
     url: str
-    asked: Scope
+    asked: NetworkScope
 
 
 async def fetch(
@@ -159,8 +159,8 @@ async def fetch(
         A2AError: What the engine raises.
     """
     reply = await engine.request(request)
-    asked: Scope = "public" if reply.address is None else scope_of(reply.address)
-    reach = Reach(inward=asked, allowed=allowed) if elsewhere else None
+    asked: NetworkScope = "public" if reply.address is None else scope_of(reply.address)
+    reach = NetworkReach(inward=asked, allowed=allowed) if elsewhere else None
     request, reply = await _followed(engine, request, reply, elsewhere=reach, allowed=allowed)
     return Fetched(reply, request.url, asked)
 
@@ -170,7 +170,7 @@ async def _followed(
     request: HttpRequest,
     reply: HttpReply,
     *,
-    elsewhere: Reach | None,
+    elsewhere: NetworkReach | None,
     allowed: tuple[Network, ...],
 ) -> tuple[HttpRequest, HttpReply]:
     """What the redirects lead to in the end, from the first reply on."""
@@ -250,7 +250,9 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
     )
 
 
-def reach_error(url: str, address: str | None, reach: Reach | None = None) -> NetworkPolicyError:
+def reach_error(
+    url: str, address: str | None, reach: NetworkReach | None = None
+) -> NetworkPolicyError:
     """The error that an engine raises where the request's reach refuses an address.
 
     Args:

@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import BadStatusLine, LineTooLong
 from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._net.sockets import ForbiddenAddressError, reason_of
 from holdfast._wire.http import presentable
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 from holdfast.errors import Facts, InvalidAgentResponseError
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ class ErrorMapper(NamedTuple):
         """The headers of the reply are larger than allowed."""
         limits = self.request.limits
         what = f"the headers of the reply are larger than {limits.headers} bytes"
-        return exceeded("headers", limits, what, **self._facts())
+        return limit_error("headers", limits, what, **self._facts())
 
     def large_body(self) -> LimitExceededError:
         """The body of the reply is larger than allowed."""
         limits = self.request.limits
         what = f"the reply is larger than {limits.body} bytes"
-        return exceeded("body", limits, what, **self._facts())
+        return limit_error("body", limits, what, **self._facts())
 
     def stated(self, error: A2AError) -> A2AError:
         """An error that knows nothing of the request, with what is known of that."""

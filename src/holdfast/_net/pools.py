@@ -29,7 +29,7 @@ from holdfast._aio.watchdog import Watchdog
 from holdfast._net.sockets import check_host, sockets_within
 from holdfast._net.tls_config import TlsConfig
 from holdfast._wire.limits import largest_header
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
@@ -54,7 +54,7 @@ _UNCLOSED = (
     "unclosed AiohttpEngine: enter it, or the client that made it, by 'async with', or close it"
 )
 
-_Purpose = tuple[float, bool, Reach | None, int]
+_Purpose = tuple[float, bool, NetworkReach | None, int]
 """`HttpRequest.max_idle`, whether it is for streams, how far it may reach, and the bytes that
 one header may have."""
 

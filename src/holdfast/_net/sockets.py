@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
 
     AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
     """What a resolver gives: family, kind, protocol, canonical name, address."""
@@ -42,7 +42,7 @@ class ForbiddenAddressError(OSError):
         self.address = address
 
 
-def check_host(url: str, reach: Reach, *, is_looked_up_later: bool = False) -> None:
+def check_host(url: str, reach: NetworkReach, *, is_looked_up_later: bool = False) -> None:
     """Checks an address whose name somebody else resolves: its number, if it is one.
 
     Args:
@@ -92,7 +92,7 @@ def reason_of(error: OSError) -> str | None:
     return None if error.errno is None else os.strerror(error.errno)
 
 
-def sockets_within(reach: Reach) -> Callable[[AddressInfo], socket.socket]:
+def sockets_within(reach: NetworkReach) -> Callable[[AddressInfo], socket.socket]:
     """What makes the sockets of a connector, after names are resolved."""
 
     def make(info: AddressInfo) -> socket.socket:

@@ -20,7 +20,7 @@ from holdfast._pipeline.transport import (
     Transport,
 )
 from holdfast._wire.credentials import Credentials, check_credentials, with_cookies
-from holdfast._wire.security import explain_unused
+from holdfast._wire.security import explain_unused_credentials
 from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class CredentialsLayer(PassThrough):
                 return await onward(sent)
             except (AuthenticationError, PermissionDeniedError) as error:
                 if call.card is not None and not credentials.values:
-                    explain_unused(error, call.card)
+                    explain_unused_credentials(error, call.card)
                 if is_replay or not await _is_to_be_replayed(sent, error, provider):
                     raise
             call.progress.sent = False

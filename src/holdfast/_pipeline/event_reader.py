@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from holdfast._net.engine import connection_error
 from holdfast._wire.http import HttpReply, media_type
-from holdfast._wire.limits import check_json_size, check_value, harmless, is_plain
+from holdfast._wire.limits import check_json_size, check_value, harmless_size, is_flat_chunk
 from holdfast._wire.redirects import follow
 from holdfast._wire.sse import EVENT_STREAM, EventStreamParser, ServerSentEvent
 from holdfast.errors import A2AError
@@ -65,7 +65,7 @@ class EventReader(Generic[R]):
         self._engine = engine
         self._request = request
         self._limits = limits
-        self._harmless = harmless(limits)
+        self._harmless = harmless_size(limits)
         self._agent = agent
         self._read = read
         self._decode = decode
@@ -122,7 +122,7 @@ class EventReader(Generic[R]):
         if frame.event == "error":
             return None
         value = self._read(data) if len(data) <= self._harmless else None
-        if value is None or not is_plain(value):
+        if value is None or not is_flat_chunk(value):
             try:
                 value = self._value_of(data)
             except A2AError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._policy.limiter import asks_to_wait
 from holdfast._policy.retry import is_permanent_connect_failure
-from holdfast._wire.status import is_no_agent
+from holdfast._wire.status import is_not_an_agent
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def try_in_order(
             if asks_to_wait(error) or progress.lacks_credentials:
                 del known[way]
             is_untried = len(progress.attempts) == tried
-            is_none = is_permanent_connect_failure(error) or is_no_agent(call.operation, error)
+            is_none = is_permanent_connect_failure(error) or is_not_an_agent(call.operation, error)
             is_passed = is_untried or (is_none and not progress.lacks_credentials)
             if error.executed is not False or not is_passed:
                 raise

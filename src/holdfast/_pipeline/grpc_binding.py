@@ -23,7 +23,7 @@ from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.grpc_metadata import request_metadata
 from holdfast._wire.http import HttpRequest
-from holdfast._wire.limits import about_card
+from holdfast._wire.limits import as_card_error
 from holdfast._wire.origins import origin
 from holdfast._wire.protobuf.messages import check_library
 from holdfast.errors import A2AError, UnsupportedOperationError
@@ -82,7 +82,7 @@ class GrpcBinding:
         except A2AError as error:
             told = error
             if call.operation is GET_EXTENDED_AGENT_CARD:
-                told = about_card(error, self._limits)
+                told = as_card_error(error, self._limits)
             if endpoint.has_two_file_forms and call.operation is GET_TASK:
                 ended = error.__cause__
                 if isinstance(ended, aio.AioRpcError) and error.grpc_status == "NOT_FOUND":

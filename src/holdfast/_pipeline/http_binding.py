@@ -20,7 +20,13 @@ from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
 from holdfast._wire.bindings import CODECS, protocol_headers
 from holdfast._wire.credentials import with_query
 from holdfast._wire.http import HttpRequest
-from holdfast._wire.limits import about_card, check_json_size, check_value, harmless, of_cards
+from holdfast._wire.limits import (
+    as_card_error,
+    card_limits,
+    check_json_size,
+    check_value,
+    harmless_size,
+)
 from holdfast._wire.rest import read_error_event
 from holdfast.errors import (
     A2AError,
@@ -75,8 +81,8 @@ class HttpBinding:
         self._resilience = resilience
         self._limits = limits
         self._networks = networks
-        self._card_limits = of_cards(limits)
-        self._harmless = harmless(limits)
+        self._card_limits = card_limits(limits)
+        self._harmless = harmless_size(limits)
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""
@@ -96,7 +102,7 @@ class HttpBinding:
             if len(reply.body) > self._harmless:
                 check_value(value, self._limits)
         except A2AError as error:
-            told = about_card(error, self._limits) if is_card else error
+            told = as_card_error(error, self._limits) if is_card else error
             told.agent = endpoint.agent
             name_task(told, call)
             if told is error:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast._model.hosts import ip_literal
 from holdfast._wire.bindings import HTTP_BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, spoken_version
-from holdfast._wire.network_scope import Network, Reach, scope_of_host
+from holdfast._wire.network_scope import Network, NetworkReach, scope_of_host
 from holdfast._wire.origins import origin
 from holdfast.errors import AgentCardResolutionError, VersionNotSupportedError
 
@@ -62,14 +62,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     left_out: tuple[tuple[str, str], ...] = ()
     networks: tuple[Network, ...] = ()
-    within: Reach | None = None
+    within: NetworkReach | None = None
 
     def allows_loopback(self, url: str) -> bool:
         """Whether an address is of this machine, and in a network that may be reached."""
         if scope_of_host(url) != "loopback":
             return False
         number = ip_literal(urlsplit(url).hostname or "")
-        return not Reach(allowed=self.networks).refuses(str(number))
+        return not NetworkReach(allowed=self.networks).refuses(str(number))
 
 
 class Interfaces(NamedTuple):

@@ -32,11 +32,11 @@ from holdfast._pipeline.versions import find_out, is_of_another_version, shows_a
 from holdfast._policy.retry import is_permanent_connect_failure
 from holdfast._wire.bindings import PROTOCOL_VERSIONS
 from holdfast._wire.http import presentable
-from holdfast._wire.network_scope import Reach, furthest_in, scope_of_host
+from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
 from holdfast._wire.origins import origin, origin_and_aliases
 from holdfast._wire.redaction import hidden_in_path
-from holdfast._wire.security import explain
-from holdfast._wire.status import is_no_agent, is_unknown_there
+from holdfast._wire.security import explain_refusal
+from holdfast._wire.status import is_not_an_agent, is_unknown_operation
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -141,7 +141,7 @@ class InterfaceLayer(PassThrough):
                 is_answer = len(progress.attempts) > tried and not progress.lacks_credentials
                 if way is choice or not (is_answer and _is_of_no_use(call, error)):
                     raise
-                if is_no_agent(call.operation, error):
+                if is_not_an_agent(call.operation, error):
                     choice.others = [other for other in choice.others if other is not way]
                 return None
 
@@ -200,7 +200,7 @@ class InterfaceLayer(PassThrough):
         """Says of an error what the card says of it."""
         if isinstance(error, AuthenticationError | PermissionDeniedError):
             if provider is None:
-                explain(error, choice.card, call.headers)
+                explain_refusal(error, choice.card, call.headers)
         else:
             self._doubt_version(error, call, choice, chosen)
             if isinstance(error, A2AHTTPError) and error.http_status == HTTPStatus.NOT_FOUND:
@@ -308,10 +308,10 @@ class InterfaceLayer(PassThrough):
         is_allowed = self._route.networks and self._route.allows_loopback(address)
         return None if is_allowed else self._route.source
 
-    def _reach(self, trusted: frozenset[str]) -> Reach:
+    def _reach(self, trusted: frozenset[str]) -> NetworkReach:
         """How far an address of the card may lead that the caller did not name."""
-        inward = furthest_in([self._resolver.scope, *map(scope_of_host, trusted)])
-        return Reach(inward=inward, allowed=self._route.networks)
+        inward = innermost([self._resolver.scope, *map(scope_of_host, trusted)])
+        return NetworkReach(inward=inward, allowed=self._route.networks)
 
 
 class _Choice:
@@ -344,7 +344,7 @@ class _Choice:
         card: AgentCard,
         endpoint: Endpoint,
         refusal: CredentialOriginError | None,
-        reach: Reach | None,
+        reach: NetworkReach | None,
     ) -> None:
         self.card = card
         self.endpoint = endpoint
@@ -367,7 +367,7 @@ def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
     if error.transient or is_permanent_connect_failure(error):
         return False
     is_read = call.operation.safety != "conditional"
-    return error.executed is False or (is_read and is_unknown_there(error))
+    return error.executed is False or (is_read and is_unknown_operation(error))
 
 
 def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:

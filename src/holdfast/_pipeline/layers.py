@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
 
     from holdfast._pipeline.listeners import Interceptor, ListenerSet, Observers
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
     from holdfast.types import SendMessageRequest
 
 __all__ = [
@@ -79,7 +79,7 @@ class ReachLayer(PassThrough):
         reach: How far inside it may lie.
     """
 
-    def __init__(self, inner: Transport, reach: Reach) -> None:
+    def __init__(self, inner: Transport, reach: NetworkReach) -> None:
         super().__init__(inner)
         self._reach = reach
 

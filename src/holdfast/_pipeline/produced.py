@@ -28,7 +28,7 @@ from holdfast._pipeline.transport import (
 from holdfast.types import AgentCard, AgentInterface
 
 if TYPE_CHECKING:
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
 
 __all__ = ["ProducedTransports", "TransportProducer"]
 
@@ -201,7 +201,7 @@ class _InUse(StreamWrapper[R]):
                 closed()
 
 
-def _check_host(url: str, reach: Reach) -> None:
+def _check_host(url: str, reach: NetworkReach) -> None:
     """Checks the number in an address, if there is one; where a name leads, the transport sees."""
     host = urlsplit(url).hostname or url.rpartition(":")[0].strip("[]")
     number = ip_literal(host)

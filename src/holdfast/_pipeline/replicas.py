@@ -45,7 +45,7 @@ from holdfast._pipeline.transport import (
 )
 from holdfast._policy.attempts import joined_attempts
 from holdfast._policy.breaker import judge
-from holdfast._wire.status import is_no_agent
+from holdfast._wire.status import is_not_an_agent
 from holdfast.errors import (
     A2AError,
     A2ATimeoutError,
@@ -436,7 +436,7 @@ class _Placed(StreamWrapper[T]):
 
 def _is_away(call: AnyCall, error: A2AError) -> bool:
     """Return whether an error shows that a replica is away."""
-    is_failure = judge(error) == "failure" or is_no_agent(call.operation, error)
+    is_failure = judge(error) == "failure" or is_not_an_agent(call.operation, error)
     return is_failure and not call.progress.lacks_credentials
 
 

@@ -20,7 +20,7 @@ from holdfast._policy.attempts import joined_attempts
 from holdfast._policy.deadline import Deadline
 from holdfast._wire.bindings import OLDER_VERSION, extensions_in
 from holdfast._wire.http import Progress, Timeouts
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 from holdfast._wire.redaction import Secrets
 from holdfast.errors import A2AError, Attempt, UnsupportedOperationError, VersionNotSupportedError
 from holdfast.types import AgentCard
@@ -254,7 +254,7 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
     extensions: tuple[str, ...] = ()
     context: ClientCallContext | None = None
     endpoint: Endpoint | None = None
-    reach: Reach | None = None
+    reach: NetworkReach | None = None
     card: AgentCard | None = None
     auth: AuthProvider | None = None
     attempt: int = 1

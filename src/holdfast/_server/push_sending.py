@@ -23,7 +23,7 @@ from google.protobuf.json_format import MessageToDict
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_values import one_line
 from holdfast._wire.http import HttpRequest, Timeouts, check_headers, presentable
-from holdfast._wire.network_scope import Reach, scope_of
+from holdfast._wire.network_scope import NetworkReach, scope_of
 from holdfast.errors import NetworkPolicyError
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class PushTargets:
         self, networks: tuple[Network, ...] | None, validator: PushUrlValidator | None
     ) -> None:
         trusting = validator is not None and networks is None
-        self.reach = Reach(inward="loopback" if trusting else "public", allowed=networks or ())
+        self.reach = NetworkReach(
+            inward="loopback" if trusting else "public", allowed=networks or ()
+        )
         self._validator = validator
 
     async def accepts(self, url: str) -> bool:

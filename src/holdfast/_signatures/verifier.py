@@ -30,7 +30,12 @@ from holdfast._signatures.jws import (
     read_header,
 )
 from holdfast._signatures.key_store import KeysGiven, key_origin, key_source, read_keys
-from holdfast._wire.canonical import NoCanonicalFormError, SignedForm, left_out, signed_forms
+from holdfast._wire.canonical import (
+    NoCanonicalFormError,
+    SignedForm,
+    signed_forms,
+    unsigned_members,
+)
 from holdfast._wire.http import presentable
 from holdfast._wire.origins import origin
 from holdfast.errors import A2AError
@@ -226,7 +231,7 @@ class _Checker:
                         about,
                         outcome="verified",
                         key_url=None if url is None else presentable(url),
-                        unsigned=left_out(received.document, form.document),
+                        unsigned=unsigned_members(received.document, form.document),
                     )
                     return verified, form, source.fresh_for
                 is_wrong |= is_right is False and is_named

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 import msgspec
 
 from holdfast._model import codec
-from holdfast._wire.limits import Limits, check_value, exceeded
+from holdfast._wire.limits import Limits, check_value, limit_error
 from holdfast.errors import InvalidAgentResponseError
 from holdfast.types import (
     Artifact,
@@ -280,7 +280,7 @@ class _OpenTask:
         check_value(artifact, self._limits)
         if len(self._artifacts) >= self._limits.artifacts:
             what = f"task {self.id} has more than {self._limits.artifacts} artifacts"
-            raise exceeded("artifacts", self._limits, what, executed=True)
+            raise limit_error("artifacts", self._limits, what, executed=True)
         self._grow(_size(artifact))
         self._places[artifact.artifact_id] = len(self._artifacts)
         self._artifacts.append(artifact)
@@ -291,7 +291,7 @@ class _OpenTask:
             artifact = self._artifacts[place] = _OpenArtifact(artifact)
         if len(artifact.parts) + len(parts) > self._limits.parts:
             what = f"artifact {piece.artifact_id} has more than {self._limits.parts} parts"
-            raise exceeded("parts", self._limits, what, executed=True)
+            raise limit_error("parts", self._limits, what, executed=True)
         growth = len(codec.encode(parts)) if parts else 0
         if piece.metadata:
             growth += _growth(artifact.metadata, piece.metadata)
@@ -313,7 +313,7 @@ class _OpenTask:
             return
         if len(self._history) >= self._limits.history:
             what = f"task {self.id} has more than {self._limits.history} messages in its history"
-            raise exceeded("history", self._limits, what, executed=True)
+            raise limit_error("history", self._limits, what, executed=True)
         self._grow(growth + _size(message))
         self._heard[message.message_id] = len(self._history)
         self._history.append(message)
@@ -321,7 +321,7 @@ class _OpenTask:
     def _grow(self, growth: int) -> None:
         if growth > 0 and self._size + growth > self._limits.body:
             what = f"task {self.id} has become larger than {self._limits.body} bytes"
-            raise exceeded("body", self._limits, what, executed=True)
+            raise limit_error("body", self._limits, what, executed=True)
         self._size += growth
 
     def _identify(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | Message) -> None:

@@ -33,7 +33,7 @@ from holdfast._stream.outbox import EventOutbox
 from holdfast._stream.steps import Step, Wait
 from holdfast._stream.subscription_merge import Subscription
 from holdfast._stream.task_locations import is_own_word
-from holdfast._wire.status import is_unknown_there
+from holdfast._wire.status import is_unknown_operation
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -281,7 +281,7 @@ class Resume:
         """
         if isinstance(error, UnsupportedOperationError | TaskNotFoundError):
             self._look(_Why.REFUSED)
-        elif is_unknown_there(error):
+        elif is_unknown_operation(error):
             self._poll(error)
         elif isinstance(error, A2ATimeoutError) and error.phase == "idle":
             self._look(_Why.RESTING)  # it began without the task, which may have no more to tell
@@ -474,7 +474,7 @@ class Resume:
 
 def _is_not_kept(error: A2AError) -> bool:
     """Whether an agent that was asked for a task has it not to give, now or ever."""
-    return isinstance(error, TaskNotFoundError) or is_unknown_there(error)
+    return isinstance(error, TaskNotFoundError) or is_unknown_operation(error)
 
 
 def _asked(error: A2AError | None) -> float:

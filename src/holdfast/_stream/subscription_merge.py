@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from holdfast._stream.fold import is_newer
 from holdfast._stream.overlap import OverlapResolver
 from holdfast._stream.steps import Step, Wait
-from holdfast._wire.status import is_unknown_there
+from holdfast._wire.status import is_unknown_operation
 from holdfast.errors import (
     AuthenticationError,
     PermissionDeniedError,
@@ -171,7 +171,7 @@ class Subscription:
         Raises:
             ReconnectError: See `found`.
         """
-        if not error.transient and (isinstance(error, _NO_STORE) or is_unknown_there(error)):
+        if not error.transient and (isinstance(error, _NO_STORE) or is_unknown_operation(error)):
             return self._do_without_the_store()
         if self._catch_up is None:
             return self._begin_from(self._snapshot if self._told.status is None else None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._wire.status import is_unknown_there
+from holdfast._wire.status import is_unknown_operation
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -178,7 +178,7 @@ def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
 def is_own_word(error: A2AError) -> bool:
     """Whether the agent itself fails, as far as can be seen, and not a gateway."""
     if isinstance(error, A2AHTTPError):
-        return error.http_status not in _GATEWAY and not is_unknown_there(error)
+        return error.http_status not in _GATEWAY and not is_unknown_operation(error)
     return isinstance(error, InternalError | InvalidAgentResponseError)
 
 
@@ -191,5 +191,5 @@ def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
             that no agent runs there, for example during a restart.
     """
     if isinstance(error, A2AHTTPError):
-        return has_path and is_unknown_there(error)
-    return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
+        return has_path and is_unknown_operation(error)
+    return isinstance(error, UnsupportedOperationError) or is_unknown_operation(error)

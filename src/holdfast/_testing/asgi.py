@@ -20,7 +20,7 @@ from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.asgi_exchange import AsgiExchange, BrokenOffError
 from holdfast._testing.asgi_lifespan import Lifespan
 from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, presentable
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 from holdfast._wire.origins import origin
 from holdfast.errors import Facts
 
@@ -208,7 +208,7 @@ class _Connection:
                     return b""
                 what = f"the reply is larger than {request.limits.body} bytes"
                 facts = Facts(executed=None, agent=presentable(request.url))
-                raise exceeded("body", request.limits, what, **facts)
+                raise limit_error("body", request.limits, what, **facts)
         return bytes(body)
 
     def _free(self) -> None:

@@ -16,7 +16,7 @@ from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Garbage, Refuse, Stall
 from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, excerpt, presentable
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 from holdfast._wire.origins import origin
 from holdfast.errors import (
     A2AConnectionError,
@@ -174,7 +174,7 @@ class _Connection:
                 if self.status >= 300:
                     return b""
                 what = f"the reply is larger than {limits.body} bytes"
-                raise exceeded("body", limits, what, **_facts(self._request))
+                raise limit_error("body", limits, what, **_facts(self._request))
         return bytes(body)
 
     async def _send(self) -> Reply:

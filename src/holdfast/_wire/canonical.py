@@ -30,9 +30,9 @@ __all__ = [
     "FormName",
     "NoCanonicalFormError",
     "SignedForm",
-    "canonical",
-    "left_out",
+    "canonical_json",
     "signed_forms",
+    "unsigned_members",
 ]
 
 FormName = Literal["received", "specified", "known", "sdk"]
@@ -66,7 +66,7 @@ class SignedForm(NamedTuple):
         return {**self.document, **self.restored}
 
 
-def canonical(value: object) -> bytes:
+def canonical_json(value: object) -> bytes:
     """The canonical JSON of a value, as `json.loads` would give it.
 
     Raises:
@@ -103,7 +103,7 @@ def signed_forms(document: Mapping[str, Any]) -> Iterator[SignedForm]:
         raise NoCanonicalFormError(text) from None
 
 
-def left_out(received: Mapping[str, Any], used: Mapping[str, Any]) -> tuple[str, ...]:
+def unsigned_members(received: Mapping[str, Any], used: Mapping[str, Any]) -> tuple[str, ...]:
     """The members that were received and say something, and are not used.
 
     Args:
@@ -118,22 +118,22 @@ def left_out(received: Mapping[str, Any], used: Mapping[str, Any]) -> tuple[str,
 
 
 def _forms(content: dict[str, Any]) -> Iterator[SignedForm]:
-    yield SignedForm("received", content, canonical(content))
+    yield SignedForm("received", content, canonical_json(content))
     for name, only_known in (("specified", False), ("known", True)):
         document = _by_presence(content, AGENT_CARD, only_known=only_known)
         filled = _by_presence(content, AGENT_CARD, only_known=only_known, fills=True)
-        yield SignedForm(cast("FormName", name), document, canonical(filled))
+        yield SignedForm(cast("FormName", name), document, canonical_json(filled))
     known = _by_presence(content, AGENT_CARD, only_known=True)
     lean = _lean(known)
-    yield SignedForm("sdk", lean, canonical(lean), _with_bare(known, lean))
+    yield SignedForm("sdk", lean, canonical_json(lean), _with_bare(known, lean))
 
 
 def _forms_of_03(content: dict[str, Any]) -> Iterator[SignedForm]:
-    yield SignedForm("received", content, canonical(content))
+    yield SignedForm("received", content, canonical_json(content))
     lean = _lean(content)
     if not _has_types(lean):
         return
-    payload = canonical(_without_implied(lean))
+    payload = canonical_json(_without_implied(lean))
     yield SignedForm("sdk", lean, payload, _with_bare(content, lean, "security"))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from holdfast._model.addresses import is_http_address
 
-__all__ = ["AGENT_CARD", "Members", "Rule", "faults"]
+__all__ = ["AGENT_CARD", "Members", "Rule", "card_faults"]
 
 
 class Rule(NamedTuple):
@@ -192,7 +192,7 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
 _HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
 
 
-def faults(document: Mapping[str, Any]) -> list[str]:
+def card_faults(document: Mapping[str, Any]) -> list[str]:
     """What is wrong with a card, each in a line that begins with the place.
 
     Args:

@@ -27,13 +27,13 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "ToolSchema",
-    "called",
-    "calls_in",
-    "history",
-    "offer",
-    "resulted",
-    "results",
-    "user_input",
+    "history_part",
+    "model_response_event",
+    "results_part",
+    "schemas_part",
+    "tool_calls_in",
+    "tool_results_event",
+    "user_input_event",
 ]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -91,22 +91,22 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def offer(tools: Iterable[ToolSchema]) -> Part:
+def schemas_part(tools: Iterable[ToolSchema]) -> Part:
     """The part that offers tools."""
     return _part(_SCHEMAS, {"tools": msgspec.to_builtins(tuple(tools))})
 
 
-def results(found: Iterable[ToolResult]) -> Part:
+def results_part(found: Iterable[ToolResult]) -> Part:
     """The part that tells what came of calls."""
     return _part(_RESULTS, {"results": msgspec.to_builtins(tuple(found))})
 
 
-def history(events: Iterable[dict[str, Any]]) -> Part:
+def history_part(events: Iterable[dict[str, Any]]) -> Part:
     """The part that tells what was said before, event by event."""
     return _part(_HISTORY, {"events": list(events)})
 
 
-def calls_in(task: Task) -> tuple[ToolCall, ...]:
+def tool_calls_in(task: Task) -> tuple[ToolCall, ...]:
     """Every call that a waiting task holds, answered or not; none of a task that does not wait.
 
     Raises:
@@ -136,12 +136,12 @@ def _read(data: Any, artifact: Artifact) -> ToolCall:
 # ── What was said before ─────────────────────────────────────────────────────────────────────
 
 
-def user_input(parts: Iterable[Part]) -> dict[str, Any]:
+def user_input_event(parts: Iterable[Part]) -> dict[str, Any]:
     """The event of a message of the user's."""
     return {"kind": "user_input", "parts": list(_inputs(parts))}
 
 
-def called(said: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
+def model_response_event(said: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
     """The event of a turn of the model's, which ended in calls."""
     return {
         "kind": "model_response",
@@ -150,7 +150,7 @@ def called(said: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
     }
 
 
-def resulted(found: Sequence[ToolResult]) -> dict[str, Any]:
+def tool_results_event(found: Sequence[ToolResult]) -> dict[str, Any]:
     """The event of the results that a message brought."""
     told = [
         {

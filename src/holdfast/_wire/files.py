@@ -24,12 +24,12 @@ from holdfast.types import Artifact, Message, Part
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["as_base64", "form_in_error", "from_base64", "has_content", "may_be_base64"]
+__all__ = ["as_base64", "base64_hint_in", "from_base64", "has_content", "may_be_base64"]
 
 T = TypeVar("T")
 
 
-def form_in_error(error: object) -> bool | None:
+def base64_hint_in(error: object) -> bool | None:
     """Whether a server that words the error of an unknown task so takes base64 text for bytes.
 
     Args:

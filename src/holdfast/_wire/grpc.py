@@ -23,7 +23,7 @@ from holdfast._model import operations as op
 from holdfast._model.v03 import card, reading, types, writing
 from holdfast._wire import v03
 from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
-from holdfast._wire.limits import Limits, check_json_size, check_value, exceeded, harmless
+from holdfast._wire.limits import Limits, check_json_size, check_value, harmless_size, limit_error
 from holdfast._wire.protobuf.messages import MessageType, message_type
 from holdfast._wire.protobuf.reading import bytes_reader, reader
 from holdfast._wire.protobuf.values import NeedsSlowPathError, UnrepresentableError, varint
@@ -64,7 +64,7 @@ def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
         return
     if found > limits.json_values:
         what = f"the reply holds more than {limits.json_values} values"
-        raise exceeded("json_values", limits, what)
+        raise limit_error("json_values", limits, what)
 
 
 def _count(body: bytes, descriptor: Descriptor, most: int) -> int:
@@ -222,7 +222,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         else:
             if body.count(_OBJECT) + body.count(_LIST) > limits.json_depth - _DEEPEST:
                 check_json_size(codec.encode(value), limits)
-            if len(body) > harmless(limits):
+            if len(body) > harmless_size(limits):
                 check_value(value, limits)
             return value
         raise InvalidAgentResponseError(
@@ -270,7 +270,9 @@ def message_too_large(
     which = _bound_of(operation)
     bound: int = getattr(limits, which)
     bound = bound if most is None else min(bound, most)
-    return exceeded(which, limits, f"the {_CALLED[which]} is larger than {bound} bytes", **facts)
+    return limit_error(
+        which, limits, f"the {_CALLED[which]} is larger than {bound} bytes", **facts
+    )
 
 
 def _bound_of(operation: AnyOperation) -> str:

@@ -15,7 +15,7 @@ from holdfast._wire.http import FRAMING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["USER_AGENT", "Metadata", "joined", "reply_headers", "request_metadata"]
+__all__ = ["USER_AGENT", "Metadata", "all_headers", "reply_headers", "request_metadata"]
 
 USER_AGENT = f"holdfast/{__version__}"
 """For the channel: gRPC writes the header by itself (``grpc.primary_user_agent``)."""
@@ -75,11 +75,11 @@ def reply_headers(*metadata: Metadata | None) -> dict[str, str]:
     Names are in lower case, values of one name are joined by a comma; binary ones are base64;
     gRPC's own (``grpc-…``) are left out.
     """
-    headers = joined(*metadata)
+    headers = all_headers(*metadata)
     return {name: value for name, value in headers.items() if not name.startswith(_RESERVED)}
 
 
-def joined(*metadata: Metadata | None) -> dict[str, str]:
+def all_headers(*metadata: Metadata | None) -> dict[str, str]:
     """All of it by name, gRPC's own as well; see `reply_headers`."""
     headers: dict[str, str] = {}
     for each in metadata:

@@ -30,10 +30,10 @@ from holdfast._model.operations import (
 )
 from holdfast._wire import v03
 from holdfast._wire.bindings import OLDER_VERSION
-from holdfast._wire.grpc_metadata import Metadata, joined
+from holdfast._wire.grpc_metadata import Metadata, all_headers
 from holdfast._wire.http import harmless_headers
 from holdfast._wire.protobuf.details import read_details
-from holdfast._wire.status import CODE_BY_GRPC_STATUS, own_code, retry_after_in
+from holdfast._wire.status import CODE_BY_GRPC_STATUS, json_rpc_code_in, retry_after_in
 from holdfast.errors import (
     BY_CODE,
     CODE_BY_REASON,
@@ -208,7 +208,7 @@ def error_of(
     """
     text = ended.details or ""
     code = ended.code
-    headers = joined(ended.initial, ended.trailing)
+    headers = all_headers(ended.initial, ended.trailing)
     rich = next((v for name, v in ended.trailing or () if name.lower() == _RICH), None)
     told = read_details(rich) if isinstance(rich, bytes) else None
     end = _End(
@@ -220,7 +220,7 @@ def error_of(
         began=began,
     )
     error = _from_status(operation, end, now=now, refusals=refusals)
-    return v03.in_words_of_1_0(error, operation) if version == OLDER_VERSION else error
+    return v03.as_error_of_1_0(error, operation) if version == OLDER_VERSION else error
 
 
 # ── To what it means ─────────────────────────────────────────────────────────────────────────
@@ -278,7 +278,7 @@ def _from_status(
 def _answer_in(end: _End) -> tuple[int | None, str]:
     """The code of the A2A error that an agent answered with, and its text; None for no such."""
     reason = next((text_of(d.get("reason")) for d in end.details if is_error_info(d)), "")
-    code = CODE_BY_REASON.get(reason) or own_code(end.details)
+    code = CODE_BY_REASON.get(reason) or json_rpc_code_in(end.details)
     named = _NAMED.fullmatch(end.text)
     if code is None and named is not None and named[1] in _CODE_BY_NAME:
         return _CODE_BY_NAME[named[1]], named[2]

@@ -17,7 +17,7 @@ from holdfast._model.error_values import excerpt, presentable
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import check_numbers
 from holdfast._wire.limits import Limits
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 
 __all__ = [
     "FRAMING",
@@ -150,7 +150,7 @@ class HttpRequest(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     max_idle: float = 4.0
     limits: Limits = Limits()
-    reach: Reach | None = None
+    reach: NetworkReach | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
 
     def __post_init__(self) -> None:

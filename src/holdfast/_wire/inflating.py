@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 from holdfast.errors import InvalidAgentResponseError
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class Inflater:
     def _too_large(self, allowed: int) -> LimitExceededError:
         limits = self._limits
         if allowed >= limits.body:
-            return exceeded("body", limits, f"the reply is larger than {limits.body} bytes")
+            return limit_error("body", limits, f"the reply is larger than {limits.body} bytes")
         what = f"the reply becomes more than {limits.inflation_ratio} times larger unpacked"
-        return exceeded("inflation_ratio", limits, what)
+        return limit_error("inflation_ratio", limits, what)
 
 
 def _broken(why: str) -> InvalidAgentResponseError:

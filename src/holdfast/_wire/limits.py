@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = [
     "EIGHT_HEADERS",
     "Limits",
-    "about_card",
-    "are_small",
+    "as_card_error",
+    "card_limits",
     "check_json_size",
     "check_value",
-    "exceeded",
-    "harmless",
-    "is_plain",
+    "harmless_size",
+    "headers_fit",
+    "is_flat_chunk",
     "largest_header",
-    "of_cards",
+    "limit_error",
 ]
 
 
@@ -87,7 +87,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             check_count(f"the limit {name}", getattr(self, name), least=1)
 
 
-def exceeded(which: str, limits: Limits, what: str, **facts: Unpack[Facts]) -> LimitExceededError:
+def limit_error(
+    which: str, limits: Limits, what: str, **facts: Unpack[Facts]
+) -> LimitExceededError:
     """The error of a limit.
 
     Args:
@@ -104,22 +106,22 @@ def exceeded(which: str, limits: Limits, what: str, **facts: Unpack[Facts]) -> L
     )
 
 
-def harmless(limits: Limits) -> int:
+def harmless_size(limits: Limits) -> int:
     """Bytes that cannot hold too much of anything, since each thing takes one."""
     return min(limits.parts, limits.artifacts, limits.history, limits.json_values)
 
 
-def of_cards(limits: Limits) -> Limits:
+def card_limits(limits: Limits) -> Limits:
     """The limits of a request for a card."""
     return msgspec.structs.replace(limits, body=limits.card)
 
 
-def about_card(error: A2AError, limits: Limits) -> A2AError:
+def as_card_error(error: A2AError, limits: Limits) -> A2AError:
     """The error of a request for a card: a body that is too large is a card that is."""
     if not isinstance(error, LimitExceededError) or error.which != "body":
         return error
     what = f"the agent card is larger than {limits.card} bytes"
-    return exceeded("card", limits, what, **error.facts())
+    return limit_error("card", limits, what, **error.facts())
 
 
 _LARGEST_HEADER = 8190
@@ -132,7 +134,7 @@ def largest_header(limits: Limits) -> int:
     return max(_LARGEST_HEADER, limits.headers // 8)
 
 
-def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
+def headers_fit(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
     """Whether headers together are within their limit."""
     return sum(map(len, chain.from_iterable(headers))) <= limits.headers
 
@@ -140,7 +142,7 @@ def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
 # ── Before decoding ──────────────────────────────────────────────────────────────────────────
 
 
-def is_plain(value: object) -> bool:
+def is_flat_chunk(value: object) -> bool:
     """Whether a value, which was read from few bytes, cannot be nested deeply: a chunk of text.
 
     Only JSON without a schema can be: metadata, and the data of a part.
@@ -175,12 +177,12 @@ def check_json_size(body: bytes, limits: Limits) -> None:
     for structure in _outside_strings(body):
         values += len(structure) - structure.count(b"]")
         if values > limits.json_values:
-            raise exceeded(
+            raise limit_error(
                 "json_values", limits, f"the reply holds more than {limits.json_values} values"
             )
         steps = list(accumulate(map(_STEPS.__getitem__, structure), initial=depth))
         if max(steps) > limits.json_depth:
-            raise exceeded(
+            raise limit_error(
                 "json_depth", limits, f"the reply is nested deeper than {limits.json_depth} levels"
             )
         depth = steps[-1]
@@ -237,10 +239,10 @@ def check_value(value: object, limits: Limits) -> None:
 def _check_task(task: Task, limits: Limits) -> None:
     if len(task.artifacts) > limits.artifacts:
         what = f"task {task.id} has more than {limits.artifacts} artifacts"
-        raise exceeded("artifacts", limits, what, executed=True)
+        raise limit_error("artifacts", limits, what, executed=True)
     if len(task.history) > limits.history:
         what = f"task {task.id} has more than {limits.history} messages in its history"
-        raise exceeded("history", limits, what, executed=True)
+        raise limit_error("history", limits, what, executed=True)
     if task.status.message is not None:
         _check_parts(task.status.message, limits)
     for message in task.history:
@@ -255,7 +257,7 @@ def _check_parts(whole: Message | Artifact, limits: Limits) -> None:
     if len(whole.parts) > limits.parts:
         what = "a message" if isinstance(whole, Message) else f"artifact {whole.artifact_id}"
         what = f"{what} has more than {limits.parts} parts"
-        raise exceeded("parts", limits, what, executed=True)
+        raise limit_error("parts", limits, what, executed=True)
 
 
 def _check_response(response: SendMessageResponse, limits: Limits) -> None:

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentReach",
     "Network",
-    "Reach",
-    "Scope",
-    "furthest_in",
+    "NetworkReach",
+    "NetworkScope",
+    "innermost",
     "network",
     "scope_of",
     "scope_of_host",
 ]
 
-Scope = Literal["public", "private", "link-local", "loopback", "metadata"]
+NetworkScope = Literal["public", "private", "link-local", "loopback", "metadata"]
 """Where an address lies, from the outside in."""
 
-_REACHED: Mapping[Scope, frozenset[Scope]] = {
+_REACHED: Mapping[NetworkScope, frozenset[NetworkScope]] = {
     "public": frozenset({"public"}),
     "private": frozenset({"public", "private"}),
     "link-local": frozenset({"public", "private", "link-local"}),
@@ -55,7 +55,7 @@ AgentReach = Literal["any", "public"]
 
 Network = IPv4Network | IPv6Network
 
-_INWARD: tuple[Scope, ...] = get_args(Scope)
+_INWARD: tuple[NetworkScope, ...] = get_args(NetworkScope)
 
 _METADATA = frozenset(
     ip_address(number)
@@ -86,7 +86,7 @@ _EMBEDDING = tuple(
 )
 
 
-def scope_of(address: str) -> Scope:
+def scope_of(address: str) -> NetworkScope:
     """Where the address of a socket lies.
 
     Args:
@@ -96,10 +96,10 @@ def scope_of(address: str) -> Scope:
         ValueError: It is no number.
     """
     number = ip_address(address.partition("%")[0])
-    return furthest_in(map(_scope, (number, *_embedded(number))))
+    return innermost(map(_scope, (number, *_embedded(number))))
 
 
-def scope_of_host(url: str) -> Scope:
+def scope_of_host(url: str) -> NetworkScope:
     """Where the host of a URL lies, as far as that is plain without asking anybody.
 
     A name that only a resolver knows counts as public.
@@ -108,7 +108,7 @@ def scope_of_host(url: str) -> Scope:
     return "public" if number is None else scope_of(str(number))
 
 
-def furthest_in(scopes: Iterable[Scope]) -> Scope:
+def innermost(scopes: Iterable[NetworkScope]) -> NetworkScope:
     """The scope that lies furthest in; public if there is none."""
     return _INWARD[max(map(_INWARD.index, scopes), default=0)]
 
@@ -122,7 +122,7 @@ def network(text: str) -> Network:
     return ip_network(text, strict=False)
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkReach(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request may lead whose address others named.
 
     Attributes:
@@ -135,7 +135,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             proxy, is refused.
     """
 
-    inward: Scope = "public"
+    inward: NetworkScope = "public"
     allowed: tuple[Network, ...] = ()
     is_strict: bool = False
 
@@ -148,7 +148,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return not any(one in allowed for allowed in self.allowed for one in meant)
 
 
-def _scope(number: IPv4Address | IPv6Address) -> Scope:
+def _scope(number: IPv4Address | IPv6Address) -> NetworkScope:
     if number in _METADATA:
         return "metadata"
     if number.is_loopback or number.is_unspecified or number in _THIS_HOST:

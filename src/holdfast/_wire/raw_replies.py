@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from holdfast._wire.limits import Limits
     from holdfast.errors import A2AError
 
-__all__ = ["error_in"]
+__all__ = ["read_raw_error"]
 
 
-def error_in(
+def read_raw_error(
     reply: HttpReply, *, now: float, refusals: frozenset[int], limits: Limits
 ) -> A2AError:
     """What a reply means that is no success.

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast._model.addresses import in_ascii, is_http_address
 from holdfast._wire.http import harmless_headers, presentable
-from holdfast._wire.network_scope import Reach, network, scope_of
+from holdfast._wire.network_scope import NetworkReach, network, scope_of
 from holdfast._wire.origins import origin
 from holdfast._wire.redaction import repeats
 from holdfast.errors import A2AHTTPError
@@ -40,7 +40,7 @@ def follow(
     request: HttpRequest,
     reply: HttpReply,
     *,
-    elsewhere: Reach | None,
+    elsewhere: NetworkReach | None,
     followed: int,
     allowed: tuple[Network, ...] = (),
 ) -> HttpRequest | None:
@@ -77,14 +77,16 @@ def follow(
     return msgspec.structs.replace(request, url=target, headers=kept, reach=elsewhere)
 
 
-def _reach(request: HttpRequest, reply: HttpReply, allowed: tuple[Network, ...]) -> Reach | None:
+def _reach(
+    request: HttpRequest, reply: HttpReply, allowed: tuple[Network, ...]
+) -> NetworkReach | None:
     """How far the next request to the same origin may reach; None where nobody can say."""
     if request.reach is not None or reply.address is None:
         return request.reach
     inward = scope_of(reply.address)
     if inward == "metadata":  # where nothing leads, but for the host itself
         allowed = (*allowed, network(reply.address.partition("%")[0]))
-    return Reach(inward=inward, allowed=allowed)
+    return NetworkReach(inward=inward, allowed=allowed)
 
 
 def _target(here: str, location: str) -> str:
@@ -95,7 +97,12 @@ def _target(here: str, location: str) -> str:
 
 
 def _refusal(
-    request: HttpRequest, reply: HttpReply, target: str, *, elsewhere: Reach | None, followed: int
+    request: HttpRequest,
+    reply: HttpReply,
+    target: str,
+    *,
+    elsewhere: NetworkReach | None,
+    followed: int,
 ) -> str | None:
     if "location" not in reply.headers:
         return "it names no location"

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADVICE",
-    "OF_THE_PROTOCOL",
+    "PROTOCOL_HEADERS",
     "Alternative",
     "alternatives",
-    "explain",
-    "explain_no_scheme",
-    "explain_unused",
-    "in_words",
-    "unmet",
-    "wanted",
+    "describe_alternative",
+    "explain_missing_scheme",
+    "explain_refusal",
+    "explain_unused_credentials",
+    "required_alternatives",
+    "unsatisfied_error",
 ]
 
 ADVICE = ": pass auth="
@@ -53,7 +53,7 @@ _BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
 _SCHEMES = ("basic", "bearer", "digest", "negotiate")
 """Single words that are a scheme without a credential, not a token without a scheme."""
 
-OF_THE_PROTOCOL = frozenset(
+PROTOCOL_HEADERS = frozenset(
     {
         "accept",
         "a2a-extensions",
@@ -88,7 +88,7 @@ def _basic(credential: str) -> Credentials:
 
 
 def _in_header(name: str) -> Carry | None:
-    if not _is_header(name, "") or name.lower() in OF_THE_PROTOCOL:
+    if not _is_header(name, "") or name.lower() in PROTOCOL_HEADERS:
         return None
 
     def carry(credential: str) -> Credentials:
@@ -225,7 +225,7 @@ def alternatives(card: AgentCard) -> list[Alternative]:
     return sorted(found, key=lambda one: not (one.carries or one.hindrances))
 
 
-def unmet(
+def unsatisfied_error(
     card: AgentCard, asked: Iterable[Alternative], held: Mapping[str, str | None]
 ) -> AuthenticationError:
     """The error of a call that meets none of the alternatives. No value is shown."""
@@ -240,22 +240,22 @@ def unmet(
         for one in asked
         if not one.hindrances and all(held.get(name) for name in one.carries)
     ]
-    wanted = ", or ".join(_listed(one.schemes, "and") for one in asked)
+    listed = ", or ".join(_listed(one.schemes, "and") for one in asked)
     return AuthenticationError(
-        f"agent {card.name!r} asks for {wanted}: {'; '.join(reasons)}; nothing was sent",
+        f"agent {card.name!r} asks for {listed}: {'; '.join(reasons)}; nothing was sent",
         schemes=tuple(schemes),
         missing=missing,
         executed=False,
     )
 
 
-def wanted(card: AgentCard) -> list[Alternative]:
+def required_alternatives(card: AgentCard) -> list[Alternative]:
     """What an agent may have missed that answers 401: what its card asks for, else declares."""
     asked = [one for one in alternatives(card) if one.schemes]
     return asked or [_alternative((name,), card) for name in card.security_schemes]
 
 
-def explain(
+def explain_refusal(
     error: AuthenticationError | PermissionDeniedError,
     card: AgentCard,
     headers: Mapping[str, str],
@@ -267,23 +267,23 @@ def explain(
         card: Of the agent that was called.
         headers: What was sent, names in lower case; the caller's own may hold credentials.
     """
-    found = wanted(card)
+    found = required_alternatives(card)
     places = {"authorization", "cookie", *_key_headers(card)}
     given = ", ".join(sorted(places & headers.keys()))
     if isinstance(error, AuthenticationError) and found:
         verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
-        named = ", or ".join(in_words(one, card) for one in found)
+        named = ", or ".join(describe_alternative(one, card) for one in found)
         error.message = f"{error.message}; agent {card.name!r} {verb} {named}"
         error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
         if given:
             error.message += f", and did not take what was sent in the header {given}"
-            explain_no_scheme(error, headers, card)
+            explain_missing_scheme(error, headers, card)
             return
         error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
     elif not (given or secrets_in(headers)):
         error.message += "; no credentials were sent"
     else:
-        explain_no_scheme(error, headers, card)
+        explain_missing_scheme(error, headers, card)
         return
     within_reach = next((one.carries for one in found if one.carries), None)
     if within_reach is not None:
@@ -293,7 +293,7 @@ def explain(
         error.message += ADVICE
 
 
-def explain_no_scheme(
+def explain_missing_scheme(
     error: AuthenticationError | PermissionDeniedError,
     headers: Mapping[str, str],
     card: AgentCard | None,
@@ -321,7 +321,9 @@ def _key_headers(card: AgentCard) -> set[str]:
     return {key.name.lower() for key in keys if key is not None}
 
 
-def explain_unused(error: AuthenticationError | PermissionDeniedError, card: AgentCard) -> None:
+def explain_unused_credentials(
+    error: AuthenticationError | PermissionDeniedError, card: AgentCard
+) -> None:
     """Adds to a 401 or 403 why an `AuthProvider` gave nothing, if the card wants nothing."""
     if alternatives(card):
         return
@@ -331,7 +333,7 @@ def explain_unused(error: AuthenticationError | PermissionDeniedError, card: Age
     )
 
 
-def in_words(one: Alternative, card: AgentCard) -> str:
+def describe_alternative(one: Alternative, card: AgentCard) -> str:
     """The schemes of an alternative, each with its kind."""
     return " and ".join(_named(name, card.security_schemes.get(name)) for name in one.schemes)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 
 if TYPE_CHECKING:
     from holdfast._wire.limits import Limits
@@ -195,4 +195,4 @@ class EventStreamParser:
 
     def _too_large(self) -> LimitExceededError:
         what = f"an event of the stream is larger than {self._limits.event} bytes"
-        return exceeded("event", self._limits, what)
+        return limit_error("event", self._limits, what)

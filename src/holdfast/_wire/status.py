@@ -60,9 +60,9 @@ __all__ = [
     "from_problem",
     "from_rest_status",
     "from_rpc_error",
-    "is_no_agent",
-    "is_unknown_there",
-    "own_code",
+    "is_not_an_agent",
+    "is_unknown_operation",
+    "json_rpc_code_in",
     "refusals_around",
     "retry_after_in",
 ]
@@ -140,7 +140,7 @@ def from_rest_status(
     if known is None and code in _RPC_CODES:
         return from_rpc_error(error, reply, now=now, refusals=refusals)
     if known is None and reply.status not in _BY_STATUS:
-        known = CODE_BY_GRPC_STATUS.get(text_of(error.get("status"))) or own_code(details)
+        known = CODE_BY_GRPC_STATUS.get(text_of(error.get("status"))) or json_rpc_code_in(details)
     if known is not None:
         told = tell(known, text_of(error.get("message")), details, details)
         return _answered(told, reply, now=now, refusals=refusals)
@@ -207,7 +207,7 @@ def refusals_around(document: Any, refusals: frozenset[int]) -> frozenset[int]:
     return frozenset() if any(map(_is_an_agents, said)) else refusals
 
 
-def is_unknown_there(error: A2AError) -> bool:
+def is_unknown_operation(error: A2AError) -> bool:
     """Whether an error says that an operation is unknown where it was called.
 
     By its name (-32601), or by its path: an HTTP status about which the agent says nothing.
@@ -217,10 +217,10 @@ def is_unknown_there(error: A2AError) -> bool:
     return isinstance(error, MethodNotFoundError)
 
 
-def is_no_agent(operation: Operation[Any, Any], error: A2AError) -> bool:
+def is_not_an_agent(operation: Operation[Any, Any], error: A2AError) -> bool:
     """Whether something else than an agent has answered: every agent takes messages."""
     if isinstance(error, A2AHTTPError | MethodNotFoundError):
-        return operation in SENDS and is_unknown_there(error)
+        return operation in SENDS and is_unknown_operation(error)
     return isinstance(error, InvalidAgentResponseError) and error.code is None
 
 
@@ -275,7 +275,7 @@ def _with_hints(error: A2AHTTPError, told: ErrorObject) -> A2AHTTPError:
     return error
 
 
-def own_code(details: tuple[dict[str, Any], ...]) -> int | None:
+def json_rpc_code_in(details: tuple[dict[str, Any], ...]) -> int | None:
     """The JSON-RPC code of an error that HTTP+JSON has no name for."""
     code = metadata_of(details).get("code", "")
     return int(code) if _RPC_CODE.fullmatch(code) and int(code) in _RPC_CODES else None

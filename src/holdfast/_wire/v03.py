@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from holdfast.types import StreamResponse
 
 __all__ = [
+    "as_error_of_1_0",
     "decode_rest",
     "decode_rpc",
     "encode_rest",
     "encode_rpc",
-    "in_words_of_1_0",
     "is_last",
     "read_event",
     "rest_reader",
@@ -190,7 +190,7 @@ def decode_rpc(
     try:
         found = jsonrpc.decode(_rpc(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
-        raise in_words_of_1_0(error, operation) from None
+        raise as_error_of_1_0(error, operation) from None
     return _converted(
         row.read if row.listed is None else partial(_listed, row), found, operation, reply
     )
@@ -255,7 +255,7 @@ def decode_rest(
             raise said
         found = rest.decode(_rest(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
-        raise in_words_of_1_0(error, operation) from None
+        raise as_error_of_1_0(error, operation) from None
     return _converted(row.read, found, operation, reply)
 
 
@@ -307,7 +307,7 @@ def _converted(
         ) from None
 
 
-def in_words_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
+def as_error_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
     """An error of 0.3 as 1.0 has it.
 
     A task that is over cannot be subscribed to, which 0.3 calls invalid parameters; what an agent
@@ -329,6 +329,6 @@ def in_words_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
 def _is_unknown(error: A2AError, operation: AnyOperation) -> bool:
     if isinstance(error, InternalError):
         return operation.name in _LISTS and error.http_status == 500
-    if isinstance(error, UnsupportedOperationError) or status.is_unknown_there(error):
+    if isinstance(error, UnsupportedOperationError) or status.is_unknown_operation(error):
         return True
     return operation.name in _LISTS and error.http_status == 404

@@ -49,7 +49,7 @@ from holdfast._net.resolve_engine import check_tls, resolve_engine
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials
 from holdfast._wire.http import presentable
-from holdfast._wire.network_scope import Reach
+from holdfast._wire.network_scope import NetworkReach
 from holdfast._wire.origins import audience, canonical_origin
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 
@@ -111,7 +111,7 @@ class _Purpose(NamedTuple):
     server: AuthorizationServer | None
     scopes: tuple[str, ...]
     resource: str | None = None
-    reach: Reach | None = None
+    reach: NetworkReach | None = None
 
     def key(self, client_id: str) -> str:
         said = (self.place, client_id, *sorted(self.scopes), f"resource={self.resource or ''}")
@@ -229,7 +229,9 @@ class OAuthProvider(ABC):
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
         self._refused: Latest[str, tuple[str, float]] = Latest(_REMEMBERED)
-        self._found: Latest[str, tuple[AuthorizationServer, Reach | None]] = Latest(_REMEMBERED)
+        self._found: Latest[str, tuple[AuthorizationServer, NetworkReach | None]] = Latest(
+            _REMEMBERED
+        )
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
         """A token that has not ended, fetched where there is none.
@@ -454,7 +456,7 @@ class OAuthProvider(ABC):
 
     async def _where(
         self, purpose: _Purpose, engine: HttpEngine
-    ) -> tuple[AuthorizationServer, Reach | None]:
+    ) -> tuple[AuthorizationServer, NetworkReach | None]:
         if purpose.server is not None:
             return purpose.server, None
         found = self._found.get(purpose.place)
@@ -464,7 +466,7 @@ class OAuthProvider(ABC):
                 said = await discover(engine, issuer, at=purpose.metadata_url)
             if isinstance(self._server, FromCard):
                 self._server.check_server(said.server)
-            found = self._found[purpose.place] = (said.server, Reach(inward=said.asked))
+            found = self._found[purpose.place] = (said.server, NetworkReach(inward=said.asked))
         return found
 
     # ── Having another one ───────────────────────────────────────────────────────────────────

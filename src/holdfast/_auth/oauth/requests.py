@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast._auth.oauth.servers import AuthorizationServer
     from holdfast._net.engine import HttpEngine
     from holdfast._wire.http import HttpReply
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
 
 __all__ = [
     "AskedServer",
@@ -121,7 +121,7 @@ class AskedServer(NamedTuple):
     env: Env
     server: AuthorizationServer
     client: ClientIdentity
-    reach: Reach | None = None
+    reach: NetworkReach | None = None
 
     async def ask_token(self, parameters: Mapping[str, str]) -> Token:
         """Asks for a token.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast._net.engine import HttpEngine
-    from holdfast._wire.network_scope import Scope
+    from holdfast._wire.network_scope import NetworkScope
     from holdfast.types import AgentCard, SecurityScheme
 
 __all__ = [
@@ -182,7 +182,7 @@ class Discovered(NamedTuple):
     """
 
     server: AuthorizationServer
-    asked: Scope
+    asked: NetworkScope
 
 
 def check_endpoint(url: object, what: str) -> str:

@@ -84,9 +84,9 @@ def _check_credentials(session: Session) -> None:
 
 
 def _validate(document: Mapping[str, Any], output: Output) -> None:
-    from holdfast._wire.card_schema import faults
+    from holdfast._wire.card_schema import card_faults
 
-    found = faults(document)
+    found = card_faults(document)
     for fault in found[:_SHOWN]:
         output.warn(fault)
     if found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._doctor.findings import Finding
-from holdfast._wire.security import alternatives, in_words
+from holdfast._wire.security import alternatives, describe_alternative
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def _without(interface: InterfaceFacts, observed: Observed) -> Answered | None:
 
 def _declared(card: AgentCard, observed: Observed) -> Finding:
     asked = alternatives(card)
-    words = ", or ".join(in_words(one, card) or "nothing" for one in asked)
+    words = ", or ".join(describe_alternative(one, card) or "nothing" for one in asked)
     undeclared = sorted({name for one in asked for name in one.schemes if name in one.hindrances})
     if undeclared:
         return Finding(

@@ -36,7 +36,7 @@ from holdfast._wire.grpc_status import NO_CONNECTION
 from holdfast._wire.http import HttpReply
 from holdfast._wire.limits import Limits
 from holdfast._wire.protobuf.details import read_details
-from holdfast._wire.raw_replies import error_in
+from holdfast._wire.raw_replies import read_raw_error
 from holdfast._wire.status import REFUSALS
 from holdfast.errors import A2AError
 
@@ -198,7 +198,7 @@ def _of_reply(response: Any, *, now: float) -> Failure:
     except Exception:  # noqa: BLE001  of a stream that nobody has read, whoever's class it is
         body, is_readable = b"", False
     reply = HttpReply(status=status, headers=headers, body=body)
-    known = error_in(reply, now=now, refusals=REFUSALS, limits=Limits())
+    known = read_raw_error(reply, now=now, refusals=REFUSALS, limits=Limits())
     executed = known.executed if is_readable and not is_changed else None
     return Failure(executed=executed, retry_after=known.retry_after)
 

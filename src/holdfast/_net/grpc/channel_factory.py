@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast._net.tls_config import TlsConfig
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.limits import Limits
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
 
 __all__ = [
     "ChannelFactory",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-def check_own_number(address: GrpcAddress, url: str, reach: Reach) -> None:
+def check_own_number(address: GrpcAddress, url: str, reach: NetworkReach) -> None:
     """Checks an address whose name somebody else resolves: its number, if it is one.
 
     Raises:
@@ -63,7 +63,9 @@ def check_own_number(address: GrpcAddress, url: str, reach: Reach) -> None:
         raise reach_error(url, error.address, reach) from None
 
 
-async def target_within(reach: Reach, address: GrpcAddress, url: str, request: HttpRequest) -> str:
+async def target_within(
+    reach: NetworkReach, address: GrpcAddress, url: str, request: HttpRequest
+) -> str:
     """The target of a channel that leads to such numbers of an address as may be reached.
 
     Args:

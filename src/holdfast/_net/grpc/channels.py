@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast._net.grpc.channel_factory import ChannelMaker
     from holdfast._wire.http import HttpRequest
-    from holdfast._wire.network_scope import Reach
+    from holdfast._wire.network_scope import NetworkReach
 
 __all__ = ["Channels", "Connected"]
 
@@ -117,7 +117,7 @@ class _Way:
         self.channels: list[Connected] = []
 
 
-_Purpose = tuple[str, bool, "Reach | None"]
+_Purpose = tuple[str, bool, "NetworkReach | None"]
 """The address, whether it is for streams alone, and how far it may lead."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast._wire.grpc import message_too_large
 from holdfast._wire.grpc_status import RpcStatus
-from holdfast._wire.limits import exceeded
+from holdfast._wire.limits import limit_error
 
 if TYPE_CHECKING:
     from typing import Any
@@ -89,7 +89,7 @@ def too_large(
         if int(found[1]) != limits.headers and not details.startswith(_OURS):
             return None  # the server has refused what the request carries
         what = f"the metadata of the reply is larger than {limits.headers} bytes"
-        return exceeded("headers", limits, what, grpc_status=error.code().name)
+        return limit_error("headers", limits, what, grpc_status=error.code().name)
     found = _TOO_LARGE.search(details)
     if found is None and _INFLATES not in details:
         return None

@@ -27,8 +27,8 @@ from holdfast._wire.http import (
     media_type,
     presentable,
 )
-from holdfast._wire.limits import about_card, check_json_size, of_cards
-from holdfast._wire.network_scope import Network, Scope
+from holdfast._wire.limits import as_card_error, card_limits, check_json_size
+from holdfast._wire.network_scope import Network, NetworkScope
 from holdfast._wire.redaction import hidden_in_path
 from holdfast.errors import (
     A2AError,
@@ -71,7 +71,7 @@ class FoundCard(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     document: Mapping[str, Any]
     url: str
     moved_to: str
-    scope: Scope
+    scope: NetworkScope
     caching: Caching
     secrets: frozenset[str]
 
@@ -171,7 +171,7 @@ class CardTransport(UnaryOnly):
                 **conditions,
             },
             timeouts=self._timeouts,
-            limits=of_cards(self._limits),
+            limits=card_limits(self._limits),
             progress=call.progress,
         )
         try:
@@ -189,7 +189,7 @@ class CardTransport(UnaryOnly):
                 return await self._fetch(call, url)  # it is about another one (RFC 9111, 4.3.4)
             read = self._card_of(reply) if same is None else (same.card, same.document)
         except A2AError as error:
-            told = about_card(error, self._limits)
+            told = as_card_error(error, self._limits)
             asked = presentable(request.url)
             if told.agent not in {None, asked}:
                 told.message = f"{told.message}, where {asked} leads"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast._model import codec
 from holdfast._model.card_reading import content_kind, read_card
-from holdfast._wire.limits import check_json_size, exceeded
+from holdfast._wire.limits import check_json_size, limit_error
 from holdfast.errors import AgentCardResolutionError, InvalidAgentCardError, LimitExceededError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read_card_file(path: Path, limits: Limits) -> tuple[AgentCard, Any]:
         raise AgentCardResolutionError(message, executed=False) from None
     if len(content) > limits.card:
         what = f"the agent card {path} is larger than {limits.card} bytes"
-        raise exceeded("card", limits, what, executed=False)
+        raise limit_error("card", limits, what, executed=False)
     try:
         check_json_size(content, limits)
         document = codec.parse(content)

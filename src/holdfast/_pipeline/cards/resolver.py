@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import KnownEndpoints
     from holdfast._policy.deadline import Deadline
     from holdfast._wire.limits import Limits
-    from holdfast._wire.network_scope import Reach, Scope
+    from holdfast._wire.network_scope import NetworkReach, NetworkScope
 
 __all__ = ["FETCH_CARD", "AgentCardResolver"]
 
@@ -92,7 +92,7 @@ class AgentCardResolver(UnaryOnly):
         limits: Limits,
         trust: CardTrust,
         document: Mapping[str, Any] | None = None,
-        reach: Reach | None = None,
+        reach: NetworkReach | None = None,
     ) -> None:
         self._agent = agent
         self._fetch = fetch
@@ -176,7 +176,7 @@ class AgentCardResolver(UnaryOnly):
         return None if self._used is None else self._used.received
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> NetworkScope:
         """Where the host lies that the card was fetched from; public if it was not."""
         return "public" if self._found is None else self._found.scope
 

@@ -92,9 +92,9 @@ def _of_rpc(body: bytes, version: str) -> dict[str, Any] | None:
 def _of_grpc(body: bytes, version: str) -> dict[str, Any] | None:
     if version != PROTOCOL_VERSION:
         return None  # before, cards had other members in JSON than in protocol buffers
-    from holdfast._wire.protobuf.cards import whole_card  # with an extra
+    from holdfast._wire.protobuf.cards import card_json  # with an extra
 
-    return whole_card(body)
+    return card_json(body)
 
 
 _READ: Mapping[str, Callable[[bytes, str], dict[str, Any] | None]] = {

@@ -11,10 +11,10 @@ from holdfast._wire.protobuf.schema_v1 import V1
 from holdfast._wire.protobuf.values import UnrepresentableError
 from holdfast.types import AgentCard
 
-__all__ = ["whole_card"]
+__all__ = ["card_json"]
 
 
-def whole_card(data: bytes) -> dict[str, Any] | None:
+def card_json(data: bytes) -> dict[str, Any] | None:
     """The JSON object of a card, if all that its message says is in there.
 
     A signature is made over JSON (A2A 8.4). A message has the same members, so that nothing of
