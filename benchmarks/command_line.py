@@ -21,6 +21,7 @@ from typing import NamedTuple
 from processes import Agent, environment
 
 _LONGEST = 30.0
+_SETTINGS = ("A2ACLI_", "HOLDFAST_")
 
 _CLICK = "import click"
 _REQUEST = """
@@ -85,8 +86,11 @@ async def milliseconds(row: Row, cache: str) -> float:
     Raises:
         RuntimeError: The program failed.
     """
-    variables = environment() | {"PYTHONPYCACHEPREFIX": cache} | dict(row.variables)
+    given = environment().items()
+    # Variables that look like settings would be read, and reported.
+    variables = {name: value for name, value in given if not name.startswith(_SETTINGS)}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    variables |= {"PYTHONPYCACHEPREFIX": cache, **dict(row.variables)}
     before = _used_by_children()
     process = await asyncio.create_subprocess_exec(
         sys.executable,

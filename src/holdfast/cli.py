@@ -6,6 +6,7 @@ one line.
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None
     Returns:
         The exit code (a2a-cli 11.6); 130 after Ctrl-C, 141 where nobody reads the output.
     """
+    if arguments is None and world is None:  # of a process of its own
+        gc.disable()  # what imports allocate stays; `CliEnvironment.run` enables it again
     try:
         from holdfast._cli.app import run
         from holdfast._cli.environment import CliEnvironment

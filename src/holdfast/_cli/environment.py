@@ -27,7 +27,10 @@ __all__ = ["CliEnvironment", "user_cache"]
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
     import asyncio
+    import gc
 
+    gc.freeze()  # what is imported by now stays, and is not searched for garbage
+    gc.enable()
     asyncio.run(main)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from holdfast._cli.output.sanitizer import SPECIAL
+from holdfast._cli.output.sanitizer import replace_special
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ _LONGEST = 200  # bytes; file systems take 255
 
 def safe_name(name: str) -> str:
     """A name that may be given to a file on every system, close to the one asked for."""
-    last = _SEPARATOR.split(SPECIAL.sub("", name))[-1]
+    last = _SEPARATOR.split(replace_special(name, lambda _: ""))[-1]
     plain = _AWKWARD.sub("_", unicodedata.normalize("NFC", last)).strip().rstrip(". ")
     if plain[:1] in {".", "-", "~"}:  # hidden, or taken for a flag or somebody's home
         plain = f"_{plain[1:]}"

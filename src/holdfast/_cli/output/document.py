@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast import types
-from holdfast._cli.output.sanitizer import SPECIAL
+from holdfast._cli.output.sanitizer import replace_special
 
 if TYPE_CHECKING:
     import re
@@ -93,10 +93,10 @@ def write_json(value: Any, *, ascii_only: bool = False, in_line: bool = False) -
     """Writes plain JSON values, safe to show in a terminal: indented, or in one line."""
     indent, separators = (None, (",", ":")) if in_line else (2, None)
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
-    return SPECIAL.sub(_escaped, text)
+    return replace_special(text, _in_json)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _in_json(found: re.Match[str]) -> str:
     """The character as JSON escapes it: one that is beyond 16 bits in two halves (RFC 8259, 7)."""
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))

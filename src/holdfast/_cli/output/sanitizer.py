@@ -14,8 +14,13 @@ Rules:
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import TYPE_CHECKING
 
-__all__ = ["SPECIAL", "TerminalSanitizer", "clean", "clean_line", "shortened"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["TerminalSanitizer", "clean", "clean_line", "replace_special", "shortened"]
 
 _JOINING = (  # the Arabic script and its kin, those of South Asia, and those that came of them
     "\u0600-\u061b\u061d-\u109f\u1780-\u180a\u1810-\u18af\u1900-\u1cff\ua800-\uabff"
@@ -29,7 +34,7 @@ _PICTURES = (
 _VARIED = f"#*0-9\u1000-\u109f\u2200-\u22ff\ua840-\ua87f{_PICTURES}{_IDEOGRAPHS}"
 _MONGOLIAN = "\u1820-\u18af"
 
-SPECIAL = re.compile(
+_SPECIAL = (
     r"(?<=\r)\n|"  # the rest of a line end that is shown
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
@@ -42,6 +47,25 @@ SPECIAL = re.compile(
     f"|(?<![{_IDEOGRAPHS}])[\U000e0100-\U000e01ef]"
 )
 """What is not shown as it is; of CR and LF together, each is one."""
+
+_PLAIN = re.compile(r"[\t\n -~]*")
+"""Most text: nothing in it is special. To compile the other expression takes milliseconds."""
+
+
+@cache
+def _special() -> re.Pattern[str]:
+    return re.compile(_SPECIAL)
+
+
+def replace_special(text: str, escape: Callable[[re.Match[str]], str]) -> str:
+    """Return a text in which what would steer a terminal, or hide in it, is escaped.
+
+    Args:
+        text: The text.
+        escape: Writes a special character.
+    """
+    return text if _PLAIN.fullmatch(text) else _special().sub(escape, text)
+
 
 _LINE_ENDS = frozenset("\r\x0b\x0c\x85\u2028\u2029")
 
@@ -56,8 +80,10 @@ class TerminalSanitizer:
         """The next piece, as it may be shown."""
         whole, at = self._last + text, len(self._last)
         self._last = whole[-2:]
+        if _PLAIN.fullmatch(whole):
+            return text
         shown: list[str] = []
-        for found in SPECIAL.finditer(whole, at):
+        for found in _special().finditer(whole, at):
             shown += whole[at : found.start()], _shown(found[0])
             at = found.end()
         return "".join((*shown, whole[at:]))
