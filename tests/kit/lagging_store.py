@@ -328,7 +328,7 @@ def live(world):
         )
         error = None
         try:
-            while (event := stream.next_nowait() or await stream.next()) is not None:
+            while (event := await stream.next()) is not None:
                 judge.saw(event)
                 if world.end is TaskState.INPUT_REQUIRED and stream.is_settled:
                     await stream.settle()

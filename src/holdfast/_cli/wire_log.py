@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast._cli.values import hidden, masked_reference
-from holdfast._pipeline.open_streams import replaced
+from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamWrapper
 from holdfast._wire.redaction import secrets_in
 from holdfast._wire.security import PROTOCOL_HEADERS

@@ -63,10 +63,6 @@ class Live(Protocol):
         """Whether the task that the caller has still waits for what it was just given."""
         ...
 
-    def next_nowait(self) -> Event | None:
-        """The next event if nothing has to be waited for; what fails does so in `next`."""
-        ...
-
     async def next(self) -> Event | None:
         """The next event; None at the end."""
         ...
@@ -99,7 +95,8 @@ class EventStream:
         self._unwritten: Event | None = None  # as long as the journal has not its task
         self._untold: Event | None = None  # as long as consumers have not heard of it
         self._listening: deque[Consumer] = deque()  # to be told of it
-        self._at_hand: Callable[[], Event | None] = _nothing
+        self._is_unattended = False  # by a journal or consumers
+        self._has_begun = False
         self._is_being_read = False
         self._is_over = False
         self._failure: BaseException | None = None  # what the caller got last
@@ -127,9 +124,7 @@ class EventStream:
         except BaseException as failure:
             observed.finish(failure)
             raise
-        # Consumers have to be waited for, and a journal.
-        if not self._calls.scope.consumers and self._calls.call is None:
-            self._at_hand = self._live.next_nowait
+        self._is_unattended = not self._calls.scope.consumers and self._calls.call is None
         return self
 
     async def __aexit__(
@@ -157,7 +152,7 @@ class EventStream:
             self._failure = None  # its traceback holds this stream
 
     def _end(self) -> None:
-        self._is_over, self._at_hand = True, _nothing
+        self._is_over = True
         self._calls.observed.end()
         if self._live is not None:
             self._calls.saw(self._live.told)
@@ -187,10 +182,6 @@ class EventStream:
         if self._is_being_read:
             text = "the stream is being read already; it is for one task at a time"
             raise RuntimeError(text)
-        return self._at_hand() or await self._wait()
-
-    async def _wait(self) -> Event:
-        """Waits for the next event, and until consumers have been told of it."""
         if self._live is None:
             text = (
                 "enter the stream first: async with client.stream_message(…) as events "
@@ -202,22 +193,42 @@ class EventStream:
         self._is_being_read = True
         self._failure = None  # a cancelled iteration can be resumed
         try:
-            event = self._untold or await self._next(self._live)
-            if event is not None and self._calls.scope.consumers:
-                await self._tell(event)
-        except Exception as failure:
-            self._failure = failure
-            with contextlib.suppress(TimeoutError):  # of what does not close
-                await self.close()
-            raise
+            if self._is_unattended:
+                event = await self._live.next()
+            else:
+                event = await self._attended_next(self._live)
         except BaseException as failure:
-            self._failure = failure
+            await self._fail(failure)
             raise
         finally:
             self._is_being_read = False
+        if not self._has_begun:
+            self._has_begun = True
+            self._calls.has_begun()
         if event is None:
             self._end()
             raise StopAsyncIteration
+        return event
+
+    async def _fail(self, failure: BaseException) -> None:
+        """Completes a failure, and closes the stream; one that was cancelled can be resumed."""
+        self._failure = failure
+        if isinstance(failure, A2AError) and self._untold is None:  # else it is a consumer's
+            failure.agent = failure.agent or self._calls.agent
+            self._calls.scope.secrets.hide_in(failure)
+            if (call := self._calls.call) is not None:
+                await call.failed(failure)
+        if isinstance(failure, Exception):
+            with contextlib.suppress(TimeoutError):  # of what does not close
+                await self.close()
+
+    async def _attended_next(self, live: Live) -> Event | None:
+        """The next event, once the journal knows its task, and consumers the event."""
+        event, call = self._untold, self._calls.call
+        if event is None:
+            event = await (live.next() if call is None else self._written_next(live, call))
+        if event is not None and self._calls.scope.consumers:
+            await self._tell(event)
         return event
 
     async def _tell(self, event: Event) -> None:
@@ -228,19 +239,6 @@ class EventStream:
             await self._calls.tell((self._listening[0],), event, self.task)
             self._listening.popleft()
         self._untold = None
-
-    async def _next(self, live: Live) -> Event | None:
-        call = self._calls.call
-        try:
-            event = await (live.next() if call is None else self._written_next(live, call))
-        except A2AError as error:
-            error.agent = error.agent or self._calls.agent
-            self._calls.scope.secrets.hide_in(error)
-            if (call := self._calls.call) is not None:
-                await call.failed(error)
-            raise
-        self._calls.has_begun()
-        return event
 
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
         """The next event, once the journal knows of its task: nobody can act on it before."""
@@ -334,11 +332,7 @@ class EventStream:
             RuntimeError: The stream was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
         """
-        check_kind("raise_on_failure", raise_on_failure, bool)
-        self._raises_on_failure = raise_on_failure
-        if self._changes is None:  # one for all, so that who breaks out can go on with the next
-            self._changes = _TextChanges(self, TextFold(self.task), self._check_outcome)
-        return self._changes
+        return self._text_iteration(raise_on_failure=raise_on_failure)
 
     def text_deltas(self, *, raise_on_failure: bool = True) -> AsyncIterator[str]:
         """Iterates over the text of the answer as it grows: new text only.
@@ -361,10 +355,18 @@ class EventStream:
             RuntimeError: The stream was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
         """
-        changes = self.text_changes(raise_on_failure=raise_on_failure)
+        changes = self._text_iteration(raise_on_failure=raise_on_failure)
         if self._deltas is None:
             self._deltas = _TextDeltas(changes)
         return self._deltas
+
+    def _text_iteration(self, *, raise_on_failure: bool) -> _TextChanges:
+        """The iteration over text, one for all: after a break, the next one continues it."""
+        check_kind("raise_on_failure", raise_on_failure, bool)
+        self._raises_on_failure = raise_on_failure
+        if self._changes is None:
+            self._changes = _TextChanges(self, TextFold(self.task), self._check_outcome)
+        return self._changes
 
     async def result(self) -> Answer:
         """Waits for the answer: until the task is over or needs input.
@@ -418,12 +420,12 @@ class EventStream:
         return self._live is not None and self._live.is_settled
 
 
-def _nothing() -> None:
-    """Nothing is at hand."""
-
-
 class _TextChanges:
-    """What happens to the text of a stream; an iteration that is cancelled can be gone on with."""
+    """What happens to the text of a stream; an iteration that is cancelled can be resumed.
+
+    Attributes:
+        pending: Changes that were not yielded yet.
+    """
 
     def __init__(
         self, events: EventStream, text: TextFold, check_outcome: Callable[[], None]
@@ -431,48 +433,61 @@ class _TextChanges:
         self._events = events
         self._text = text
         self._check_outcome = check_outcome
-        self._changes: deque[TextChange] = deque()
+        self.pending: deque[TextChange] = deque()
 
     def __aiter__(self) -> Self:
         aiter(self._events)  # which may be closed
         return self
 
     async def __anext__(self) -> TextChange:
-        while not self._changes:
-            self._changes.extend(await self._next())
-        return self._changes.popleft()
+        while not self.pending:
+            await self.wait()
+        return self.pending.popleft()
 
-    async def _next(self) -> list[TextChange]:
+    async def wait(self) -> None:
+        """Waits for the next event, and notes what it changes.
+
+        Raises:
+            StopAsyncIteration: There is no more.
+            A2AError: See `EventStream.text_changes`.
+        """
         try:
-            return [*self._text.changes(await self._events.__anext__())]
+            self.pending += self._text.changes(await self._events.__anext__())
         except StopAsyncIteration:
             # The agent may have said at the end what it has said otherwise on the way.
             task = self._events.task
-            changes = [*self._text.changes(task)] if task is not None and task.text else []
-            if not changes:
+            if task is not None and task.text:
+                self.pending += self._text.changes(task)
+            if not self.pending:
                 self._check_outcome()
                 raise
-            return changes
 
 
 class _TextDeltas:
     """The new text of a stream, with a line end between two artifacts."""
 
-    def __init__(self, changes: AsyncIterator[TextChange]) -> None:
+    def __init__(self, changes: _TextChanges) -> None:
         self._changes = changes
         self._last: TextDelta | None = None
-        self._told: TextDelta | None = None
+        self._held: str | None = None  # text that a line end came before
 
     def __aiter__(self) -> Self:
         aiter(self._changes)
         return self
 
     async def __anext__(self) -> str:
-        while self._last is self._told:
-            change = await self._changes.__anext__()
-            if isinstance(change, TextDelta):
-                before, self._last = self._last, change
-                if before is not None and before.artifact_id != change.artifact_id:
-                    return "\n"
-        self._told = self._last
-        return "" if self._last is None else self._last.text
+        if self._held is not None:
+            text, self._held = self._held, None
+            return text
+        changes = self._changes
+        while True:
+            while not changes.pending:
+                await changes.wait()
+            change = changes.pending.popleft()
+            if not isinstance(change, TextDelta):
+                continue
+            last, self._last = self._last, change
+            if last is not None and last.artifact_id != change.artifact_id:
+                self._held = change.text
+                return "\n"
+            return change.text

@@ -102,10 +102,6 @@ class Turn:
             return False
         return self._is_over or not self._is_interrupted or self._is_answered
 
-    def next_nowait(self) -> Event | None:
-        """The next event if nothing has to be waited for."""
-        return self._live.next_nowait()
-
     async def next(self) -> Event | None:
         """The next event; None at the end."""
         while not self._is_over:

@@ -26,10 +26,10 @@ from holdfast._integrations.stream_end import Ending
 from holdfast._model.operations import CARD_BINDING
 from holdfast._net.engine import connection_error
 from holdfast._pipeline.admission import Admission
+from holdfast._pipeline.connection import OneEvent
 from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.http_binding import MAX_IDLE
 from holdfast._pipeline.listeners import Observers
-from holdfast._pipeline.open_streams import OneEvent
 from holdfast._pipeline.order import layered_requests
 from holdfast._pipeline.transport import Call, CallProgress, Reply
 from holdfast._policy.deadline import Deadline

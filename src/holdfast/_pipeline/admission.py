@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._aio.semaphore import WaitingQueue
 from holdfast._aio.waiting import until
-from holdfast._pipeline.open_streams import replaced
+from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from holdfast._net.engine import connection_error
 from holdfast._wire.http import HttpReply, media_type
-from holdfast._wire.limits import check_json_size, check_value, harmless_size, is_flat_chunk
+from holdfast._wire.limits import check_json_size, check_value, harmless_size
 from holdfast._wire.redirects import follow
 from holdfast._wire.sse import EVENT_STREAM, EventStreamParser, ServerSentEvent
 from holdfast.errors import A2AError
@@ -107,8 +107,18 @@ class EventReader(Generic[R]):
             return value
         if self._connection is None:
             raise StopAsyncIteration
+        frames = self._frames
         try:
-            return await self._next()
+            while not frames:
+                try:
+                    chunk = await self._chunks.__anext__()
+                except StopAsyncIteration:
+                    if self._parser.is_cut:
+                        reason = "in the middle of an event"
+                        raise self._cut(reason) from None
+                    raise
+                frames.extend(self._parser.feed(chunk))
+            return self._value_of(frames.popleft())
         except A2AError as error:
             error.agent = self._agent
             raise
@@ -118,15 +128,10 @@ class EventReader(Generic[R]):
         if not self._frames or self._value is not None:
             return None
         frame = self._frames[0]
-        data = frame.data
-        if frame.event == "error":
+        try:
+            value = self._value_of(frame)
+        except A2AError:
             return None
-        value = self._read(data) if len(data) <= self._harmless else None
-        if value is None or not is_flat_chunk(value):
-            try:
-                value = self._value_of(data)
-            except A2AError:
-                return None
         self._frames.popleft()
         return value
 
@@ -160,24 +165,8 @@ class EventReader(Generic[R]):
 
     async def _first(self) -> R:
         with contextlib.suppress(StopAsyncIteration):
-            return await self._next()
+            return await self.__anext__()
         raise self._empty()
-
-    async def _next(self) -> R:
-        frames = self._frames
-        while not frames:
-            try:
-                chunk = await self._chunks.__anext__()
-            except StopAsyncIteration:
-                if self._parser.is_cut:
-                    reason = "in the middle of an event"
-                    raise self._cut(reason) from None
-                raise
-            frames.extend(self._parser.feed(chunk))
-        frame = frames.popleft()
-        if frame.event == "error":
-            raise self._decode_error(self._reply_of(frame.data))
-        return self._value_of(frame.data)
 
     async def _only(self) -> R:
         """What an agent says that answers with one document."""
@@ -190,8 +179,15 @@ class EventReader(Generic[R]):
     def _reply_of(self, body: bytes) -> HttpReply:
         return HttpReply(status=self._status, headers=self._headers, body=body)
 
-    def _value_of(self, data: bytes) -> R:
-        """What an event says."""
+    def _value_of(self, frame: ServerSentEvent) -> R:
+        """What an event says.
+
+        Raises:
+            A2AError: It is an error of the agent's, or cannot be read.
+        """
+        data = frame.data
+        if frame.event == "error":
+            raise self._decode_error(self._reply_of(data))
         check_json_size(data, self._limits)
         value = self._read(data)
         if value is None:

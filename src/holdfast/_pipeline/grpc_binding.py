@@ -15,8 +15,8 @@ from holdfast._net.grpc.channel_factory import ChannelMaker
 from holdfast._net.grpc.channels import Channels
 from holdfast._net.grpc.rpc import Rpc, RpcEvents, answer_of
 from holdfast._net.proxies import Proxies
+from holdfast._pipeline.connection import Connection
 from holdfast._pipeline.extensions import asked_for
-from holdfast._pipeline.final_event import StopAtFinalEvent
 from holdfast._pipeline.http_binding import name_task
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
@@ -109,10 +109,8 @@ class GrpcBinding:
             headers = await subscribed(reader, call, self)
         else:
             headers = await reader.open()
-        events: Stream[R] = reader
-        if codec.is_last is not None:
-            events = StopAtFinalEvent(reader, codec.is_last)
-        return Reply(value=events, headers=headers, endpoint=endpoint)
+        connection = Connection(reader, is_last=codec.is_last)
+        return Reply(value=connection, headers=headers, endpoint=endpoint)
 
     async def close(self) -> None:
         """Closes the channels of the running loop, and of loops that are gone."""

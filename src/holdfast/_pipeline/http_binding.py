@@ -12,9 +12,9 @@ import msgspec
 from holdfast._model.codec import MalformedError, parse
 from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast._net.engine import HttpEngine, redirected
+from holdfast._pipeline.connection import Connection
 from holdfast._pipeline.event_reader import EventReader
 from holdfast._pipeline.extensions import asked_for
-from holdfast._pipeline.final_event import StopAtFinalEvent
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
 from holdfast._wire.bindings import CODECS, protocol_headers
@@ -139,11 +139,8 @@ class HttpBinding:
                 learned, other = msgspec.structs.replace(call, operation=operation), None
             else:
                 endpoint.learn(learned.operation)
-                is_last = codec.is_last
-                events: Stream[R] = (
-                    reader if is_last is None else StopAtFinalEvent(reader, is_last)
-                )
-                return Reply(value=events, headers=headers, endpoint=endpoint)
+                connection = Connection(reader, is_last=codec.is_last)
+                return Reply(value=connection, headers=headers, endpoint=endpoint)
 
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
         interface = endpoint.interface

@@ -18,14 +18,14 @@ from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.waiting import until
 from holdfast._aio.watchdog import Watchdog
 from holdfast._model.operations import SENDS
-from holdfast._pipeline.listeners import attempts_of
-from holdfast._pipeline.open_streams import (
-    BoundedStream,
+from holdfast._pipeline.connection import (
+    Bounds,
+    Connection,
     InterceptedStream,
-    ObservedStream,
     OneEvent,
     replaced,
 )
+from holdfast._pipeline.listeners import attempts_of
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
@@ -105,7 +105,8 @@ class ObservedLayer(PassThrough):
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self.through(call, self._inner.stream)
-        return replaced(reply, ObservedStream(reply.value, call, self._observers))
+        connection = Connection.over(reply.value)
+        return replaced(reply, connection.observe(call, self._observers))
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         try:
@@ -187,7 +188,7 @@ class DeadlineLayer(PassThrough):
         reply = await self._bounded(call, self._inner.stream(call))
         if call.deadline.ends_at_first_event:
             call = msgspec.structs.replace(call, deadline=NEVER)
-        return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
+        return replaced(reply, self._connection(reply.value, call))
 
     def through(
         self, call: Call[P, R], onward: CallNext[P, R, T], /
@@ -206,7 +207,18 @@ class DeadlineLayer(PassThrough):
                 raise
         finally:
             in_flight.one_is_over()
-        raise _closed(call) if limit.ended else deadline_exceeded(call)
+        raise _ended_error(call, is_closed=limit.ended)
+
+    def _connection(self, stream: Stream[T], call: AnyCall) -> Connection[T]:
+        """The stream that was opened, no event of which is waited for longer than the call may."""
+        in_flight = self._in_flight.here()
+        bounds = Bounds(
+            watchdog=in_flight.watchdog,
+            at=call.deadline.at,
+            left=in_flight.one_is_over,
+            error=lambda is_closed: _ended_error(call, is_closed=is_closed),
+        )
+        return Connection.over(stream).bound(bounds)
 
     async def close(self) -> None:
         """Ends the calls under way in this event loop, and frees what is below."""
@@ -224,7 +236,7 @@ class OpeningLayer(DeadlineLayer):
         reply = await self._bounded(call, self._inner.stream(call))
         if media_type(reply.headers) == EVENT_STREAM:
             call = msgspec.structs.replace(call, deadline=NEVER)
-        return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
+        return replaced(reply, self._connection(reply.value, call))
 
 
 class _UnderWay:
@@ -324,6 +336,11 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
         timeout=deadline.timeout,
         **_ended(call),
     )
+
+
+def _ended_error(call: AnyCall, *, is_closed: bool) -> A2AError:
+    """The error of a call that was ended: by the closing of its client, or by its deadline."""
+    return _closed(call) if is_closed else deadline_exceeded(call)
 
 
 def _closed(call: AnyCall) -> A2AConnectionError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast._model.operations import GET_TASK
-from holdfast._pipeline.open_streams import replaced
+from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,

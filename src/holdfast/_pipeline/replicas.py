@@ -30,8 +30,8 @@ import msgspec
 from holdfast._aio.waiting import until
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, task_of, unmarked
+from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.failover import try_in_order
-from holdfast._pipeline.open_streams import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,

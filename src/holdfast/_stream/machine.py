@@ -43,7 +43,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from holdfast.types import Message, Task, TaskState
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,6 +195,22 @@ class Resume:
             if subscription.is_followed and not isinstance(event, Task):
                 self._in_vain = 0
             self._go_on(subscription.received(event), subscription)
+
+    def accept(self, event: Event) -> Event | None:
+        """Takes an event of the connection, and gives the next one for the caller.
+
+        It is `received`, and then `EventOutbox.take`. For a chunk of a connection that brings
+        nothing twice, which is what most events are, it is the same without a queue.
+
+        Raises:
+            TaskNotFoundError: See `received`.
+            A2AError: See `EventOutbox.take`.
+        """
+        is_plain = self._subscription is None and self.step is Step.READ
+        if is_plain and isinstance(event, TaskArtifactUpdateEvent):
+            return self.told.pass_on(event)
+        self.received(event)
+        return self.told.take()
 
     @property
     def patience(self) -> float | None:

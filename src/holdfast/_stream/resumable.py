@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast._aio.waiting import CancelScope, add_last_seen, wait_deadline_error
+from holdfast._pipeline.connection import Connection
 from holdfast._policy.deadline import NEVER, Deadline, poll_delays
 from holdfast._policy.reconnect import ReconnectPolicy, growing_wait
 from holdfast._stream.machine import Resume, Step, Wait
@@ -23,7 +24,7 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
 
     from holdfast._aio.env import Env
     from holdfast._aio.watchdog import TimeLimit, Watchdog
@@ -36,10 +37,6 @@ T = TypeVar("T")
 
 _LAST_WORD = 1.0
 """Seconds that an agent has to tell the whole task at its end."""
-
-
-class _Quiet(Exception):  # noqa: N818 (it is no error)
-    """Nothing came for as long as patience lasts."""
 
 
 class TaskSource(Protocol):
@@ -127,13 +124,15 @@ class ResumableStream:
         self._resume = resume
         self.told = resume.told
         self._source = source
-        self._patient_until: float | None = None  # as far as the connection is read
+        self._time = asyncio.get_running_loop().time
+        self._quiet_at: float | None = None  # when the task is asked for, if nothing comes
+        self._heard_at = 0.0  # the last time that a chunk came which does not change `_quiet_at`
         self._looked_at = 0.0  # the last time that the task was asked for
-        self._reading: asyncio.Future[StreamResponse] | None = None  # whose event is yet to come
+        self._reading: asyncio.Future[bool] | None = None  # a wait that goes on beside a look
         self._connect(connection)
         self._env = env
         self._watchdog = watchdog
-        self._limit: TimeLimit | None = None  # of the wait for an event
+        self._limit: TimeLimit | None = None  # of the wait for `_reading`
         self._deadline = deadline
         self._policy = policy
         self._max_retry_after = max_retry_after
@@ -181,28 +180,6 @@ class ResumableStream:
             return self.told.message is not None
         return state.is_settled and not self.told.has_news and not self._resume.is_stale
 
-    def next_nowait(self) -> Event | None:
-        """The next event if nothing has to be waited for; what fails does so in `next`."""
-        resume = self._resume
-        try:
-            if resume.step is not Step.READ:
-                return self.told.take()
-            if self._source.is_closed or self._reading is not None:
-                return None
-            if (response := self._at_hand()) is None:
-                return None
-            chunk = response.artifact_update
-            if chunk is not None and not resume.may_repeat:
-                self._patient_until = None
-                return self.told.pass_on(chunk)
-            if (event := response.event) is not None:
-                self._patient_until = None
-                resume.received(event)
-                return self.told.take()
-        except A2AError as error:
-            self._failure = error
-        return None
-
     async def next(self) -> Event | None:
         """The next event; None at the end.
 
@@ -216,20 +193,16 @@ class ResumableStream:
         try:
             if self._failure is not None:
                 raise self._failure
-            while (event := self.told.take()) is None:
-                step = resume.step
-                if self._going_on.is_ended:
-                    await self._let_go()  # of what came meanwhile
+            while (event := self._take()) is None:
+                if self._going_on.is_ended or resume.step is Step.DONE:
+                    await self._finish()
                     return None
-                if step is Step.DONE:
-                    self._resume.waited_enough()
-                    await self.settle()
-                    return None
-                self._check_open()
-                if step is Step.READ:
+                if self._source.is_closed:
+                    self._check_open()
+                if resume.step is Step.READ:
                     await self._read()
                 else:
-                    await self._going_on.wait(self._go_on(step))
+                    await self._going_on.wait(self._go_on(resume.step))
         except A2AError as error:
             self._failure = error  # to be told by the next call if this one is cancelled
             if not isinstance(error, OutcomeUnknownError):
@@ -245,12 +218,36 @@ class ResumableStream:
             self._deadline = NEVER
         return event
 
+    def _take(self) -> Event | None:
+        """The next event for the caller, as far as it is there already."""
+        resume = self._resume
+        event = self.told.take()
+        while event is None and resume.step is Step.READ and not self._source.is_closed:
+            response = self._next_nowait()
+            if response is None:
+                return None
+            if (chunk := response.artifact_update) is not None and not resume.may_repeat:
+                self._heard_at = self._time()
+                event = resume.accept(chunk)
+            elif (other := response.event) is not None:  # else it proves no more than a comment
+                self._quiet_at = None
+                event = resume.accept(other)
+        return event
+
     async def close(self) -> None:
         """Ends it, whoever waits for an event; the agent goes on with the task."""
         self._going_on.end()
         if self._follows is not None:
             self._source.leaves(self._follows, self)
         await self._let_go()
+
+    async def _finish(self) -> None:
+        """Ends in good order, or because it was closed meanwhile."""
+        if self._going_on.is_ended:
+            await self._let_go()  # of what came meanwhile
+        else:
+            self._resume.waited_enough()
+            await self.settle()
 
     async def _let_go(self) -> None:
         connection = self._connection
@@ -263,91 +260,65 @@ class ResumableStream:
         with contextlib.suppress(TimeoutError):
             await self._let_go()
 
-    def _connect(self, connection: Stream[StreamResponse] | None) -> None:
-        self._connection = connection
-        self._patient_until = None
+    def _connect(self, stream: Stream[StreamResponse] | None) -> None:
+        self._connection = connection = None if stream is None else Connection.over(stream)
+        self._next_nowait = _nothing if connection is None else connection.next_nowait
+        self._quiet_at = None
         self._forget_reading()
-        self._at_hand = _nothing if connection is None else connection.next_nowait
 
     async def _read(self) -> None:
-        connection = self._connection
-        if self._is_due():
-            self._resume.quiet()
-            return
-        if connection is None:  # it was let go of, as after an error
-            self._resume.ended()
+        """Waits until the connection has an event to take, or the machine has something to do."""
+        connection, resume = self._connection, self._resume
+        if connection is None or (resume.may_repeat and self._is_due()):
+            # Without a connection, it was let go of, as after an error.
+            (resume.quiet if self._is_due() else resume.ended)()
             return
         try:
-            response = await self._next_of(connection)
+            while self._reading is None:
+                if await connection.wait(self._quiet_at or self._next_quiet(), self._watchdog):
+                    return
+                if self._next_quiet() <= self._time():
+                    break
+            await self._read_beside_looks(connection)
         except StopAsyncIteration:
             if not self._going_on.is_ended:
-                self._resume.ended()
+                resume.ended()
             await self._replace()
         except A2AError as error:
-            if self._going_on.is_ended:
-                return  # it broke because it was let go of
-            self._check_deadline(error)
-            if isinstance(error, LimitExceededError):
-                raise
-            self._resume.cut(error)
-            await self._replace()
-        else:
-            self._patient_until = None
-            if response is not None and (event := response.event) is not None:
-                self._resume.received(event)
+            if not self._going_on.is_ended:  # else it broke because it was let go of
+                self._check_deadline(error)
+                if isinstance(error, LimitExceededError):
+                    raise
+                resume.cut(error)
+                await self._replace()
 
-    async def _next_of(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
-        """The next event; None if the task, asked for while it is quiet, has more to tell."""
-        if self._reading is None:
-            with contextlib.suppress(_Quiet):
-                return await self._patiently(_known(connection))
-        return await self._watched(connection)
-
-    async def _patiently(self, awaitable: Awaitable[T]) -> T:
-        """Waits for something for as long as patience lasts.
-
-        Raises:
-            _Quiet: It did not come.
-        """
-        quiet_at = self._quiet_at()
-        if quiet_at is None:
-            return await awaitable
-        limit = self._limit = self._watchdog.until(quiet_at)
-        try:
-            with limit:
-                return await awaitable
-        except TimeoutError as error:
-            if isinstance(error, A2AError) or not limit.expired:
-                raise
-            raise _Quiet from None
-        finally:
-            self._limit = None
-
-    async def _watched(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
-        """The same, where the task is asked for first, beside it.
-
-        An event that arrives in the moment in which this is cancelled is kept for the next call.
-        """
+    async def _read_beside_looks(self, connection: Connection[StreamResponse]) -> None:
+        """Asks for the task while the connection is quiet, and waits for an event beside it."""
         resume, reading = self._resume, self._reading
-        self._check_open()  # it may have been closed in the moment in which patience ended
+        self._check_open()  # the client may have been closed in the moment in which patience ended
         if reading is None or reading.cancelled():
-            reading = self._reading = asyncio.ensure_future(_known(connection))
+            reading = self._reading = asyncio.ensure_future(connection.wait())
         try:
             while not await self._comes(reading):
                 self._check_open()
-                self._patient_until, is_due = None, self._is_due()
+                self._quiet_at, is_due = None, self._is_due()
                 resume.quiet()
                 task_id = self.told.task_id or ""
                 looking = self._look(task_id) if is_due else self._look_beside(reading)
                 await self._going_on.wait(looking)
-                self._check_stale(asyncio.get_running_loop().time())
+                self._check_stale(self._time())
                 if resume.step is not Step.READ or self.told.has_news or self._going_on.is_ended:
                     break
         finally:
             if reading.cancel():
                 await asyncio.wait({reading})
         self._forget_reading()
-        return None if reading.cancelled() or resume.step is Step.DONE else reading.result()
+        if not reading.cancelled() and resume.step is not Step.DONE:
+            reading.result()  # which raises if the connection has ended
+            response = connection.next_nowait()
+            if response is not None and (event := response.event) is not None:
+                self._quiet_at = None
+                resume.received(event)
 
     def _forget_reading(self) -> None:
         """Forgets the event that was read last, whether it has arrived or not."""
@@ -366,27 +337,34 @@ class ResumableStream:
         if not looking.cancelled():
             looking.result()
 
-    async def _comes(self, reading: asyncio.Future[Any]) -> bool:
+    async def _comes(self, reading: asyncio.Future[bool]) -> bool:
         """Whether an event comes for as long as patience lasts."""
-        with contextlib.suppress(_Quiet):
-            await self._patiently(asyncio.wait({reading}))
+        limit = self._limit = self._watchdog.until(self._next_quiet())
+        try:
+            with limit:
+                await asyncio.wait({reading})
+        except TimeoutError:
+            if not limit.expired:
+                raise
+        finally:
+            self._limit = None
         return reading.done()
 
-    def _quiet_at(self) -> float | None:
-        """When the task is asked for; what was cancelled goes on where it stood."""
+    def _next_quiet(self) -> float:
+        """When the task is asked for if nothing comes; a cancelled wait does not change it."""
         patience, after = self._resume.patience, self._resume.look_after
         if patience is None:
-            self._patient_until = None
-        elif self._patient_until is None:
-            self._patient_until = asyncio.get_running_loop().time() + patience
-        if self._patient_until is None or after is None:
-            return self._patient_until
-        return min(self._patient_until, self._looked_at + after)
+            self._quiet_at = None
+            return math.inf
+        if self._quiet_at is None:
+            self._quiet_at = self._time() + patience
+        self._quiet_at = max(self._quiet_at, self._heard_at + patience)
+        return self._quiet_at if after is None else min(self._quiet_at, self._looked_at + after)
 
     def _is_due(self) -> bool:
         """Whether the task is to be asked for, whatever the connection brings meanwhile."""
         after = self._resume.look_after
-        return after is not None and asyncio.get_running_loop().time() >= self._looked_at + after
+        return after is not None and self._time() >= self._looked_at + after
 
     def hurry(self) -> None:
         """Has the task asked for soon: something else says that it changes."""
@@ -394,11 +372,12 @@ class ResumableStream:
         patience = self._resume.patience
         if patience is None:
             return
-        soon = asyncio.get_running_loop().time() + patience
-        if self._patient_until is not None:
-            self._patient_until = min(self._patient_until, soon)
-        if self._limit is not None and soon < self._limit.at:
-            self._limit.restart(patience)
+        soon = self._time() + patience
+        if self._quiet_at is not None:
+            self._quiet_at = min(self._quiet_at, soon)
+        limit = self._limit if self._connection is None else self._limit or self._connection.limit
+        if limit is not None and soon < limit.at:
+            limit.restart(patience)
 
     def _go_on(self, step: Step | Wait) -> Coroutine[Any, Any, None]:
         """Does what there is to do without a connection."""
@@ -417,7 +396,7 @@ class ResumableStream:
             self._resume.not_found(error)
         else:
             self._resume.found(task)
-        self._looked_at = asyncio.get_running_loop().time()
+        self._looked_at = self._time()
 
     async def _search(self) -> None:
         await self._replace()
@@ -496,7 +475,7 @@ class ResumableStream:
         if step.attempt or self._deadline.at < math.inf:
             return self._deadline
         if self._quiet_since is None:
-            self._quiet_since = asyncio.get_running_loop().time()
+            self._quiet_since = self._time()
         quiet = self._policy.max_quiet
         return Deadline(name="quiet", timeout=quiet, at=self._quiet_since + quiet)
 
@@ -522,7 +501,7 @@ class ResumableStream:
 
     @property
     def _time_left(self) -> float:
-        return self._deadline.left(asyncio.get_running_loop().time())
+        return self._deadline.left(self._time())
 
     def _check_deadline(self, error: A2AError) -> None:
         """Raises if it is this stream's own deadline that an error of a call tells of."""
@@ -537,11 +516,4 @@ class ResumableStream:
 
 
 def _nothing() -> None:
-    """Nothing is at hand."""
-
-
-async def _known(connection: Stream[StreamResponse]) -> StreamResponse:
-    """The next event of a kind that this client knows; others prove no more than a comment."""
-    while (response := await connection.__anext__()).event is None:
-        pass
-    return response
+    """Nothing is buffered."""

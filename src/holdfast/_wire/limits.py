@@ -11,7 +11,6 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
-from msgspec import UNSET
 
 from holdfast._model.settings import check_count
 from holdfast.errors import A2AError, Facts, LimitExceededError
@@ -36,7 +35,6 @@ __all__ = [
     "check_value",
     "harmless_size",
     "headers_fit",
-    "is_flat_chunk",
     "largest_header",
     "limit_error",
 ]
@@ -140,20 +138,6 @@ def headers_fit(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
 
 
 # ── Before decoding ──────────────────────────────────────────────────────────────────────────
-
-
-def is_flat_chunk(value: object) -> bool:
-    """Whether a value, which was read from few bytes, cannot be nested deeply: a chunk of text.
-
-    Only JSON without a schema can be: metadata, and the data of a part.
-    """
-    chunk = value.artifact_update if isinstance(value, StreamResponse) else None
-    if chunk is None or chunk.metadata is not None or chunk.artifact.metadata is not None:
-        return False
-    for part in chunk.artifact.parts:
-        if part.data is not UNSET or part.metadata is not None:
-            return False
-    return True
 
 
 def check_json_size(body: bytes, limits: Limits) -> None:
