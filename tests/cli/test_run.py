@@ -15,7 +15,8 @@ from tests.kit.cli_harness import AGENT, holdfast
 from tests.kit.cli_process import BOUND, NOBODY_READS, served, start
 from tests.kit.cli_runs import Runs, echo, text_of
 
-from holdfast._cli.batch.input import LARGEST_LINE
+from holdfast._cli.batch.input import LARGEST_LINE, read_line
+from holdfast._cli.batch.output import Results
 from holdfast._cli.values import read_grace, read_rate, shown_rate
 from holdfast.testing import (
     Cut,
@@ -30,6 +31,10 @@ from holdfast.testing import (
     rate_limited,
     replies,
 )
+
+if sys.platform != "win32":
+    import fcntl
+    import resource
 
 REFUSED = {"on": "SendStreamingMessage", "times": 4}  # as often as it is tried
 
@@ -1157,3 +1162,66 @@ def test_somebody_who_looks_on_is_told_how_many_of_how_many_are_done(tmp_path):
     os.close(mine)
     rows = [row for row in told.split(b"\r\x1b[K") if b"in flight" in row]
     assert max(len(row.decode()) for row in rows) == 39
+
+
+# ── Files of results ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_results_with_an_unpaired_surrogate_are_resumed(tmp_path, is_lost):
+    runs = Runs(tmp_path, FakeAgent(completes("a\ud800b")))
+    runs(lines=["one", "other"])
+    written = sorted(runs.output.read_text().splitlines())
+    if is_lost:
+        runs.output.unlink()
+
+    done = runs()
+
+    assert done.exit == 0
+    assert sorted(runs.output.read_text().splitlines()) == written
+    assert runs.sent == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_results_file_that_was_replaced_before_it_was_locked_is_not_written_to(
+    tmp_path, monkeypatch
+):
+    runs, lock = Runs(tmp_path), fcntl.flock
+    runs(lines=["one"])
+    whole = runs.output.read_text()
+
+    def replaced(file, how):
+        runs.output.unlink()
+        runs.output.write_text(whole)  # another run has put a new one there
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    done = runs(lines=["one", "two"])
+
+    assert "is being written by another run" in done.err
+    assert runs.output.read_text() == whole
+    assert runs.sent == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_a_result_that_cannot_be_written_whole_does_not_spoil_the_next_one(tmp_path):
+    path = tmp_path / "out.jsonl"
+    results = Results(path, without_errors=False)
+    one, two = (read_line(text, 1) for text in (b"one", b"two"))
+    results.write(one, {"message": {"parts": []}})
+    whole = path.read_bytes()
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            results.write(two, {"message": {"parts": []}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert path.read_bytes() == whole
+    results.write(two, {"message": {"parts": []}})
+    results.close()
+    again = Results(path, without_errors=False)
+    assert set(again.known) == {one.key, two.key}
+    again.close()

@@ -1,7 +1,9 @@
 """Many messages: each asked once, whatever happens to those around it and to the program."""
 
 import asyncio
+import gc
 import sqlite3
+import uuid
 from contextlib import aclosing
 
 import pytest
@@ -900,3 +902,166 @@ async def test_run_of_one_message_or_of_nothing_iterable_is_refused(messages):
         connected(agent).run(messages)
 
     assert agent.executions == {}
+
+
+# ── Keys, and results that are not taken ─────────────────────────────────────────────────────────
+
+
+def test_a_key_with_an_unpaired_surrogate_is_refused_before_a_run_begins():
+    with pytest.raises(ValueError, match="key has an unpaired surrogate"):
+        RunItem(key="\ud800", content="a")
+
+
+async def test_a_key_that_equals_the_position_of_another_item_is_refused():
+    items = [RunItem(key="1", content="a"), "b"]
+    agent = FakeAgent()
+
+    async with connected(agent).run(items) as run:
+        with pytest.raises(ValueError, match="'1' was given to more than one"):
+            _ = [result async for result in run]
+
+
+async def test_results_that_are_not_taken_are_dropped_without_a_warning():
+    told, go = [], asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    async def breaks(*_):
+        await go.wait()
+        raise RuntimeError
+
+    client = connected(FakeAgent(completes("42")))
+    await client.add_event_consumer(breaks)
+    async with client.run(["a", "b", "c"]) as run:
+        asyncio.get_running_loop().call_later(10, go.set)
+        with pytest.raises(RuntimeError):
+            await anext(run)
+    del run
+    gc.collect()
+    await asyncio.sleep(1)
+
+    assert told == []
+
+
+# ── Sources and hooks that end early, and half characters ────────────────────────────────────────
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+async def test_a_run_that_waited_for_another_one_has_its_timeout_once(path):
+    agent, journal = FakeAgent(completes("42", after=1000)), SqliteJournal(path)
+    clock = asyncio.get_running_loop().time
+    async with (
+        connected(agent, journal=journal) as one,
+        connected(agent, journal=journal) as other,
+    ):
+        first, began = one.run(["How far?"], run_id="r"), clock()
+        taking = asyncio.create_task(anext(first, None))
+        await asyncio.sleep(5)
+        waiting = asyncio.create_task(anext(other.run(["How far?"], run_id="r", timeout=60)))
+        await asyncio.sleep(55)
+        await first.close()
+
+        result = await waiting
+
+        assert isinstance(result.error, DeadlineExceededError)
+        assert clock() == pytest.approx(began + 65)
+        assert await taking is None
+    await journal.close()
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_cancelled_source_is_an_error_and_not_the_end_of_the_run(is_async):
+    agent = FakeAgent(completes("42"))
+
+    async def messages():
+        yield "one"
+        lost = asyncio.get_running_loop().create_future()
+        lost.cancel()
+        await lost
+
+    def plain():
+        yield "one"
+        raise asyncio.CancelledError
+
+    async with connected(agent) as client:
+        results, error = await ended(client.run(messages() if is_async else plain()))
+
+    assert [result.answer.text for result in results] == ["42"]
+    assert isinstance(error, RuntimeError)
+    assert "cancelled" in str(error)
+
+
+@pytest.mark.parametrize("way", ["close", "stop", "fault"])
+async def test_a_generator_of_messages_is_closed_with_the_run(way):
+    agent, closed = FakeAgent(completes("42")), []
+
+    async def messages():
+        try:
+            while True:
+                yield RunItem(key="same" if way == "fault" else str(uuid.uuid4()), content="one")
+        finally:
+            await asyncio.sleep(0)
+            closed.append(way)
+
+    source = messages()
+    async with connected(agent) as client:
+        run = client.run(source, concurrency=1)
+        await anext(run)
+        if way == "close":
+            await run.close()
+        elif way == "stop":
+            run.stop()
+            assert await anext(run, None) is None
+        else:
+            await ended(run)
+
+        assert closed == [way]
+
+
+async def test_a_message_whose_interceptor_is_cancelled_is_not_passed_over():
+    agent = FakeAgent(completes("42"))
+
+    class Hook:
+        async def before(self, call):
+            raise asyncio.CancelledError
+
+        async def after(self, call):
+            pass
+
+    async with connected(agent, interceptors=[Hook()]) as client:
+        results, error = await ended(client.run(["one"]))
+
+    assert results == []
+    assert isinstance(error, RuntimeError)
+    assert "cancelled" in str(error)
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_an_answer_with_an_unpaired_surrogate_is_known_to_the_next_run(path, stores):
+    agent = FakeAgent(completes("a\ud800b"))
+    texts = []
+    for _ in range(2):
+        journal = SqliteJournal(path, store_messages=stores)
+        async with connected(agent, journal=journal) as client:
+            (result,) = (await collected(client.run(["hi"], run_id="r"))).values()
+            assert result.error is None
+            texts.append(result.answer.text)
+        await journal.close()
+
+    assert texts[0] == texts[1]
+
+
+async def test_a_message_with_an_unpaired_surrogate_is_not_recorded(path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(path, store_messages=True)
+    async with connected(agent, journal=journal) as client:
+        with pytest.raises(ValueError, match="unpaired surrogate"):
+            await client.ask("c\udfffd")
+        (result,) = (await collected(client.run(["c\udfffd"], run_id="r"))).values()
+
+        assert isinstance(result.error, ValueError)
+        assert await client.pending() == []
+    await journal.close()
+    assert agent.received == []

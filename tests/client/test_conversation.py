@@ -994,3 +994,103 @@ async def test_an_empty_message_is_refused_before_the_turn():
     chat = connected(FakeAgent(), "JSONRPC").conversation()
     with pytest.raises(ValueError, match="at least one part"):
         chat.stream_message("")
+
+
+# ── Input requests while a stream stays open ─────────────────────────────────────────────────────
+
+
+both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
+
+
+def agent_taking_turns(*behaviours, **options):
+    """An agent that does one thing after another."""
+    left = iter(behaviours)
+    return FakeAgent(lambda _: next(left), **options)
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("hook", [None, lambda _: None], ids=["no hook", "no reply"])
+async def test_an_input_request_ends_the_turn_while_the_stream_stays_open(hook, version, binding):
+    streaming = Streaming(stays_open=True, keep_alive=15)
+    agent = agent_taking_turns(
+        asks("Which one?"), completes("done"), versions=(version,), streaming=streaming
+    )
+    chat = connected(agent, binding).conversation(on_input=hook)
+
+    assert (await chat.ask("A pizza")).question == "Which one?"
+    assert (now() < 10, agent.open_streams) == (True, 0)
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+@both_bindings
+async def test_an_iteration_over_a_turn_ends_at_an_input_request_while_the_stream_stays_open(
+    binding,
+):
+    agent = agent_taking_turns(
+        asks("Which one?"), streaming=Streaming(stays_open=True, keep_alive=15)
+    )
+    chat = connected(agent, binding).conversation()
+
+    async with chat.stream_message("A pizza") as events:
+        last = [event async for event in events][-1]
+        assert (await events.result()).question == "Which one?"
+
+    assert last.status.state is TaskState.INPUT_REQUIRED
+    assert (now() < 10, agent.open_streams) == (True, 0)
+
+
+# ── Lagging stores, and closing ──────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("lag", [0.3, 3])
+async def test_an_older_input_request_from_a_lagging_store_does_not_replace_a_newer_one(
+    lag, version, binding
+):
+    first = streams("one", then=asks("Which one?"))
+    second = Plan(
+        (
+            Step(state=TaskState.WORKING),
+            Step(artifacts=(Artifact(artifact_id="more", parts=(text_part("two"),)),)),
+            Step(state=TaskState.INPUT_REQUIRED, says="How large?"),
+        )
+    )
+    agent = agent_taking_turns(
+        first, second, completes("done"), versions=(version,), store_lag=lag
+    )
+    chat = connected(agent, binding).conversation()
+
+    await chat.ask("A pizza")
+    await asyncio.sleep(10)
+    answer = await chat.ask("Margherita")
+
+    assert (answer.question, answer.text) == ("How large?", "one\ntwo")
+    assert chat.task.status.message.text == "How large?"
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
+async def test_closing_the_client_while_the_input_handler_runs_names_the_unsent_reply(
+    streaming, version, binding
+):
+    async def reply(_):
+        await asyncio.sleep(10)
+        return "Margherita"
+
+    agent = agent_taking_turns(asks("Which one?"), versions=(version,), streaming=streaming)
+    client = connected(agent, binding)
+    chat = client.conversation(on_input=reply)
+    asking = asyncio.create_task(chat.ask("A pizza"))
+    await asyncio.sleep(5)
+    await client.close()
+
+    with pytest.raises(
+        A2AConnectionError, match="the reply to task task-1 was not sent"
+    ) as caught:
+        await asking
+
+    assert (caught.value.failure, caught.value.executed) == ("closed", True)
+    assert agent.open_streams == 0

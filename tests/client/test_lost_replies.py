@@ -1358,3 +1358,15 @@ async def test_observers_and_the_log_hear_that_a_search_begins(caplog):
     assert len(said) == 1
     assert said[0].startswith("SendMessage ")
     assert began.message_id in said[0]
+
+
+@pytest.mark.parametrize("trouble", [Refuse(), Fail(code=-32601, message="Method not found")])
+async def test_a_failed_search_is_no_proof_of_absence(trouble):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(trouble, on="ListTasks", times=200)
+
+    with pytest.raises(OutcomeUnknownError):
+        await connected(agent, on_unknown="resend_if_absent").send_message("How far?")
+
+    assert len(agent.calls("SendMessage")) == 1

@@ -611,3 +611,14 @@ async def test_the_status_of_a_refusal_is_its_type(binding, kind):
 
     assert (caught.value.http_status, caught.value.executed) == (status, False)
     assert agent.executions == {}
+
+
+async def test_an_error_after_execution_is_not_taken_for_a_refused_context():
+    agent = FakeAgent(completes("42"), contexts="ignored")
+    wrong = Fail(code=-32602, message="the context window is exceeded", after_execution=True)
+    agent.inject(wrong, on="SendMessage")
+
+    with pytest.raises(InvalidParamsError):
+        await connected(agent, "JSONRPC", context_ids="client").send_message("How far?")
+
+    assert [len(made) for made in agent.executions.values()] == [1]

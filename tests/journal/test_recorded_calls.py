@@ -1471,3 +1471,163 @@ async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
     assert outcome == "refused"
     assert "I do not know ***" in detail
     await journal.close()
+
+
+# ── Calls cancelled while the journal is slow ────────────────────────────────────────────────────
+
+
+def message(message_id):
+    return Message(message_id=message_id, role=Role.USER, parts=(Part(text="How far?"),))
+
+
+class SlowJournal(SqliteJournal):
+    """Answers late."""
+
+    is_slow = False
+
+    async def begin(self, record):
+        try:
+            await super().begin(record)
+        finally:
+            if self.is_slow:
+                await asyncio.sleep(10)
+
+    async def claim(self, message_id, *, now, lease_until):
+        record = await super().claim(message_id, now=now, lease_until=lease_until)
+        if self.is_slow:
+            await asyncio.sleep(10)
+        return record
+
+
+async def cancelled_after(seconds, awaitable):
+    task = asyncio.ensure_future(awaitable)
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_cancelling_a_second_call_of_a_message_leaves_the_first_one_recorded(path):
+    agent, journal = FakeAgent(completes("42", after=100)), SlowJournal(path)
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask(message("m")))
+        await asyncio.sleep(5)
+        journal.is_slow = True
+        await cancelled_after(5, client.ask(message("m")))
+        await asyncio.sleep(20)
+        journal.is_slow = False
+
+        (pending,) = await client.pending()
+
+        assert pending.message_id == "m"
+        with pytest.raises(JournalError, match="already"):
+            await client.ask(message("m"))
+        assert (await asking).text == "42"
+        assert await client.pending() == []
+    assert [len(made) for made in agent.executions.values()] == [1]
+    await journal.close()
+
+
+async def test_cancelling_a_resume_while_it_claims_the_call_frees_the_call_at_once(path):
+    agent, journal = FakeAgent(completes("42", after=100)), SlowJournal(path)
+    async with connected(agent, journal) as client:
+        await cancelled_after(5, client.ask("How far?"))
+        (pending,) = await client.pending()
+        journal.is_slow = True
+        await cancelled_after(5, pending.resume())
+        await asyncio.sleep(6)
+        journal.is_slow = False
+
+        assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+async def test_a_search_ended_by_closing_the_client_stays_pending_for_the_next_client(path):
+    agent, journal = FakeAgent(completes("42"), streaming=False), SqliteJournal(path)
+    agent.inject(Reset(), on="SendMessage")
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(6)
+
+    with pytest.raises(OutcomeUnknownError):
+        await asking
+    async with connected(agent, journal) as client:
+        assert len(await client.pending()) == 1
+    await journal.close()
+
+
+async def test_a_call_cancelled_during_a_slow_renewal_leaves_nothing_behind(path):
+    class SlowRenewal(SqliteJournal):
+        async def renew(self, held, lease_until):
+            await asyncio.sleep(1000)
+
+    agent, journal = FakeAgent(completes("42", after=300)), SlowRenewal(path)
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(50)
+        await cancelled_after(5, client.ask("How far?"))
+        gc.collect()
+        await cancelled_after(0, asking)
+    await journal.close()
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+async def test_a_call_whose_search_failed_stays_pending_and_can_be_resumed(path, streaming):
+    agent, journal = FakeAgent(completes("42"), streaming=streaming), SqliteJournal(path)
+    agent.inject(Reset(after_execution=True), on=SENDS[streaming])
+    agent.inject(Refuse(), on="ListTasks", times=200)
+    async with connected(agent, journal) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.ask("How far?")
+    async with connected(agent, journal) as client:
+        while agent.pending_faults:
+            with contextlib.suppress(A2AError):
+                await client.list_tasks()
+            await asyncio.sleep(1)  # the agent is left alone in between
+        (pending,) = await client.pending()
+
+        assert (await pending.resume()).text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1]
+    await journal.close()
+
+
+# ── Renewals, replies and characters that cannot be stored ───────────────────────────────────────
+
+
+class SlowToRenew(SqliteJournal):
+    """Renews late, as one does that is far away."""
+
+    async def renew(self, held, lease_until):
+        await asyncio.sleep(5)
+        return await super().renew(held, lease_until)
+
+
+async def test_a_renewal_in_flight_takes_nothing_from_a_call_that_was_resumed(path):
+    agent, journal = FakeAgent(completes("42", after=60)), SlowToRenew(path)
+    async with connected(agent, journal) as client:
+        asking, other = (asyncio.create_task(client.ask(message(name))) for name in "ab")
+        await asyncio.sleep(12)  # a renewal has begun
+        asking.cancel()
+        await asyncio.wait([asking])
+        call = {call.message_id: call for call in await client.pending()}["a"]
+
+        assert (await call.resume()).text == "42"
+        assert (await other).text == "42"
+    await journal.close()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_input_reply_is_recorded_before_its_events_are_delivered(path, streaming):
+    agent = FakeAgent(
+        lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
+    )
+    journal, states = SqliteJournal(path), []
+    async with connected(agent, journal, streaming=streaming) as client:
+        talk = client.conversation(on_input=lambda _asked: "Two.")
+        async with talk.stream_message("Book.") as events:
+            async for _ in events:
+                record = await journal.find(list(agent.executions)[-1])
+                states.append((record.state, str(events.task.state)))
+    await journal.close()
+
+    assert len(agent.executions) == 2
+    assert all(written == told for written, told in states)

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -1005,3 +1006,44 @@ async def test_a_journal_of_the_first_schema_is_read_as_it_is_and_written_as_a_n
     assert await journal.use_token(b"name", use, now=0.0, ends=9.0, most=1) == use
     assert await journal.find(record().message_id)
     await journal.close()
+
+
+# ── Threads, and closing while records come ──────────────────────────────────────────────────────
+
+
+async def test_a_thread_that_cannot_start_may_start_at_the_next_call(path, monkeypatch):
+    journal = SqliteJournal(path)
+
+    def refuse(_thread):
+        text = "can't start new thread"
+        raise RuntimeError(text)
+
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", refuse)
+        with pytest.raises((JournalError, RuntimeError), match="thread"):
+            await journal.find("m")
+
+    async with asyncio.timeout(5):
+        assert await journal.find("m") is None
+    await journal.close()
+
+
+def test_records_that_come_while_the_journal_closes_are_written(path):
+    journal, asked = SqliteJournal(path), []
+
+    async def ask_until_closed():
+        closing = asyncio.create_task(journal.close())
+        while not closing.done():
+            record = CallRecord(message_id=f"m-{len(asked)}", agent="a", began=1.0)
+            asked.append(asyncio.create_task(journal.begin(record)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*asked)
+
+    async def work():
+        for _ in range(20):
+            await journal.find("m")
+            await ask_until_closed()
+        assert len(await journal.unfinished("a")) == len(asked)
+        await journal.close()
+
+    asyncio.run(work())

@@ -1068,3 +1068,32 @@ def test_a_verifier_that_is_none_is_told():
     told = "^card_verifier must be a CardVerifier or a function, not int$"
     with pytest.raises(TypeError, match=told):
         connect("https://agent.test", card_verifier=5)
+
+
+# ── Key sets that hold more, or come later ───────────────────────────────────────────────────────
+
+
+async def test_a_key_set_that_holds_private_keys_verifies_by_the_public_ones():
+    signer = Signer("k-rsa", rsa.generate_private_key(65537, 2048), "RS256")
+    whole = json.loads(jwt.get_algorithm_by_name("RS256").to_jwk(signer.key))
+    net = Net(pages={KEYS_URL: {"keys": [{**whole, "kid": "k-rsa"}]}})
+
+    card = signer.sign(document())
+    async with connect(card, engine=net, card_verifier=CardVerifier(KEYS_URL)) as client:
+        await client.agent_card()
+        assert client.card_verification.outcome == "verified"
+
+
+async def test_an_unchanged_card_is_verified_once_its_key_is_published():
+    net = Net(pages={KEYS_URL: Signer("old").jwks, CARD: SIGNER.sign(document())})
+
+    verifier = CardVerifier(KEYS_URL)
+    async with connect(
+        "http://agent.test", engine=net, card_verifier=verifier, card_ttl=60.0
+    ) as client:
+        await client.agent_card()
+        assert client.card_verification.outcome == "unverifiable"
+        net.pages[KEYS_URL] = SIGNER.jwks
+        await asyncio.sleep(61)
+        await client.agent_card()
+        assert client.card_verification.outcome == "verified"

@@ -3,15 +3,37 @@
 The schedules are drawn (`tests.kit.lagging_store`); 100,000 of them in ``make thorough``.
 """
 
+import asyncio
+
 import pytest
 from tests.kit.effort import case, rounds
 from tests.kit.lagging_store import DEADLINE, World, live
 
-from holdfast import A2AHTTPError, Artifact, Limits, Part, Resilience, Task, TaskState, connect
+from holdfast import (
+    A2AHTTPError,
+    Artifact,
+    Limits,
+    Part,
+    Resilience,
+    Task,
+    TaskState,
+    connect,
+    text_part,
+)
 from holdfast._stream.machine import Resume, Step, Wait
 from holdfast.client import TextDelta
 from holdfast.errors import MethodNotFoundError, ReconnectError
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, Streaming, bad_gateway, streams
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Plan,
+    Streaming,
+    asks,
+    bad_gateway,
+    streams,
+)
+from holdfast.testing import Step as PlannedStep
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
 BAD_GATEWAY = A2AHTTPError("502", http_status=502, transient=True)
@@ -218,3 +240,53 @@ async def test_after_a_cut_text_comes_while_the_agent_writes(binding):
     assert "".join(deltas) == "abababababab"
     assert len(deltas) >= 6
     assert len(agent.calls("GetTask")) <= 12
+
+
+# ── Through a client ─────────────────────────────────────────────────────────────────────────────
+
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+
+both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
+
+
+def connected(agent, binding="JSONRPC", **options):
+    return connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,), **options)
+
+
+def scripted(*behaviours, **options):
+    """An agent that does one thing after another."""
+    left = iter(behaviours)
+    return FakeAgent(lambda _: next(left), **options)
+
+
+@both_bindings
+@both_versions
+async def test_a_lagging_store_with_a_newer_status_takes_no_text_back(version, binding):
+    """Agents may write without saying that they work, and store that they do."""
+    silent = PlannedStep(state=TaskState.WORKING)
+    texts = [
+        PlannedStep(
+            after=4, artifacts=(Artifact(artifact_id="a", parts=(text_part(text),)),), append=True
+        )
+        for text in ("one ", "two ", "three")
+    ]
+    plan = Plan((silent, *texts, PlannedStep(state=TaskState.COMPLETED, after=1)))
+    agent = scripted(
+        asks("Go on?"),
+        plan,
+        versions=(version,),
+        store_lag=3,
+        streaming=Streaming(snapshot=False),
+    )
+    agent.inject(Cut(after_events=99), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    chat = connected(agent, binding).conversation()
+    await chat.ask("count")
+    await asyncio.sleep(10)
+
+    async with chat.stream_message("yes") as events:
+        text = "".join([text async for text in events.text_deltas()])
+
+    assert text == "one two three"

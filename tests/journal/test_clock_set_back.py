@@ -1,0 +1,98 @@
+"""Journals while the wall clock is set back: leases, labels and runs keep their meaning."""
+
+import asyncio
+import contextlib
+
+import pytest
+from tests.kit.batch_runs import collected
+
+from holdfast import connect
+from holdfast._aio.env import SystemEnv
+from holdfast.errors import JournalError
+from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+class SetClock(SystemEnv):
+    """Wall time that goes with the event loop's clock, and can be set."""
+
+    ahead = 0.0
+
+    def wall(self):
+        return 1_700_000_000.0 + self.ahead + asyncio.get_running_loop().time()
+
+
+async def test_a_released_call_is_free_after_the_clock_is_set_back(path):
+    agent, env = FakeAgent(completes("42", after=60)), SetClock()
+    async with connect(
+        agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
+    ) as client:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await client.ask("How far?")
+        env.ahead = -3600.0
+
+        (call,) = await client.pending()
+
+        assert not call.is_held
+        assert (await call.resume(timeout=100)).text == "42"
+
+
+async def test_a_call_in_flight_is_still_held_after_the_clock_is_set_back(path):
+    agent, env = FakeAgent(completes("42", after=1000)), SetClock()
+    journal = SqliteJournal(path)
+    options = {"journal": journal, "env": env}
+    async with (
+        connect(agent.url, engine=FakeNetwork(agent), **options) as alive,
+        connect(agent.url, engine=FakeNetwork(agent), **options) as client,
+    ):
+        asking = asyncio.create_task(alive.ask("How far?"))
+        await asyncio.sleep(1)
+        env.ahead = -3600.0
+        (call,) = await client.pending()
+
+        with pytest.raises(JournalError, match="renewed"):
+            await call.resume(timeout=60)
+
+        asking.cancel()
+        await asyncio.wait([asking])
+    await journal.close()
+
+
+async def test_a_label_finds_the_call_that_may_have_been_sent_after_the_clock_is_set_back(path):
+    journal = SqliteJournal(path)
+    await journal.begin(CallRecord(message_id="later", agent="a", began=9.0, label="l"))
+    await journal.update("later", 1, RecordUpdate(outcome="not_sent"))
+    await journal.begin(CallRecord(message_id="sent", agent="a", began=3.0, label="l"))
+
+    found = await journal.find_label("l")
+
+    assert found.message_id == "sent"
+    await journal.close()
+
+
+async def test_a_run_finds_its_answers_after_the_clock_is_set_back(path):
+    agent, env = FakeAgent(completes("42")), SetClock()
+
+    async def run():
+        async with connect(
+            agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
+        ) as client:
+            return [*(await collected(client.run(["How far?"], run_id="r"))).values()]
+
+    agent.inject(Refuse(), on="SendStreamingMessage", times=4)
+    (first,) = await run()
+    assert first.error is not None
+    env.ahead = -3600.0
+    (second,) = await run()
+    assert second.answer is not None
+
+    (third,) = await run()
+
+    assert third.error is None
+    assert third.answer.text == "42"
