@@ -1,4 +1,4 @@
-"""What `Client.ask` gives: an agent's answer, whatever it took to get it."""
+"""The answer of an agent, as `Client.ask` returns it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["Answer", "raise_for_outcome"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's answer: a task that is completed or waits for input, or a message.
+    """The answer of an agent: a task that is completed or waits for input, or a message.
 
     Attributes:
-        task: The task, if the agent made one.
-        message: The message, if the agent answered with one.
-        extensions: URIs of the extensions that the agent has activated, as its reply says.
+        task: The task, if the agent created one.
+        message: The message, if the agent replied with one.
+        extensions: URIs of the extensions that the agent activated, according to its reply.
     """
 
     task: Task | None = None
@@ -40,11 +40,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What the agent has to say.
+        """The text of the answer; empty if there is none.
 
-        The text of the message or of the task's artifacts; of the closing status message where
-        a completed task has no artifact with text. A question is never part of it: see
-        `question`.
+        It is the text of the message or of the task's artifacts. If a completed task has no
+        artifact with text, it is the text of the final status message. It never includes a
+        question: see `question`.
         """
         if self.message is not None:
             return self.message.text
@@ -52,36 +52,36 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         if self.task.text or self.task.state is not TaskState.COMPLETED:
             return self.task.text
-        closing = self.task.status.message
-        return "" if closing is None else closing.text
+        final = self.task.status.message
+        return "" if final is None else final.text
 
     @property
     def needs_input(self) -> bool:
-        """Whether the task waits for another message."""
+        """True if the task waits for another message (state INPUT_REQUIRED)."""
         return self.task is not None and self.task.state is TaskState.INPUT_REQUIRED
 
     @property
     def question(self) -> str:
-        """What the agent asks, where `needs_input`."""
+        """The agent's question if `needs_input` is true; otherwise empty."""
         if self.task is None or not self.needs_input or self.task.status.message is None:
             return ""
         return self.task.status.message.text
 
     @property
     def task_id(self) -> str | None:
-        """Id of the task."""
+        """Id of the task, or of the task that the message names; None if there is neither."""
         if self.task is not None:
             return self.task.id
         return None if self.message is None else self.message.task_id
 
     @property
     def context_id(self) -> str | None:
-        """Id of the conversation, to go on with."""
-        whole = self.task or self.message
-        return None if whole is None else whole.context_id
+        """Id of the conversation (``contextId``); pass it to continue the conversation."""
+        reply = self.task or self.message
+        return None if reply is None else reply.context_id
 
 
-_FAILURES: dict[TaskState, type[TaskTerminalError]] = {
+_ERROR_TYPES: dict[TaskState, type[TaskTerminalError]] = {
     TaskState.FAILED: TaskFailedError,
     TaskState.REJECTED: TaskRejectedError,
     TaskState.CANCELED: TaskCanceledError,
@@ -92,45 +92,47 @@ def raise_for_outcome(
     task: Task,
     *,
     agent: str | None = None,
-    broke_with: A2AError | None = None,
+    stream_error: A2AError | None = None,
     request_id: str | None = None,
     attempts: Sequence[Attempt] = (),
 ) -> None:
-    """Raises if a task is over and not completed.
+    """Raise an error if a task ended in any state but COMPLETED.
 
     Args:
         task: The task.
-        agent: Who worked on it.
-        broke_with: What its stream broke with; where the agent said so itself, it is the cause.
-        request_id: Names the call that the task answers.
-        attempts: Each try that was made of that call, in order.
+        agent: Address of the agent that worked on it.
+        stream_error: The error that broke the task's stream. It becomes the cause if the agent
+            reported it.
+        request_id: Id of the call that the task answers.
+        attempts: The attempts of that call, in order.
 
     Raises:
-        TaskFailedError: It failed.
-        TaskRejectedError: The agent refused it.
-        TaskCanceledError: It was canceled.
+        TaskFailedError: The task failed.
+        TaskRejectedError: The agent rejected the task.
+        TaskCanceledError: The task was canceled.
     """
-    kind = _FAILURES.get(task.state)
-    if kind is None:
+    error_type = _ERROR_TYPES.get(task.state)
+    if error_type is None:
         return
-    cause = None if isinstance(broke_with, A2AConnectionError | TimeoutError) else broke_with
+    cause = None if isinstance(stream_error, A2AConnectionError | TimeoutError) else stream_error
     if isinstance(cause, InvalidAgentResponseError) and cause.code is None:
-        cause = None  # what it said could not be read
+        cause = None  # the client could not read the agent's error
     if cause is None:
-        cause = _told_in(task.status.message)
+        cause = _reported_error(task.status.message)
     reason = "" if task.status.message is None else task.status.message.text
     if not reason and cause is not None:
         reason = cause.message
     message = f"task {task.id} ended in {task.state.name}{': ' if reason else ''}{reason}"
-    raise kind(
+    raise error_type(
         message, task=task, executed=True, agent=agent, request_id=request_id, attempts=attempts
     ) from cause
 
 
-def _told_in(message: Message | None) -> A2AError | None:
-    """The error that an agent put beside its words, as `holdfast.server` does; None for none."""
-    told = None if message is None or message.metadata is None else message.metadata.get("error")
-    if not isinstance(told, dict):
+def _reported_error(message: Message | None) -> A2AError | None:
+    """Return the error in the metadata of a status message, where `holdfast.server` puts it."""
+    metadata = None if message is None else message.metadata
+    document = None if metadata is None else metadata.get("error")
+    if not isinstance(document, dict):
         return None
-    error = A2AError.from_jsonrpc(cast("dict[str, Any]", told))
-    return error if error.code is not None else None  # others call something else an error
+    error = A2AError.from_jsonrpc(cast("dict[str, Any]", document))
+    return error if error.code is not None else None  # not a JSON-RPC error

@@ -1,4 +1,4 @@
-"""Many messages to one agent: a few at a time, each sent once, whatever happens to the program."""
+"""Bulk runs: many messages to one agent, a few in flight at a time, each sent at most once."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of many, with a key of its own.
+    """One message of a bulk run, with its key.
 
     Attributes:
-        key: What it is called in results, and in the journal: the same in every run.
+        key: Identifies the message in results and in the journal. Use the same key in every run.
         content: The message.
     """
 
@@ -47,19 +47,20 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one message of many came to: either `answer` or `error` is set.
+    """The result of one message of a bulk run: either `answer` or `error` is set.
 
     Attributes:
-        key: The key of its `RunItem`; of other messages, their place, from 0 on, as text.
+        key: The key of its `RunItem`. A message without a `RunItem` has its index as key, counted
+            from 0, as text.
         answer: The answer.
-        error: Why there is none: an `A2AError`, as `RunItemChangedError` of a message that is not
-            the one that was sent under its key before; or the ValueError or TypeError of what is
-            no message.
-        duration: Seconds that it took in this run.
-        was_resumed: Whether an earlier run had sent it, or may have.
-        agent: Where that one sent it, as the journal calls it: see `CallRecord.agent`. It may be
-            another name than the one that this run uses, or another agent. None where
-            `was_resumed` is False.
+        error: The reason why there is no answer: an `A2AError`, such as `RunItemChangedError` if
+            an earlier run sent another message under this key; or the ValueError or TypeError
+            of an invalid message.
+        duration: Seconds that the message took in this run.
+        was_resumed: Whether an earlier run sent the message, or may have sent it.
+        agent: The agent that the earlier run sent it to, as the journal names it: see
+            `CallRecord.agent`. It may differ from the name that this run uses, or be another
+            agent. None if `was_resumed` is False.
     """
 
     key: str
@@ -71,11 +72,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkRun(ClosingContext):
-    """The results of many messages, as they come; made by `Client.run`.
+    """The results of many messages, in the order in which they complete; made by `Client.run`.
 
-    Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
-    them, and while somebody iterates; an async generator that they come from is closed with the
-    run. Whoever leaves early says `close`, or uses the run as an async context manager.
+    Iterate over it once; then it is exhausted. It reads messages only during iteration, and only
+    while fewer than ``concurrency`` are in flight. If the messages come from an async generator,
+    the run closes the generator when it ends. To stop early, call `close`, or use the run as an
+    async context manager.
     """
 
     def __init__(
@@ -93,169 +95,169 @@ class BulkRun(ClosingContext):
         self._ask = ask
         self._records = records
         self._concurrency = concurrency
-        self._interval = 0.0 if rate is None else 1.0 / rate
-        self._not_before = 0.0
+        self._interval_s = 0.0 if rate is None else 1.0 / rate
+        self._next_send_at = 0.0
         self._is_stopped = False
-        self._is_waited_for = False
-        self._taking: asyncio.Task[RunItem | None] | None = None
-        self._on_the_way: set[asyncio.Task[RunResult]] = set()
-        self._done: deque[RunResult] = deque()
-        self._fault: BaseException | None = None
+        self._is_being_read = False
+        self._reader: asyncio.Task[RunItem | None] | None = None
+        self._in_flight: set[asyncio.Task[RunResult]] = set()
+        self._results: deque[RunResult] = deque()
+        self._fatal_error: BaseException | None = None
 
     @property
     def in_flight(self) -> int:
-        """How many messages are on their way."""
-        return len(self._on_the_way)
+        """The number of messages in flight."""
+        return len(self._in_flight)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> RunResult:
-        """The next result, in the order in which they come.
+        """Return the next result, in the order of completion.
 
-        What is wrong with one message, a `JournalError` too, is in its result. What ends the run
-        before its time is raised behind the results of all that was under way, which the time of
-        each answer bounds.
+        An error of one message, a `JournalError` too, is in that message's result. An error that
+        ends the run is raised only after the results of all messages in flight, each of which is
+        bounded by its own timeout.
 
         Raises:
-            ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed; somebody else waits for the next result; or what
-                a message or the messages themselves wait for was cancelled.
-            Exception: What the messages themselves raise when they are iterated over, and what
-                a consumer, an interceptor or another hook of the caller's raises.
+            ValueError: Two messages have the same key; no message after the second is sent.
+            RuntimeError: The client was closed; another task is already waiting for the next
+                result; or something that a message or the iterable awaited was cancelled.
+            Exception: The iterable of messages raised it, or a consumer, an interceptor or
+                another hook of the caller did.
         """
-        if self._is_waited_for:
+        if self._is_being_read:
             text = "the run is iterated over already: each result is given once"
             raise RuntimeError(text)
-        self._is_waited_for = True
+        self._is_being_read = True
         try:
-            while not self._done:
-                await self._work()
-            return self._done.popleft()
+            while not self._results:
+                await self._advance()
+            return self._results.popleft()
         finally:
-            self._is_waited_for = False
+            self._is_being_read = False
 
     def stop(self) -> None:
-        """Takes no more messages, and begins with none; those on their way come to their end."""
+        """Read and send no more messages; those in flight still produce their results."""
         self._is_stopped = True
-        if self._taking is not None:
-            self._taking.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
 
     async def close(self) -> None:
-        """Stops, and waits no longer for what is on its way. Can be called twice.
+        """Stop, and abandon the messages in flight. Can be called twice.
 
-        Where there is a journal, the next run with the same ``run_id`` goes on with that.
+        If there is a journal, the next run with the same ``run_id`` resumes them.
         """
         self.stop()
-        tasks: list[asyncio.Task[Any]] = [*self._on_the_way]
-        if self._taking is not None:
-            tasks.append(self._taking)
+        tasks: list[asyncio.Task[Any]] = [*self._in_flight]
+        if self._reader is not None:
+            tasks.append(self._reader)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._taking = self._fault = None
-        self._on_the_way.clear()
-        self._done.clear()
+        self._reader = self._fatal_error = None
+        self._in_flight.clear()
+        self._results.clear()
         await self._items.aclose()
 
-    # ── Taking messages ──────────────────────────────────────────────────────────────────────
+    # ── Reading messages ─────────────────────────────────────────────────────────────────────
 
-    async def _work(self) -> None:
-        """Goes on until something has come to its end.
+    async def _advance(self) -> None:
+        """Wait until a message is read or completes.
 
         Raises:
-            StopAsyncIteration: Everything has.
-            Exception: So it has, and this is why there was no more of it.
+            StopAsyncIteration: All messages have completed.
+            Exception: All messages in flight have completed, and this error ended the run.
         """
-        waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
-        if (taking := self._take()) is not None:
-            waiting.add(taking)
+        waiting: set[asyncio.Task[Any]] = {*self._in_flight}
+        if (reader := self._start_reader()) is not None:
+            waiting.add(reader)
         if not waiting:
             await self._items.aclose()
-            fault, self._fault = self._fault, None
-            raise fault or StopAsyncIteration
+            error, self._fatal_error = self._fatal_error, None
+            raise error or StopAsyncIteration
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in done & self._on_the_way:
-            self._on_the_way.discard(task)
-            if (result := self._result_of(task)) is not None:
-                self._done.append(result)
-        if taking in done:
-            self._taking = None
-            item = self._result_of(taking)
+        for task in done & self._in_flight:
+            self._in_flight.discard(task)
+            if (result := self._outcome(task)) is not None:
+                self._results.append(result)
+        if reader in done:
+            self._reader = None
+            item = self._outcome(reader)
             if item is None:
                 self._is_stopped = True
-            elif not self._is_stopped:  # else it was taken, and waited for its time
-                self._on_the_way.add(asyncio.create_task(self._one(item)))
+            elif not self._is_stopped:  # stop() was called while the item waited for its turn
+                self._in_flight.add(asyncio.create_task(self._run_item(item)))
 
-    def _take(self) -> asyncio.Task[RunItem | None] | None:
-        """What takes the next message, if there is room for one."""
-        has_room = not self._is_stopped and len(self._on_the_way) < self._concurrency
-        if self._taking is None and has_room:
-            self._taking = asyncio.create_task(self._next_item())
-        return self._taking
+    def _start_reader(self) -> asyncio.Task[RunItem | None] | None:
+        """Return the task that reads the next message; None while all slots are in use."""
+        has_room = not self._is_stopped and len(self._in_flight) < self._concurrency
+        if self._reader is None and has_room:
+            self._reader = asyncio.create_task(self._next_item())
+        return self._reader
 
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
         item = await reject_self_cancellation(anext(self._items, None))
         if item is not None:
-            await asyncio.sleep(max(0.0, self._not_before - loop.time()))
-            self._not_before = max(self._not_before, loop.time()) + self._interval
+            await asyncio.sleep(max(0.0, self._next_send_at - loop.time()))
+            self._next_send_at = max(self._next_send_at, loop.time()) + self._interval_s
         return item
 
-    def _result_of(self, task: asyncio.Task[T]) -> T | None:
-        """What a task came to; what went wrong with it ends the run, behind what is under way."""
+    def _outcome(self, task: asyncio.Task[T]) -> T | None:
+        """Return the result of a finished task; if it raised, keep the error and stop the run."""
         if task.cancelled():
             return None
         if (error := task.exception()) is None:
             return task.result()
-        self._fault = self._fault or error
+        self._fatal_error = self._fatal_error or error
         self.stop()
         return None
 
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
-    async def _one(self, item: RunItem) -> RunResult:
-        return await reject_self_cancellation(self._result(item))
+    async def _run_item(self, item: RunItem) -> RunResult:
+        return await reject_self_cancellation(self._send_or_resume(item))
 
-    async def _result(self, item: RunItem) -> RunResult:
+    async def _send_or_resume(self, item: RunItem) -> RunResult:
         clock, key = asyncio.get_running_loop().time, item.key
-        began = clock()
+        started_at = clock()
         try:
             message = to_message(item.content, new_id="")
             message.to_json()
-        except (ValueError, TypeError) as fault:
-            return RunResult(key=key, error=fault, duration=clock() - began)
+        except (ValueError, TypeError) as invalid:
+            return RunResult(key=key, error=invalid, duration=clock() - started_at)
         label = None if self._records is None else self._records.label(key)
         scope, observed = self._begin(label)
         answer: Answer | None = None
         error: A2AError | None = None
-        before: EarlierSend | None = None
+        earlier: EarlierSend | None = None
         is_taken = False
         try:
             with observed:
                 while answer is None:
-                    before = await self._sent_before(key, message, scope.deadline)
-                    if before is not None:
-                        answer, is_taken = await before.answer(scope), False
+                    earlier = await self._earlier_send(key, message, scope.deadline)
+                    if earlier is not None:
+                        answer, is_taken = await earlier.answer(scope), False
                         continue
                     try:
                         answer = await self._ask(message, scope)
                     except JournalError as refusal:
                         if is_taken or refusal.reason not in {"exists", "taken_over"}:
                             raise
-                        is_taken = True  # by another client, as the journal shows
+                        is_taken = True  # another client has recorded this message
         except A2AError as failure:
             error = failure
         return RunResult(
             key=key,
             answer=answer,
             error=error,
-            duration=clock() - began,
-            was_resumed=before is not None,
-            agent=None if before is None else before.agent,
+            duration=clock() - started_at,
+            was_resumed=earlier is not None,
+            agent=None if earlier is None else earlier.agent,
         )
 
-    async def _sent_before(
+    async def _earlier_send(
         self, key: str, message: Message, deadline: Deadline
     ) -> EarlierSend | None:
         return None if self._records is None else await self._records.find(key, message, deadline)
@@ -264,40 +266,43 @@ class BulkRun(ClosingContext):
 async def _items(
     messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
 ) -> AsyncGenerator[RunItem]:
-    """Messages with their keys.
+    """Yield the messages with their keys.
 
     Raises:
-        ValueError: A key was given to more than one message.
+        ValueError: Two messages have the same key.
     """
-    keyed = _Keyed()
+    keys = _KeyAssigner()
     if isinstance(messages, AsyncGenerator):
         generator = cast("AsyncGenerator[Content | RunItem]", messages)
-        async with contextlib.aclosing(generator):  # nobody else may have a hold of it
+        async with contextlib.aclosing(generator):  # the caller may hold no reference to it
             async for message in generator:
-                yield keyed.item(message)
+                yield keys.item(message)
     elif isinstance(messages, AsyncIterable):
         async for message in messages:
-            yield keyed.item(message)
+            yield keys.item(message)
     else:
         for message in messages:
-            yield keyed.item(message)
+            yield keys.item(message)
 
 
-class _Keyed:
-    """Gives each message its key."""
+class _KeyAssigner:
+    """Gives each message a key, and rejects duplicates.
+
+    As long as all keys are indices, they cannot repeat and are not stored.
+    """
 
     def __init__(self) -> None:
-        self._place = 0
+        self._count = 0
         self._seen: set[str] = set()
 
     def item(self, message: Content | RunItem) -> RunItem:
-        place, self._place = self._place, self._place + 1
+        index, self._count = self._count, self._count + 1
         if isinstance(message, RunItem):
             item = message
-            if not self._seen:  # only places so far, which are many where there is nothing else
-                self._seen.update(map(str, range(place)))
+            if not self._seen:
+                self._seen.update(map(str, range(index)))
         else:
-            item = RunItem(key=str(place), content=message)
+            item = RunItem(key=str(index), content=message)
             if not self._seen:
                 return item
         if item.key in self._seen:

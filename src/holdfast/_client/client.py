@@ -28,7 +28,12 @@ from holdfast._arguments import (
 from holdfast._auth.providers import one_provider
 from holdfast._client.batch import BulkRun
 from holdfast._client.circuit import Circuit
-from holdfast._client.client_tools import ClientTools, ToolLoop, ask_for_tools, client_tools
+from holdfast._client.client_tools import (
+    ClientTools,
+    ToolLoop,
+    add_tools_extension,
+    resolve_tools,
+)
 from holdfast._client.content import to_message
 from holdfast._client.conversation import Conversation
 from holdfast._client.core import ClientCore, is_settled, is_terminal
@@ -325,8 +330,8 @@ class Client(ClosingContext):
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = client_tools(tools)
-        ask_for_tools(options, offered)
+        offered = resolve_tools(tools)
+        add_tools_extension(options, offered)
         scope = self._core.begin("call", options, sends=True, of=Client.ask)
         events = self._sending(
             scope,
@@ -509,8 +514,8 @@ class Client(ClosingContext):
             poll_interval: Seconds between two looks where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = client_tools(tools)
-        ask_for_tools(options, offered)
+        offered = resolve_tools(tools)
+        add_tools_extension(options, offered)
         scope = self._core.begin("stream", options, sends=True, of=Client.stream_message)
         return self._sending(
             scope,
@@ -573,8 +578,8 @@ class Client(ClosingContext):
             metadata=message_metadata,
         )
         json_object("metadata", metadata)  # what cannot be right is told at once
-        turns = ToolLoop(tools, self._core, calls)
-        return EventStream(calls, partial(turns.begin, first, send))
+        tool_loop = ToolLoop(tools, self._core, calls)
+        return EventStream(calls, partial(tool_loop.begin, first, send))
 
     def conversation(
         self,
@@ -631,7 +636,7 @@ class Client(ClosingContext):
             task=task,
             hooks={state: hook for state, hook in given.items() if hook is not None},
             input_timeout=input_timeout,
-            tools=client_tools(tools),
+            tools=resolve_tools(tools),
             timeout=timeout,
             max_turns=max_turns,
             poll_interval=poll_interval,

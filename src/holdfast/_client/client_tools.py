@@ -1,7 +1,7 @@
-"""Answers for which an agent calls the caller's own functions: AG2's client tools.
+"""Client tools: the agent calls functions of the caller while it works (an AG2 extension).
 
-Rules: each tool call runs here, at most once, whatever happens to the answer; the results go back
-as the next message of the same task, under the deadline of the whole answer; the number of turns
+Rules: each tool call runs at most once, even if the answer is cancelled or resumed; the results
+are the next message of the same task, under the deadline of the whole answer; the number of turns
 and of tool calls is bounded.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from holdfast._aio.callbacks import side_by_side
 from holdfast._aio.waiting import callback_deadline_error, until
 from holdfast._arguments import check_kind, items
-from holdfast._client.reply_loop import Turn
+from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.tools import Tool
 from holdfast._model.settings import check_count
 from holdfast._wire.client_tools import (
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from holdfast._stream.resumable import ResumableStream
     from holdfast._wire.client_tools import ToolCall
 
-__all__ = ["ClientTools", "ToolLoop", "ToolTranscript", "ask_for_tools", "client_tools"]
+__all__ = ["ClientTools", "ToolLoop", "ToolTranscript", "add_tools_extension", "resolve_tools"]
 
-_AT_ONCE = 16
-"""How many calls of one turn run at the same time."""
+_MAX_PARALLEL_CALLS = 16
+"""Calls of one turn that run at the same time."""
 
 _INTERRUPTED = "the call was interrupted while it ran, and is not run again"
 
@@ -59,30 +59,34 @@ _INTERRUPTED = "the call was interrupted while it ran, and is not run again"
 class ClientTools:
     """Functions that an agent may call while it works on an answer.
 
-    The agent is told of each by its signature and docstring. The calls of one turn run side by
-    side, within the timeout of the answer; one that is cancelled has a second to end. One that is
-    not async runs in a thread of the event loop's default executor, and there to its end,
-    whatever becomes of the answer. No call runs twice: of one that was interrupted, the agent is
-    told so if the task is gone on with.
+    Each function is described to the agent by its signature and docstring. The calls of one turn
+    run concurrently, at most 16 at a time, within the timeout of the answer; a coroutine that is
+    cancelled has 1 s to end. A function that is not async runs in a thread of the event loop's
+    default executor; it always runs to its end, even if the answer is cancelled. No call runs
+    twice: if a call was interrupted and the task is resumed, the agent receives an error for that
+    call.
 
     Args:
-        functions: The functions; no two of one name. Raise a `ToolError` in one to tell the agent
-            why there is no result; of another exception the agent is told the kind alone.
-        max_turns: How often the agent may call for one answer, each time one or more of them; at
-            least 1.
-        max_tool_calls: How many calls may run for one answer, those of all times together; at
-            least 1. Of calls that exceed it none runs.
-        raises: Whether such an exception ends the answer instead, raised as it is.
+        functions: The functions, each with a different name. Raise a `ToolError` in a function to
+            send the agent the reason why there is no result; of other exceptions, the agent
+            receives only the type's name.
+        max_turns: Turns in which the agent may call tools for one answer, with one or more calls
+            each; at least 1, 16 by default.
+        max_tool_calls: Calls that may run for one answer, over all its turns; at least 1, 100 by
+            default. If the calls of a turn exceed it, none of them runs.
+        raises: If true, an exception that is not a `ToolError` ends the answer and is raised
+            unchanged. False by default.
 
     Attributes:
-        max_turns: How often the agent may call for one answer.
-        max_tool_calls: How many calls may run for one answer.
+        max_turns: Turns in which the agent may call tools for one answer.
+        max_tool_calls: Calls that may run for one answer.
         raises: Whether an exception ends the answer.
-        tools: The functions, described, by their names.
+        tools: The tools by name.
 
     Raises:
-        TypeError: One of them is no function with a name, or a parameter cannot be described.
-        ValueError: Two have the same name, or `max_turns` or `max_tool_calls` is not positive.
+        TypeError: An item is not a function with a name, or a parameter cannot be described.
+        ValueError: Two functions have the same name, or `max_turns` or `max_tool_calls` is not
+            positive.
     """
 
     def __init__(
@@ -107,146 +111,146 @@ class ClientTools:
                 raise ValueError(text)
 
 
-def client_tools(given: ClientTools | Iterable[Callable[..., Any]]) -> ClientTools | None:
-    """What a caller passes as tools; None where there are none."""
-    if given == ():  # as mostly
+def resolve_tools(tools: ClientTools | Iterable[Callable[..., Any]]) -> ClientTools | None:
+    """Return the tools that a caller passes as ``tools=``; None if there are none."""
+    if tools == ():  # the usual case, without building a ClientTools
         return None
-    tools = given if isinstance(given, ClientTools) else ClientTools(given)
-    return tools if tools.tools else None
+    resolved = tools if isinstance(tools, ClientTools) else ClientTools(tools)
+    return resolved if resolved.tools else None
 
 
-def ask_for_tools(options: CallOptions, tools: ClientTools | None) -> None:
-    """Adds the extension to the options of a call, if there are tools."""
+def add_tools_extension(options: CallOptions, tools: ClientTools | None) -> None:
+    """Add the extension's URI to the options of a call if there are tools."""
     if tools is not None:
-        asked = items("extensions", options.get("extensions", ()))
-        options["extensions"] = (*asked, CLIENT_TOOLS)
+        extensions = items("extensions", options.get("extensions", ()))
+        options["extensions"] = (*extensions, CLIENT_TOOLS)
 
 
 class ToolTranscript:
-    """What an agent has called, and what was said, over all turns that belong together.
+    """The tool calls of an agent and the messages of both sides, over several turns.
 
     Attributes:
-        begun: Calls of the last task that were run.
-        found: What came of those of them that ran to their end.
-        answered: Calls of it whose results were sent, or that were passed over.
-        said: What was said by both, as the extension's events: the history that goes with the next
+        started: Calls of the latest task that were started.
+        results: Results of the calls that ran to their end.
+        answered: Calls of the latest task whose results were sent, or that were skipped.
+        history: The messages of both sides, as events of the extension; sent with the next
             message.
-        untold: What the caller said last; it joins the history when the agent has answered.
-        heard: The agent's last answer to a message of the caller's; the history has it already.
-        texts: The artifacts' texts of the last task, as last seen.
+        pending: The caller's latest input; it joins the history once the agent has answered.
+        last_reply: The agent's latest reply to the caller that the history contains.
+        texts: Texts of the latest task's artifacts by artifact id, as last seen.
     """
 
     def __init__(self) -> None:
         self._task_id: str | None = None
-        self.begun: set[ToolCall] = set()
-        self.found: dict[ToolCall, ToolResult] = {}
+        self.started: set[ToolCall] = set()
+        self.results: dict[ToolCall, ToolResult] = {}
         self.answered: set[ToolCall] = set()
-        self.said: list[dict[str, Any]] = []
-        self.untold: list[dict[str, Any]] = []
-        self.heard: Task | Message | None = None
+        self.history: list[dict[str, Any]] = []
+        self.pending: list[dict[str, Any]] = []
+        self.last_reply: Task | Message | None = None
         self.texts: dict[str, str] = {}
 
     def new_calls(self, task: Task) -> list[ToolCall]:
-        """What a task calls that was not answered, each once, however often it is told.
+        """Return the calls of a task that were not answered yet, each once.
 
         Raises:
             InvalidAgentResponseError: A call cannot be read.
         """
-        if task.id != self._task_id:  # which has calls of its own, whatever their names
+        if task.id != self._task_id:  # another task's calls differ, even with equal ids
             self._task_id = task.id
-            self.begun.clear()
-            self.found.clear()
+            self.started.clear()
+            self.results.clear()
             self.answered.clear()
         return [call for call in dict.fromkeys(tool_calls_in(task)) if call not in self.answered]
 
-    def pass_over(self, task: Task) -> None:
-        """Notes what a task calls already as answered: by others, or by nobody."""
-        with contextlib.suppress(InvalidAgentResponseError):  # which nobody can answer
+    def skip_calls(self, task: Task) -> None:
+        """Mark the present calls of a task as answered, so that they do not run."""
+        with contextlib.suppress(InvalidAgentResponseError):  # an unreadable call cannot run
             self.answered.update(self.new_calls(task))
 
 
 class ToolLoop:
-    """The tools in the turns of one answer: offered with each message, called, and answered.
+    """Offers tools with each message of one answer, runs the agent's calls, and sends results.
 
     Args:
-        tools: What the agent may call.
-        calls: What makes calls.
-        stream: What the answer is made of; its deadline ends all of it.
-        talk: What went before.
+        tools: The tools.
+        core: The client's core.
+        calls: The calls of the answer; their deadline bounds the whole of it.
+        transcript: The transcript of earlier turns.
     """
 
     def __init__(
         self,
         tools: ClientTools,
-        calls: ClientCore,
-        stream: StreamCalls,
-        talk: ToolTranscript | None = None,
+        core: ClientCore,
+        calls: StreamCalls,
+        transcript: ToolTranscript | None = None,
     ) -> None:
         self._tools = tools
-        self._offer = schemas_part(tool.schema for tool in tools.tools.values())
+        self._schemas = schemas_part(tool.schema for tool in tools.tools.values())
+        self._core = core
         self._calls = calls
-        self._stream = stream
-        self._talk = talk or ToolTranscript()
-        self._turns = 0
-        self._ran = 0  # calls
-        self._last: tuple[Message, list[ToolCall], tuple[int, list[dict[str, Any]]]] | None = None
+        self._transcript = transcript or ToolTranscript()
+        self._turn_count = 0
+        self._call_count = 0
+        self._last_sent: _SentResults | None = None
 
     async def begin(
         self, message: Message, send: Callable[..., Callable[[], Awaitable[ResumableStream]]]
-    ) -> Turn:
-        """Sends a message, and gives the answer with all the turns that it takes.
+    ) -> ReplyLoop:
+        """Send a message, and return the events of all turns of its answer.
 
         Args:
             message: The message.
-            send: `StreamCalls.send`, with what goes with each message.
+            send: `StreamCalls.send`, with the options of each message.
 
         Raises:
             A2AError: See `Client.ask`.
         """
-        known = await self._look_at(message.task_id) if message.task_id else None
+        task = await self._get_task(message.task_id) if message.task_id else None
 
-        async def say(task: Task | None, said: Message) -> ResumableStream:
+        async def send_message(task: Task | None, message: Message) -> ResumableStream:
             sending = send(
-                said,
-                task_id=said.task_id,
-                context_id=said.context_id,
+                message,
+                task_id=message.task_id,
+                context_id=message.context_id,
                 known=task,
-                has_gone_on=self.going_on(),
+                has_gone_on=self.progress_check(),
             )
             return await sending()
 
-        return Turn(
-            await say(known, self.opening(message, known)),
+        return ReplyLoop(
+            await send_message(task, self.first_message(message, task)),
             reply_to=self.reply,
-            send=say,
-            is_sent=lambda: self._stream.is_sent,
-            wants_reply=self.has_called,
-            seen_to=None if known is None else known.status,
+            send=send_message,
+            is_sent=lambda: self._calls.is_sent,
+            wants_reply=self.has_new_calls,
+            replied_to=None if task is None else task.status,
         )
 
-    def opening(self, message: Message, before: Task | Message | None = None) -> Message:
-        """A message of the user's, with the tools on offer, and what was said before.
+    def first_message(self, message: Message, last_reply: Task | Message | None = None) -> Message:
+        """Return a message of the user with the offered tools and the history.
 
         Args:
             message: The message.
-            before: What the agent said last. What the task calls now is passed over: others have
-                answered it, or nobody will.
+            last_reply: The agent's latest reply. The calls that its task shows now are skipped:
+                another client may have answered them.
         """
-        talk = self._talk
-        if isinstance(before, Task):
-            talk.pass_over(before)
-        if before is not None and before != talk.heard:
-            said, talk.heard = self._last_word(before), before
-            if said and talk.untold:
-                talk.said += (*talk.untold, model_response_event(said, ()))
-        talk.untold = [user_input_event(message.parts)]
-        return self._offering(message)
+        transcript = self._transcript
+        if isinstance(last_reply, Task):
+            transcript.skip_calls(last_reply)
+        if last_reply is not None and last_reply != transcript.last_reply:
+            text, transcript.last_reply = self._new_text(last_reply), last_reply
+            if text and transcript.pending:
+                transcript.history += (*transcript.pending, model_response_event(text, ()))
+        transcript.pending = [user_input_event(message.parts)]
+        return self._with_tools(message)
 
     async def reply(self, task: Task) -> Message | None:
-        """Runs what a waiting task calls, and makes the message that tells what came of it.
+        """Run the calls of an interrupted task, and return the message with their results.
 
         Returns:
-            The message; None if the task calls nothing that is new.
+            The message; None if the task has no new calls.
 
         Raises:
             LimitExceededError: The agent has used up its turns or calls; `task` waits for results,
@@ -255,120 +259,129 @@ class ToolLoop:
             A2AConnectionError: The client was closed meanwhile.
             InvalidAgentResponseError: A call cannot be read.
         """
-        calls, talk = self._new_calls(task), self._talk
+        calls, transcript = self._new_calls(task), self._transcript
         if not calls:
             return None
-        if self._turns == self._tools.max_turns:
-            raise self._too_often(task)
-        new = sum(call not in talk.begun for call in calls)
-        if self._ran + new > self._tools.max_tool_calls:
-            raise self._too_many(task, new)
-        self._ran += new
-        deadline = self._stream.deadline
-        found = await until(deadline.at, self._run(calls), lambda: self._too_late(task, calls))
-        if self._calls.is_closed:
+        if self._turn_count == self._tools.max_turns:
+            raise self._too_many_turns(task)
+        new_count = sum(call not in transcript.started for call in calls)
+        if self._call_count + new_count > self._tools.max_tool_calls:
+            raise self._too_many_calls(task, new_count)
+        self._call_count += new_count
+        deadline = self._calls.deadline
+        tool_results = await until(
+            deadline.at, self._run_all(calls), lambda: self._deadline_error(task, calls)
+        )
+        if self._core.is_closed:
             text = f"the client was closed while tools ran for task {task.id}"
-            raise A2AConnectionError(
-                text, failure="closed", executed=True, agent=self._calls.agent
-            )
-        self._turns += 1
-        before = len(talk.said), talk.untold
-        talk.answered.update(calls)
-        talk.said += (*talk.untold, model_response_event("\n".join(self._new_texts(task)), calls))
-        talk.untold = [tool_results_event(found)]
-        reply = self._offering(
+            raise A2AConnectionError(text, failure="closed", executed=True, agent=self._core.agent)
+        self._turn_count += 1
+        history_length, pending = len(transcript.history), transcript.pending
+        transcript.answered.update(calls)
+        transcript.history += (
+            *pending,
+            model_response_event("\n".join(self._new_texts(task)), calls),
+        )
+        transcript.pending = [tool_results_event(tool_results)]
+        reply = self._with_tools(
             Message(
-                message_id=self._calls.env.new_id(),
+                message_id=self._core.env.new_id(),
                 role=Role.USER,
-                parts=(results_part(found),),
+                parts=(results_part(tool_results),),
                 task_id=task.id,
                 context_id=task.context_id,
             )
         )
-        self._last = reply, calls, before
+        self._last_sent = _SentResults(reply, calls, history_length, pending)
         return reply
 
-    def not_sent(self, reply: Message) -> None:
-        """Takes back what a message would have told, if it is of tools: another one has to."""
-        if self._last is None or reply is not self._last[0]:
+    def revert(self, reply: Message) -> None:
+        """Forget that a message carried tool results, because it was not sent."""
+        last, transcript = self._last_sent, self._transcript
+        if last is None or reply is not last.message:
             return
-        _, calls, (said, self._talk.untold) = self._last
-        self._talk.answered.difference_update(calls)
-        del self._talk.said[said:]
+        transcript.pending = last.pending
+        transcript.answered.difference_update(last.calls)
+        del transcript.history[last.history_length :]
 
-    def has_called(self, task: Task) -> bool:
-        """Whether a waiting task calls what was not answered."""
+    def has_new_calls(self, task: Task) -> bool:
+        """Return whether an interrupted task has calls that were not answered."""
         return bool(self._new_calls(task))
 
-    def going_on(self) -> Callable[[Task], bool]:
-        """What says of a task that waits as before whether it calls anew.
+    def progress_check(self) -> Callable[[Task], bool]:
+        """Return a predicate: does a task, interrupted as before, have new calls?
 
-        Agents built with AG2 leave the task waiting, as it was, while they work on results, and
-        tell their calls one by one: so it does when it calls the same twice in a row.
+        Agents built with AG2 leave the task interrupted while they work on the results, and add
+        their calls one by one. The calls are complete when two looks show the same ones.
         """
-        last: list[ToolCall] = []
+        last_calls: list[ToolCall] = []
 
         def has_gone_on(task: Task) -> bool:
-            nonlocal last
-            calls, last = last, self._new_calls(task)
-            return bool(last) and last == calls
+            nonlocal last_calls
+            previous, last_calls = last_calls, self._new_calls(task)
+            return bool(last_calls) and last_calls == previous
 
         return has_gone_on
 
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
+    # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
-    def _offering(self, message: Message) -> Message:
+    def _with_tools(self, message: Message) -> Message:
+        events = self._transcript.history
         extensions = tuple(dict.fromkeys((*message.extensions, CLIENT_TOOLS)))
-        before = (history_part(self._talk.said),) if self._talk.said else ()
-        parts = (*message.parts, *before, self._offer)
+        parts = (*message.parts, *((history_part(events),) if events else ()), self._schemas)
         return msgspec.structs.replace(message, parts=parts, extensions=extensions)
 
-    async def _look_at(self, task_id: str) -> Task:
-        """The task that a message is for."""
+    async def _get_task(self, task_id: str) -> Task:
         try:
-            return await self._stream.look(task_id)
+            return await self._calls.look(task_id)
         except A2AError as error:
-            error.executed = False  # of the message, which was not sent
+            error.executed = False  # the message was not sent
             raise
 
     def _new_calls(self, task: Task) -> list[ToolCall]:
-        with self._stream.scope.hiding_secrets():
-            return self._talk.new_calls(task)
+        with self._calls.scope.hiding_secrets():
+            return self._transcript.new_calls(task)
 
     def _new_texts(self, task: Task) -> list[str]:
-        """The texts of artifacts that are new, or other than they were the last time."""
-        known = self._talk.texts
-        self._talk.texts = {artifact.artifact_id: artifact.text for artifact in task.artifacts}
-        return [t for name, t in self._talk.texts.items() if t and known.get(name) != t]
+        """Return the texts of artifacts that are new or have changed since the last call."""
+        previous = self._transcript.texts
+        texts = {artifact.artifact_id: artifact.text for artifact in task.artifacts}
+        self._transcript.texts = texts
+        return [t for artifact_id, t in texts.items() if t and previous.get(artifact_id) != t]
 
-    def _last_word(self, before: Task | Message) -> str:
-        """What an answer adds to what is known to be said."""
-        if isinstance(before, Message):
-            return before.text
-        texts, closing = self._new_texts(before), before.status.message
-        if closing is not None and closing.text and closing.text not in texts:
-            texts.append(closing.text)
+    def _new_text(self, reply: Task | Message) -> str:
+        """Return the text of a reply that the history does not contain."""
+        if isinstance(reply, Message):
+            return reply.text
+        texts, final = self._new_texts(reply), reply.status.message
+        if final is not None and final.text and final.text not in texts:
+            texts.append(final.text)
         return "\n".join(texts)
 
-    async def _run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Runs calls side by side, and gives their results in order."""
-        room = asyncio.Semaphore(_AT_ONCE)
-        return await side_by_side((f"tool {c.name}", self._run_one(c, room)) for c in calls)
+    # ── Calls ────────────────────────────────────────────────────────────────────────────────
 
-    async def _run_one(self, call: ToolCall, room: asyncio.Semaphore) -> ToolResult:
-        tools, talk = self._tools.tools, self._talk
+    async def _run_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Run calls concurrently, and return their results in order."""
+        slots = asyncio.Semaphore(_MAX_PARALLEL_CALLS)
+        return await side_by_side((f"tool {c.name}", self._run(c, slots)) for c in calls)
+
+    async def _run(self, call: ToolCall, slots: asyncio.Semaphore) -> ToolResult:
+        tools, transcript = self._tools.tools, self._transcript
         if call.name not in tools:
             reason = f"there is no tool {call.name!r}; there are {', '.join(tools)}"
             return ToolResult(id=call.id, name=call.name, error=reason)
-        async with room:
-            if call in talk.begun:
-                again = ToolResult(id=call.id, name=call.name, error=_INTERRUPTED)
-                return talk.found.get(call, again)
-            talk.begun.add(call)
-            found = talk.found[call] = await tools[call.name].run(call, raises=self._tools.raises)
-            return found
+        async with slots:
+            if call in transcript.started:
+                interrupted = ToolResult(id=call.id, name=call.name, error=_INTERRUPTED)
+                return transcript.results.get(call, interrupted)
+            transcript.started.add(call)
+            result = await tools[call.name].run(call, raises=self._tools.raises)
+            transcript.results[call] = result
+            return result
 
-    def _too_often(self, task: Task) -> LimitExceededError:
+    # ── Errors ───────────────────────────────────────────────────────────────────────────────
+
+    def _too_many_turns(self, task: Task) -> LimitExceededError:
         bound = self._tools.max_turns
         return LimitExceededError(
             f"task {task.id} calls tools once more after {bound} turns with tools, which are as "
@@ -377,29 +390,38 @@ class ToolLoop:
             bound=bound,
             task=task,
             executed=True,
-            agent=self._calls.agent,
+            agent=self._core.agent,
         )
 
-    def _too_many(self, task: Task, new: int) -> LimitExceededError:
+    def _too_many_calls(self, task: Task, new_count: int) -> LimitExceededError:
         bound = self._tools.max_tool_calls
         return LimitExceededError(
-            f"task {task.id} requests {new} tool calls after {self._ran}, but max_tool_calls "
-            f"allows {bound} for one answer; none of the new calls ran, and the task waits for "
-            "their results",
+            f"task {task.id} requests {new_count} tool calls after {self._call_count}, but "
+            f"max_tool_calls allows {bound} for one answer; none of the new calls ran, and the "
+            "task waits for their results",
             which="max_tool_calls",
             bound=bound,
             task=task,
             executed=True,
-            agent=self._calls.agent,
+            agent=self._core.agent,
         )
 
-    def _too_late(self, task: Task, calls: Sequence[ToolCall]) -> DeadlineExceededError:
+    def _deadline_error(self, task: Task, calls: Sequence[ToolCall]) -> DeadlineExceededError:
         names = ", ".join(dict.fromkeys(c.name for c in calls))
-        late = callback_deadline_error(
+        error = callback_deadline_error(
             f"tools ({names}) did not finish",
-            self._stream.deadline,
+            self._calls.deadline,
             task,
             then=f"; task {task.id} waits for their results",
         )
-        late.agent = self._calls.agent
-        return late
+        error.agent = self._core.agent
+        return error
+
+
+class _SentResults(NamedTuple):
+    """The latest message with tool results, and the state of the transcript before it."""
+
+    message: Message
+    calls: list[ToolCall]
+    history_length: int
+    pending: list[dict[str, Any]]

@@ -1,13 +1,13 @@
-"""What `Client.conversation` gives: several messages to one agent that belong together.
+"""Conversations: several messages to one agent in one context, made by `Client.conversation`.
 
 Rules (A2A 3.4, 7.6):
-- The context goes with every message, and the task for as long as it is open: what is said after
-  its end begins another task in the same context.
-- A turn ends when the agent has answered. What it asks on the way is replied to by the hooks, and
-  is no part of its answer; where there is no hook or no reply, the question is the end.
-- An authorization may be given behind the client's back: it goes on watching.
-- Whatever ends a turn early leaves the task as it is, and the conversation goes on with it; where
-  nobody knows whether it was replied to, the agent is asked how it stands first.
+- Every message carries the context id, and the task id while the task is open. A message after
+  the task's end begins another task in the same context.
+- A turn ends when the agent has answered. Hooks reply to the interruptions before that, which are
+  not part of the answer; without a hook or a reply, the question is the answer.
+- An authorization may be granted outside of the client; the client keeps following the task.
+- An error or a cancellation ends the turn, but not the task: the conversation continues with it.
+  If a reply may have been lost, the client gets the task from the agent first.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import msgspec
 from holdfast._aio.callbacks import reject_self_cancellation, side_by_side
 from holdfast._aio.waiting import callback_deadline_error, until
 from holdfast._arguments import json_object
-from holdfast._client.client_tools import ToolLoop, ToolTranscript, ask_for_tools
+from holdfast._client.client_tools import ToolLoop, ToolTranscript, add_tools_extension
 from holdfast._client.content import Content, to_message
 from holdfast._client.event_stream import EventStream
-from holdfast._client.reply_loop import Turn
+from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.streams import StreamCalls
 from holdfast._policy.deadline import Deadline
 from holdfast.errors import (
@@ -55,61 +55,66 @@ __all__ = ["Conversation", "Interruption", "InterruptionHook"]
 
 
 class Interruption(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent waits for in the middle of a task: input, or an authorization.
+    """A task that waits for input or for an authorization.
 
     Attributes:
-        task: The task as it stands.
+        task: The task, in state INPUT_REQUIRED or AUTH_REQUIRED.
     """
 
     task: Task
 
     @property
     def message(self) -> Message | None:
-        """What the agent says about it, with all parts."""
+        """The agent's status message, with all its parts."""
         return self.task.status.message
 
     @property
     def text(self) -> str:
-        """The text of it: the question, or how to authorize."""
+        """The text of `message`: the question, or how to authorize; empty if there is none."""
         return "" if self.message is None else self.message.text
 
     def to_error(self, why: str) -> TaskInterruptedError:
-        """The error to raise where whoever called has to see to it.
+        """Return the error to raise if the hook's caller has to handle the interruption.
 
-        An agent that calls another one passes an interruption on with it: it sets its own task to
-        the same state, and goes on with `Conversation.wait` or `Conversation.ask` later.
+        An agent that calls another agent uses it to pass an interruption on: it sets its own task
+        to the same state, and continues with `Conversation.wait` or `Conversation.ask` later.
 
         Args:
-            why: Why there is no reply.
+            why: The reason why there is no reply.
+
+        Returns:
+            A `TaskAuthRequiredError` or a `TaskInputRequiredError`, by the state of the task.
         """
         authorizes = self.task.state is TaskState.AUTH_REQUIRED
-        kind = TaskAuthRequiredError if authorizes else TaskInputRequiredError
-        awaited = "an authorization" if authorizes else "input"
-        message = f"task {self.task.id} still waits for {awaited}: {why}"
-        return kind(message, task=self.task, executed=True)
+        error_type = TaskAuthRequiredError if authorizes else TaskInputRequiredError
+        required = "an authorization" if authorizes else "input"
+        message = f"task {self.task.id} still waits for {required}: {why}"
+        return error_type(message, task=self.task, executed=True)
 
 
 InterruptionHook: TypeAlias = Callable[[Interruption], Awaitable[Content | None] | Content | None]
-"""Gives the reply to an interruption, or None for no reply; may be a coroutine function.
+"""Returns the reply to an interruption, or None for no reply; may be a coroutine function.
 
-The reply is what `Client.ask` takes as a message, such as text; `Reply` is what layers give.
+The reply is anything that `Client.ask` accepts as a message, such as text. It is not a `Reply`,
+which layers return.
 
-One that is not runs on the event loop, which stands still meanwhile, deadlines included. That is
-fine for the built-in `input()` where nothing else goes on; a first Ctrl-C is then noticed only
-after Enter, a second one at once. In a thread (`asyncio.to_thread`) the loop goes on, but a thread
-cannot be cancelled, and the program does not end before Enter.
+A hook that is not a coroutine function blocks the event loop while it runs, and deadlines too.
+That is acceptable for the built-in `input()` if nothing else runs; the program then notices a
+first Ctrl-C only after Enter, a second one immediately. In a thread (`asyncio.to_thread`) the hook
+does not block the loop, but a thread cannot be cancelled, and the program does not exit before
+Enter.
 """
 
 
 class Conversation:
     """A conversation with one agent, turn by turn; made by `Client.conversation`.
 
-    To be used by one task at a time.
+    Not safe for concurrent use: one turn at a time.
     """
 
     def __init__(
         self,
-        calls: ClientCore,
+        core: ClientCore,
         *,
         context_id: str | None,
         task: Task | None,
@@ -120,7 +125,7 @@ class Conversation:
         max_turns: int,
         poll_interval: float,
     ) -> None:
-        self._calls = calls
+        self._core = core
         self._context_id = context_id if task is None else task.context_id or context_id
         self._task = task
         self._hooks = hooks
@@ -129,29 +134,29 @@ class Conversation:
         self._max_turns = max_turns
         self._poll_interval = poll_interval
         self._tools = tools
-        self._talk = ToolTranscript()
+        self._transcript = ToolTranscript()
         if task is not None:
-            self._talk.pass_over(task)
-        self._heard: Task | Message | None = task  # what the agent said last
+            self._transcript.skip_calls(task)
+        self._last_reply: Task | Message | None = task  # the agent's
         self._turn: EventStream | None = None
-        self._is_unsure = False  # whether something was sent, and nothing came back
-        self._replied_to: TaskStatus | None = None  # by what was sent last
+        self._may_have_replied = False  # a message was sent, and its reply may be lost
+        self._replied_to: TaskStatus | None = None  # the status that the last message replies to
 
     @property
     def context_id(self) -> str | None:
-        """The conversation's id; the agent gives it with its first answer."""
-        self._catch_up()
+        """The id of the conversation; None until the agent assigns it with its first answer."""
+        self._update()
         return self._context_id
 
     @property
     def task(self) -> Task | None:
-        """The task of the last turn, as last seen; None where there was a message instead."""
-        self._catch_up()
+        """The task of the latest turn, as last seen; None if the agent replied with a message."""
+        self._update()
         return self._task
 
     @property
     def is_open(self) -> bool:
-        """Whether the task of the last turn may go on: the next message is for it then."""
+        """True if the latest turn's task is not terminal; the next message then continues it."""
         task = self.task
         return task is not None and not task.state.is_terminal
 
@@ -164,24 +169,25 @@ class Conversation:
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
-        """Says something, and waits for the answer; for what is raised see `stream_message`.
+        """Send a message, and wait for the answer.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object for the metadata of the request (``params.metadata``), and in
-                those of the hooks' replies.
+            metadata: A JSON object for the metadata of the request (``params.metadata``), and of
+                the requests that send the hooks' replies.
             message_metadata: A JSON object to add to the message's own metadata
-                (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
-                out, any if empty.
-            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+                (``message.metadata``); it takes precedence if both have a member.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
+            **options: See `SendOptions`; the default timeout is that of the conversation.
 
         Returns:
-            The answer; its `needs_input` says that the agent waits for another message, and that
-            no hook had a reply.
+            The answer. If its `needs_input` is true, the agent waits for another message, and no
+            hook had a reply.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            A2AError: See `stream_message`.
         """
         turn = self.stream_message(
             message,
@@ -202,52 +208,59 @@ class Conversation:
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
-        """Says something, and gives the answer as it comes, with those to the hooks' replies.
+        """Send a message, and return the events of the answer and of the hooks' replies.
 
-        What it raises while it is iterated over, beside what `EventStream` raises:
+        Iterating over the stream raises, beside the errors of `EventStream`:
 
-        - `TaskInputRequiredError`: a hook failed, did not reply in time, or was asked too often;
-          its cause tells. The task still waits: reply with `ask`.
-        - `TaskAuthRequiredError`: the same of an authorization, or nobody gave it in time. Go on
-          with `wait`, or with `ask` to say something about it.
+        - `TaskInputRequiredError`: a hook failed, did not reply in time, or was called too often;
+          see its cause. The task still waits: reply with `ask`.
+        - `TaskAuthRequiredError`: the same for an authorization, or it was not granted in time.
+          Continue with `wait`, or with `ask` to send a message about it.
         - `LimitExceededError`, `DeadlineExceededError`: the agent called tools too often, or they
-          took too long. Go on with `wait`, which runs no call again.
+          took too long. Continue with `wait`, which runs no call again.
 
         Args:
-            message: See `ask`.
-            metadata: See `ask`.
-            message_metadata: See `ask`.
-            accepted_output_modes: See `ask`.
-            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+            message: Text, parts, a `Message` or its JSON object.
+            metadata: A JSON object for the metadata of the request: see `ask`.
+            message_metadata: A JSON object to add to the message's own metadata: see `ask`.
+            accepted_output_modes: Media types that the caller accepts: see `ask`.
+            **options: See `SendOptions`; the default timeout is that of the conversation.
+
+        Returns:
+            The stream of one turn; nothing is sent before it is entered.
+
+        Raises:
+            ValueError: The message has no content, or an argument is not valid.
+            TypeError: An argument of another type.
         """
-        self._catch_up()
-        said = to_message(
+        self._update()
+        first = to_message(
             message,
-            new_id=self._calls.env.new_id(),
+            new_id=self._core.env.new_id(),
             context_id=self._context_id,
             metadata=message_metadata,
         )
         calls = self._stream_calls(options, of=Conversation.stream_message)
         replies = self._replies(calls, metadata, accepted_output_modes)
 
-        async def say() -> Turn:
-            return await replies.say(said, await self._open_task(calls), self._heard)
+        async def send() -> ReplyLoop:
+            return await replies.begin(first, await self._open_task(calls), self._last_reply)
 
-        return self._enterable(calls, say)
+        return self._new_turn(calls, send)
 
     async def wait(self, **options: Unpack[SendOptions]) -> Answer:
-        """Goes on with the open task without saying anything, as after an error.
+        """Continue the open task without sending a message, as after an error.
 
         Args:
-            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+            **options: See `SendOptions`; the default timeout is that of the conversation.
 
         Returns:
-            The answer, as `ask` gives it. A hook whose reply was not sent is asked once more. What
-            may have been replied to, because nobody knows whether a reply arrived, is the caller's
-            to reply to, and not the hooks'.
+            The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
+            reply may have arrived, no hook is called for that interruption, and the caller has to
+            reply.
 
         Raises:
-            RuntimeError: There is no open task, or a turn is under way.
+            RuntimeError: There is no open task, or a turn is in flight.
             A2AError: See `stream_message`.
         """
         self._check_idle()
@@ -258,48 +271,50 @@ class Conversation:
         calls = self._stream_calls(options)
         replies = self._replies(calls, None, None)
 
-        async def follow() -> Turn:
-            live = await calls.follow(task.id)()
-            if not self._is_unsure:
-                return replies.turn(live)
-            quiet = self._calls.resilience.reconnect.max_quiet
-            return replies.turn(live, self._replied_to, max_quiet=quiet)
+        async def follow() -> ReplyLoop:
+            stream = await calls.follow(task.id)()
+            if not self._may_have_replied:
+                return replies.loop(stream)
+            max_quiet = self._core.resilience.reconnect.max_quiet
+            return replies.loop(stream, self._replied_to, max_quiet=max_quiet)
 
-        async with self._enterable(calls, follow) as events:
+        async with self._new_turn(calls, follow) as events:
             return await events.result()
 
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
+    # ── Turns ────────────────────────────────────────────────────────────────────────────────
 
-    def _catch_up(self) -> None:
-        """Learns from the last turn, however far it came."""
+    def _update(self) -> None:
+        """Take over the task and context of the latest turn, even if it has not ended."""
         turn = self._turn
         if turn is None:
             return
-        whole = turn.task or turn.message
-        if whole is not None:
-            self._task, self._heard = turn.task, whole
-            self._context_id = whole.context_id or self._context_id
+        reply = turn.task or turn.message
+        if reply is not None:
+            self._task, self._last_reply = turn.task, reply
+            self._context_id = reply.context_id or self._context_id
 
     def _stream_calls(
         self, options: SendOptions, *, of: Callable[..., Any] | None = None
     ) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
-        ask_for_tools(options, self._tools)
-        scope = self._calls.begin("conversation", options, sends=True, of=of)
-        return StreamCalls(self._calls, scope, poll_interval=self._poll_interval, patient=True)
+        add_tools_extension(options, self._tools)
+        scope = self._core.begin("conversation", options, sends=True, of=of)
+        return StreamCalls(self._core, scope, poll_interval=self._poll_interval, patient=True)
 
     def _check_idle(self) -> None:
         if self._turn is not None and not self._turn.is_over:
             text = "a turn of the conversation is in flight; close its stream first"
             raise RuntimeError(text)
 
-    def _enterable(self, calls: StreamCalls, begin: Callable[[], Awaitable[Turn]]) -> EventStream:
-        """The stream of a turn, which begins when it is entered."""
+    def _new_turn(
+        self, calls: StreamCalls, begin: Callable[[], Awaitable[ReplyLoop]]
+    ) -> EventStream:
+        """Return the stream of a turn, which begins when the stream is entered."""
 
-        async def enter() -> Turn:
+        async def enter() -> ReplyLoop:
             self._check_idle()
-            self._catch_up()
+            self._update()
             self._turn = stream
             try:
                 return await begin()
@@ -314,18 +329,20 @@ class Conversation:
         self,
         calls: StreamCalls,
         metadata: Mapping[str, Any] | None,
-        modes: Iterable[str] | None,
+        accepted_output_modes: Iterable[str] | None,
     ) -> _Replies:
         tools = None
         if self._tools is not None:
-            tools = ToolLoop(self._tools, self._calls, calls, self._talk)
+            tools = ToolLoop(self._tools, self._core, calls, self._transcript)
         send = partial(
             calls.send,
             metadata=json_object("metadata", metadata),
-            configuration=self._calls.configuration(
-                return_immediately=None, accepted_output_modes=modes, push_notification_config=None
+            configuration=self._core.configuration(
+                return_immediately=None,
+                accepted_output_modes=accepted_output_modes,
+                push_notification_config=None,
             ),
-            has_gone_on=None if tools is None else tools.going_on(),
+            has_gone_on=None if tools is None else tools.progress_check(),
         )
         return _Replies(
             calls,
@@ -334,7 +351,7 @@ class Conversation:
             hooks=self._hooks,
             input_timeout=self._input_timeout,
             max_turns=self._max_turns,
-            new_id=self._calls.env.new_id,
+            new_id=self._core.env.new_id,
         )
 
     async def _send(
@@ -344,50 +361,50 @@ class Conversation:
         task: Task | None,
         message: Message,
     ) -> ResumableStream:
-        """Sends a message, to a task if there is one, and notes it where nothing comes back."""
+        """Send a message, to a task if there is one; remember if its reply may be lost."""
         context_id = self._context_id if task is None else task.context_id or self._context_id
         task_id = None if task is None else task.id
         sending = send(message, task_id=task_id, context_id=context_id, known=task)
-        self._is_unsure, self._replied_to = True, None if task is None else task.status
+        self._may_have_replied, self._replied_to = True, None if task is None else task.status
         try:
-            live = await sending()
+            stream = await sending()
         except asyncio.CancelledError:
-            self._is_unsure = calls.is_sent
+            self._may_have_replied = calls.is_sent
             raise
         except A2AError as error:
-            self._is_unsure = error.executed is not False
+            self._may_have_replied = error.executed is not False
             raise
-        self._is_unsure = False
-        return live
+        self._may_have_replied = False
+        return stream
 
     async def _open_task(self, calls: StreamCalls) -> Task | None:
-        """The task to go on with, if any: one that was left at work may be over by now."""
+        """Return the task to continue, if any; get it from the agent if it may have changed."""
         task = self.task
         if task is None or task.state.is_terminal:
             return None
-        if self._is_unsure or not task.state.is_interrupted:
+        if self._may_have_replied or not task.state.is_interrupted:
             try:
                 task = await calls.look(task.id)
             except A2AError as error:
-                error.executed = False  # of the message, which was not sent
+                error.executed = False  # the message was not sent
                 if isinstance(error, DeadlineExceededError) and error.task is None:
                     error.task = task
                 raise
-            self._task, self._heard, self._is_unsure = task, task, False
+            self._task, self._last_reply, self._may_have_replied = task, task, False
         return None if task.state.is_terminal else task
 
 
 class _Replies:
-    """What is said in one turn: by the caller, by the tools, and by the hooks.
+    """The messages of one turn: the caller's, the tools' results, and the hooks' replies.
 
     Args:
-        calls: What the turn is made of.
+        calls: The calls of the turn.
         send: Sends a message, to a task if there is one.
-        tools: What the agent may call.
-        hooks: Who replies to interruptions.
-        input_timeout: Seconds that a hook has.
-        max_turns: How often they may reply.
-        new_id: Makes an id for a message.
+        tools: The tools that the agent may call.
+        hooks: The hooks, by the state that they reply to.
+        input_timeout: Seconds that a hook may take; None for the time left of the turn.
+        max_turns: Number of replies of the hooks that one turn may have.
+        new_id: Returns a new message id.
     """
 
     def __init__(
@@ -408,37 +425,39 @@ class _Replies:
         self._input_timeout = input_timeout
         self._max_turns = max_turns
         self._new_id = new_id
-        self._given = 0
-        self._unsent: tuple[TaskStatus, Message] | None = None  # for who goes on
+        self._reply_count = 0
+        self._unsent: tuple[TaskStatus, Message] | None = None  # for the next iteration
 
-    async def say(self, said: Message, known: Task | None, heard: Task | Message | None) -> Turn:
-        """Begins the turn with a message.
+    async def begin(
+        self, message: Message, task: Task | None, last_reply: Task | Message | None
+    ) -> ReplyLoop:
+        """Begin the turn with a message.
 
         Args:
-            said: The message.
-            known: The task that it goes on with.
-            heard: What the agent said last.
+            message: The message.
+            task: The task that it continues.
+            last_reply: The agent's latest reply.
         """
         if self._tools is not None:
-            said = self._tools.opening(said, known or heard)
-        seen_to = None if known is None else known.status
-        return self.turn(await self._send(known, said), seen_to)
+            message = self._tools.first_message(message, task or last_reply)
+        replied_to = None if task is None else task.status
+        return self.loop(await self._send(task, message), replied_to)
 
-    def turn(
+    def loop(
         self,
-        live: ResumableStream,
-        seen_to: TaskStatus | None = None,
+        stream: ResumableStream,
+        replied_to: TaskStatus | None = None,
         *,
         max_quiet: float | None = None,
-    ) -> Turn:
-        """The turn that begins with a stream."""
-        return Turn(
-            live,
+    ) -> ReplyLoop:
+        """Return the events of the turn that begins with a stream."""
+        return ReplyLoop(
+            stream,
             reply_to=self._reply_to,
             send=self._send_reply,
             is_sent=lambda: self._calls.is_sent,
-            wants_reply=lambda task: self._tools is not None and self._tools.has_called(task),
-            seen_to=seen_to,
+            wants_reply=lambda task: self._tools is not None and self._tools.has_new_calls(task),
+            replied_to=replied_to,
             max_quiet=max_quiet,
         )
 
@@ -453,19 +472,19 @@ class _Replies:
             if not self._calls.is_sent:
                 self._unsent = task.status, reply
                 if self._tools is not None:
-                    self._tools.not_sent(reply)
+                    self._tools.revert(reply)
             raise
         except A2AError as error:
             if error.executed is False and self._tools is not None:
-                self._tools.not_sent(reply)
+                self._tools.revert(reply)
             raise
 
     async def _reply_to(self, task: Task) -> Message | None:
-        """What is replied to an interruption; None for no reply.
+        """Return the reply to an interruption; None for no reply.
 
         Raises:
-            TaskInterruptedError: The hook raised, did not reply in time, or has replied often
-                enough.
+            TaskInterruptedError: The hook raised, did not reply in time, or the hooks have replied
+                `max_turns` times.
             A2AError: See `ToolLoop.reply`.
         """
         reply = None if self._tools is None else await self._tools.reply(task)
@@ -475,33 +494,35 @@ class _Replies:
         if reply is not None or hook is None:
             return reply
         interruption = Interruption(task=task)
-        if self._given >= self._max_turns:
+        if self._reply_count >= self._max_turns:
             bound = self._max_turns
-            why = f"{bound} replies were not enough" if bound else "no hook may reply"
-            raise interruption.to_error(f"{why} (max_turns={bound})")
-        reply = await self._asked(hook, interruption)
+            reason = f"{bound} replies were not enough" if bound else "no hook may reply"
+            raise interruption.to_error(f"{reason} (max_turns={bound})")
+        reply = await self._call_hook(hook, interruption)
         if reply is not None and task.state is TaskState.AUTH_REQUIRED:
-            with contextlib.suppress(A2AError):  # else it is sent in any case
+            with contextlib.suppress(A2AError):  # the reply is sent if the look fails
                 task = await self._calls.look(task.id)
-            if task.state is not TaskState.AUTH_REQUIRED:  # somebody has given it meanwhile
+            if task.state is not TaskState.AUTH_REQUIRED:  # granted outside of the client
                 return None
-        self._given += reply is not None
+        self._reply_count += reply is not None
         return reply
 
-    async def _asked(self, hook: InterruptionHook, interruption: Interruption) -> Message | None:
-        """What a hook replies."""
+    async def _call_hook(
+        self, hook: InterruptionHook, interruption: Interruption
+    ) -> Message | None:
+        """Return the reply of a hook, as a message."""
         task, deadline, now = interruption.task, self._calls.deadline, _now()
         if self._input_timeout is not None and now + self._input_timeout < deadline.at:
             seconds = self._input_timeout
             deadline = Deadline(name="input", timeout=seconds, at=now + seconds)
-        late = callback_deadline_error("the hook did not reply", deadline, task)
+        deadline_error = callback_deadline_error("the hook did not reply", deadline, task)
 
-        async def ask() -> Content | None:
-            given = hook(interruption)
-            return await given if inspect.isawaitable(given) else given
+        async def call() -> Content | None:
+            result = hook(interruption)
+            return await result if inspect.isawaitable(result) else result
 
         async def wait() -> Message | None:
-            (reply,) = await side_by_side([("a hook", reject_self_cancellation(ask()))])
+            (reply,) = await side_by_side([("a hook", reject_self_cancellation(call()))])
             if reply is None:
                 return None
             return to_message(
@@ -509,18 +530,18 @@ class _Replies:
             )
 
         try:
-            return await until(deadline.at, wait(), lambda: late)
+            return await until(deadline.at, wait(), lambda: deadline_error)
         except TaskInterruptedError as error:
             if error.task.id == task.id:
-                raise  # the hook's own word: whoever called sees to it
-            raise interruption.to_error(_failed(error)) from error
+                raise  # the hook passes the interruption on: see Interruption.to_error
+            raise interruption.to_error(_hook_failure(error)) from error
         except Exception as error:
             raise interruption.to_error(
-                late.message if error is late else _failed(error)
+                deadline_error.message if error is deadline_error else _hook_failure(error)
             ) from error
 
 
-def _failed(error: Exception) -> str:
+def _hook_failure(error: Exception) -> str:
     return f"the hook failed: {type(error).__name__}{f': {error}' if str(error) else ''}"
 
 

@@ -400,7 +400,7 @@ class EventStream:
                 raise_for_outcome(
                     task,
                     agent=calls.agent,
-                    broke_with=None if self._live is None else self._live.cause,
+                    stream_error=None if self._live is None else self._live.cause,
                     request_id=calls.scope.call_group.request_id,
                     attempts=calls.attempts,
                 )

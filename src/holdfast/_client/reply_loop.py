@@ -1,7 +1,7 @@
-"""A turn: what an agent answers, with all that it was replied to on the way, as one stream.
+"""The events of one turn as one stream: the agent's answer, and its answers to all replies.
 
-Rules: each interruption is seen to once, and each reply sent once, whatever becomes of it; what
-follows a reply goes on where the stream before stopped.
+Rules: each interruption is handled once, and each reply is sent once, even if the turn fails or is
+cancelled; the stream that follows a reply continues where the previous stream stopped.
 """
 
 from __future__ import annotations
@@ -21,180 +21,180 @@ if TYPE_CHECKING:
     from holdfast._stream.resumable import ResumableStream
     from holdfast.types import Event, Message, Task, TaskStatus
 
-__all__ = ["Turn"]
+__all__ = ["ReplyLoop"]
 
-_LAST_WORD = 1.0
-"""Seconds that an agent has to go on by itself after a question without a reply."""
+_UNANSWERED_QUESTION_S = 1.0
+"""Seconds for which the agent may continue by itself after a question that gets no reply."""
 
 
-class Turn:
+class ReplyLoop:
     """The streams of one turn, one after the other: see `holdfast._client.event_stream.Live`.
 
     Args:
-        live: The first one.
-        reply_to: Gives the reply to a task that is interrupted; None for none. It is asked again
-            where it was cancelled.
-        send: Sends a reply, and gives the stream that follows.
-        is_sent: Whether the reply that was to be sent last may have left.
-        wants_reply: Says of a task that still waits for what it was given whether there is
-            something to reply to all the same.
-        seen_to: The interruption that the first one replies to, if it does.
-        max_quiet: Seconds that the agent has to go on after that one; None for any number.
+        stream: The first stream.
+        reply_to: Returns the reply to an interrupted task; None for no reply. It is called again
+            after a call that was cancelled.
+        send: Sends a reply, and returns the stream that follows it.
+        is_sent: Whether the latest reply may have left the process.
+        wants_reply: Whether a task that is still interrupted as before has something new to reply
+            to.
+        replied_to: The interruption that the message of the first stream replies to, if any.
+        max_quiet: Seconds that the agent has to continue after that reply; None for no limit.
     """
 
     def __init__(
         self,
-        live: ResumableStream,
+        stream: ResumableStream,
         *,
         reply_to: Callable[[Task], Awaitable[Message | None]],
         send: Callable[[Task, Message], Awaitable[ResumableStream]],
         is_sent: Callable[[], bool],
         wants_reply: Callable[[Task], bool],
-        seen_to: TaskStatus | None,
+        replied_to: TaskStatus | None,
         max_quiet: float | None = None,
     ) -> None:
-        self._live = live
+        self._stream = stream
         self._reply_to = reply_to
         self._send = send
         self._is_sent = is_sent
         self._wants_reply = wants_reply
-        self._seen_to = seen_to  # the last interruption that was asked about
+        self._handled = replied_to  # the latest interruption for which a reply was requested
         self._max_quiet = max_quiet
-        self._has_no_reply = False  # the interruption that was asked about last
-        self._is_over = False
+        self._has_no_reply = False  # to the interruption in _handled
+        self._has_ended = False
         self._past: list[ResumableStream] = []
-        self._going_on = CancelScope()
+        self._scope = CancelScope()
 
     @property
     def told(self) -> EventOutbox:
-        """What the caller has been told."""
-        return self._live.told
+        """The events for the caller, delivered and pending."""
+        return self._stream.told
 
     @property
     def reconnects(self) -> int:
-        """How often its streams were subscribed to again after a cut."""
-        return sum(live.reconnects for live in (*self._past, self._live))
+        """The number of resubscriptions after a cut."""
+        return sum(stream.reconnects for stream in (*self._past, self._stream))
 
     @property
     def gap(self) -> bool:
         """Whether status messages may be missing."""
-        return any(live.gap for live in (*self._past, self._live))
+        return any(stream.gap for stream in (*self._past, self._stream))
 
     @property
     def error(self) -> A2AError | None:
-        """What a connection of the last stream broke with last."""
-        return self._live.error
+        """The error that broke the latest connection."""
+        return self._stream.error
 
     @property
     def cause(self) -> A2AError | None:
-        """At the end, what a connection broke with, unless the agent went on after that."""
-        return self._live.cause
+        """At the end: the error that broke a connection, unless the agent continued after it."""
+        return self._stream.cause
 
     @property
     def is_stale(self) -> bool:
-        """Whether the task that the caller has still waits for what it was just given."""
-        return self._live.is_stale
+        """Whether the caller's task still shows the interruption that was just replied to."""
+        return self._stream.is_stale
 
     @property
     def is_settled(self) -> bool:
-        """Whether the caller has been told of an answer."""
-        if not self._live.is_settled:
+        """Whether an answer was delivered to the caller."""
+        if not self._stream.is_settled:
             return False
-        return self._is_over or not self._is_interrupted or self._is_answered
+        return self._has_ended or not self._is_interrupted or self._is_answered
 
     async def next(self) -> Event | None:
-        """The next event; None at the end."""
-        while not self._is_over:
-            if self._is_interrupted and not self._is_seen_to:
-                await self._going_on.wait(self._go_on())
-            if self._going_on.is_ended:
-                await self._live.close()  # which may have come meanwhile
-            event = await self._next()
+        """Return the next event; None at the end."""
+        while not self._has_ended:
+            if self._is_interrupted and not self._is_handled:
+                await self._scope.wait(self._handle_interruption())
+            if self._scope.is_ended:
+                await self._stream.close()  # _handle_interruption may have replaced the stream
+            event = await self._next_of_stream()
             if event is not None:
                 return event
-            if self._is_interrupted and self._is_seen_to and not self._has_no_reply:
+            if self._is_interrupted and self._is_handled and not self._has_no_reply:
                 task = self.told.task
                 if task is not None and self._wants_reply(task):
-                    self._seen_to = None
-            waits = self._is_interrupted and not self._is_seen_to
-            self._is_over = self._going_on.is_ended or not waits
+                    self._handled = None
+            is_unhandled = self._is_interrupted and not self._is_handled
+            self._has_ended = self._scope.is_ended or not is_unhandled
         return None
 
     async def settle(self) -> None:
-        """Makes a task that came to rest the agent's own to the last word, if that is quick."""
-        await self._live.settle()
+        """Refresh the finished task from the agent (waits at most 1 s)."""
+        await self._stream.settle()
 
     async def close(self) -> None:
-        """Ends it, whoever waits for an event; the agent goes on with the task."""
-        self._going_on.end()
-        await self._live.close()
+        """End the stream, also while `next` is waiting; the agent's task is not canceled."""
+        self._scope.end()
+        await self._stream.close()
 
     @property
     def _is_interrupted(self) -> bool:
-        """Whether the caller has been told that the task waits for something."""
-        told = self._live.told
-        return told.state is not None and told.state.is_interrupted and not told.has_news
+        """Whether the latest event that was delivered says that the task is interrupted."""
+        outbox = self._stream.told
+        return outbox.state is not None and outbox.state.is_interrupted and not outbox.has_news
 
     @property
     def _is_answered(self) -> bool:
-        """Whether the agent asks what has no reply: the question is the answer."""
-        return self._live.is_settled and self._has_no_reply and self._is_seen_to
+        """Whether the answer is a question that gets no reply."""
+        return self._stream.is_settled and self._has_no_reply and self._is_handled
 
     @property
-    def _is_seen_to(self) -> bool:
-        """Whether it was asked about; the agent may tell it once more before it goes on."""
-        status, told = self._seen_to, self.told
-        if told.status is status or status is None or told.status is None:
-            return told.status is status
-        # Without a time, only the first event can be known for the same status told once more.
-        is_old = status.time is not None or told.count <= 1
-        return is_old and still_waits(told.status, status)
+    def _is_handled(self) -> bool:
+        """Whether a reply was requested; the agent may repeat the status before it continues."""
+        handled, status = self._handled, self.told.status
+        if status is handled or handled is None or status is None:
+            return status is handled
+        # Without a timestamp, only the first event can be recognized as a repetition.
+        may_repeat = handled.time is not None or self.told.count <= 1
+        return may_repeat and still_waits(status, handled)
 
-    async def _next(self) -> Event | None:
-        """The next event; None at the end, which a question without a reply is soon.
+    async def _next_of_stream(self) -> Event | None:
+        """Return the next event; None at the end of the stream.
 
-        A stream may stay open after it, and the next message would wait for ever; so it may after
-        one whose reply may be lost.
+        An agent may keep the stream open after a question that gets no reply, and after a reply
+        that may be lost. The wait is bounded in both cases.
         """
-        waits = self._live.is_settled and self._is_interrupted and self._is_seen_to
-        bound = _LAST_WORD if self._is_answered else self._max_quiet
-        if not waits or bound is None:
-            return await self._live.next()
-        scope = asyncio.timeout(bound)
+        is_waiting = self._stream.is_settled and self._is_interrupted and self._is_handled
+        seconds = _UNANSWERED_QUESTION_S if self._is_answered else self._max_quiet
+        if not is_waiting or seconds is None:
+            return await self._stream.next()
+        limit = asyncio.timeout(seconds)
         try:
-            async with scope:
-                return await self._live.next()
+            async with limit:
+                return await self._stream.next()
         except TimeoutError as error:
-            if isinstance(error, A2AError) or not scope.expired():
+            if isinstance(error, A2AError) or not limit.expired():
                 raise
-        await self._live.settle()
-        with contextlib.suppress(TimeoutError):  # of what does not close
-            await self._live.close()
+        await self._stream.settle()
+        with contextlib.suppress(TimeoutError):  # closing may time out
+            await self._stream.close()
         return None
 
-    async def _go_on(self) -> None:
-        """Sees to an interruption: gets a reply, and sends it, each once."""
+    async def _handle_interruption(self) -> None:
+        """Request a reply to the interruption, and send it, each at most once."""
         task, status = self.told.task, self.told.status
         if task is None:
             return
         reply = await self._reply_to(task)
-        self._seen_to, self._has_no_reply, self._max_quiet = status, reply is None, None
+        self._handled, self._has_no_reply, self._max_quiet = status, reply is None, None
         if reply is None:
             return
         try:
-            onward = await self._send(task, reply)
+            next_stream = await self._send(task, reply)
         except asyncio.CancelledError:
             if not self._is_sent():
-                self._seen_to = None  # so that who goes on replies
+                self._handled = None  # the next iteration replies
             raise
         except A2AError as error:
-            if error.executed is False:  # the reply; but what the caller asked for did run
+            if error.executed is False:  # true of the reply, but the caller's message did run
                 error.executed = True
                 error.message = f"{error.message}; the reply to task {task.id} was not sent"
             if isinstance(error, DeadlineExceededError):
                 error.task = error.task or task
             raise
-        self._past.append(self._live)
-        self._live, past = onward, self._live
-        with contextlib.suppress(TimeoutError):  # the turn goes on, whatever does not close
-            await past.close()
+        finished, self._stream = self._stream, next_stream
+        self._past.append(finished)
+        with contextlib.suppress(TimeoutError):  # the turn continues if closing times out
+            await finished.close()

@@ -1,4 +1,4 @@
-"""What a client knows of its own work: numbers to show, to log or to scrape."""
+"""Statistics of a client: a snapshot to show, log or export."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ __all__ = ["ClientStats", "EndpointStats", "client_stats"]
 
 
 class EndpointStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One address, as far as a client knows it.
+    """Statistics of one endpoint.
 
     Attributes:
         url: The address, without credentials or query.
-        binding: The protocol's name of its binding; ``"card"`` where the card was looked for.
-        version: The version of the protocol that is spoken there.
-        answered: Calls that went well, of all clients that share its `Endpoint`.
-        attempts: Tries that were made, of the same.
-        circuit: What its breaker does with calls, or what somebody has decided by hand.
-        failures: Calls that have failed in a row.
-        retry_after: Seconds until a call may go through; None where the circuit was opened by
-            hand.
-        retry_tokens: What was left for retries at the last change; None where nothing bounds them.
-        is_rate_limited: Whether calls wait because the agent has asked to come later.
-        waiting: How many of them do.
+        binding: The protocol's name of its binding; ``"card"`` for the address of the agent card.
+        version: The protocol version that is spoken there.
+        answered: Number of successful calls, of all clients that share the `Endpoints`.
+        attempts: Number of attempts, of the same clients.
+        circuit: State of its circuit breaker, or the manual override (see `Circuit`).
+        failures: Number of consecutive failures.
+        retry_after: Seconds until a call may pass; None if the circuit was opened manually.
+        retry_tokens: Tokens left in the retry budget at its last change; None without a budget.
+        is_rate_limited: Whether calls wait because the agent sent Retry-After.
+        waiting: Number of calls that wait for that reason.
     """
 
     url: str
@@ -51,14 +50,15 @@ class EndpointStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A client, as it stands; what belongs to an event loop is that of the running one.
+    """Statistics of a client; figures that belong to an event loop are those of the running one.
 
     Attributes:
-        url: The address that answered last, without credentials or query; None before.
-        endpoints: The addresses that it has called, or was about to.
-        in_flight: Calls that have a place among those at once; None where
-            `Resilience.concurrency` sets no number.
-        waiting: Calls that wait for such a place.
+        url: The address that answered last, without credentials or query; None before the first
+            answer.
+        endpoints: The endpoints that the client has called, or was about to call.
+        in_flight: Number of calls that hold a concurrency slot; None if
+            `Resilience.concurrency` is not set.
+        waiting: Number of calls that wait for a slot.
     """
 
     url: str | None = None
@@ -67,9 +67,9 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as a JSON object."""
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        return told
+        """Return the statistics as a JSON object."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
 
 
 def client_stats(
@@ -78,26 +78,27 @@ def client_stats(
     resilience: Resilience,
     admissions: PerLoop[Admission] | None,
 ) -> ClientStats:
-    """What a client knows.
+    """Return the statistics of a client.
 
     Args:
         url: The address that answered last.
-        endpoints: All that it knows.
+        endpoints: Its endpoints.
         resilience: Its policies.
-        admissions: Who is let in; None where everybody is.
+        admissions: Its concurrency slots; None if concurrency is not limited.
     """
     try:
         now = asyncio.get_running_loop().time()
     except RuntimeError:
-        now = 0.0  # where no loop runs, there is no breaker to ask either
+        now = 0.0  # without a running loop there are no breakers either
     admission = None if admissions is None else admissions.known_here()
-    none_yet = None if admissions is None else 0
+    unused = None if admissions is None else 0
     return ClientStats(
         url=url,
         endpoints=tuple(
-            _endpoint_stats(one, resilience, endpoints.switch, now=now) for one in endpoints
+            _endpoint_stats(endpoint, resilience, endpoints.switch, now=now)
+            for endpoint in endpoints
         ),
-        in_flight=none_yet if admission is None else admission.taken,
+        in_flight=unused if admission is None else admission.taken,
         waiting=0 if admission is None else admission.waiting,
     )
 
@@ -108,9 +109,9 @@ def _endpoint_stats(
     policy = resilience.breaker
     breaker = None if policy is None else endpoint.known_breaker(policy)
     state: BreakerState = "closed" if breaker is None else breaker.state(now=now)
-    wait: float | None = 0.0 if breaker is None else breaker.retry_after(now=now)
+    retry_after: float | None = 0.0 if breaker is None else breaker.retry_after(now=now)
     if switch.position is not None:
-        state, wait = switch.position, None if switch.position == "open" else 0.0
+        state, retry_after = switch.position, None if switch.position == "open" else 0.0
     gates = endpoint.gates()
     return EndpointStats(
         url=endpoint.agent,
@@ -120,7 +121,7 @@ def _endpoint_stats(
         attempts=endpoint.attempts,
         circuit=state,
         failures=0 if breaker is None else breaker.failures,
-        retry_after=wait,
+        retry_after=retry_after,
         retry_tokens=endpoint.tokens(resilience.budget),
         is_rate_limited=any(gate.is_held for gate in gates),
         waiting=sum(gate.waiting for gate in gates),

@@ -191,39 +191,39 @@ class A2ACardResolver:
     ) -> None: ...
 
 class BulkRun:
-    """The results of many messages, as they come; made by `Client.run`.
+    """The results of many messages, in the order in which they complete; made by `Client.run`.
 
-    Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
-    them, and while somebody iterates; a generator that they come from is closed with the
-    run. Whoever leaves early says `close`, or uses the run as a context manager.
+    Iterate over it once; then it is exhausted. It reads messages only during iteration, and only
+    while fewer than ``concurrency`` are in flight. If the messages come from a generator,
+    the run closes the generator when it ends. To stop early, call `close`, or use the run as a context manager.
     """
     @property
     def in_flight(self) -> int:
-        """How many messages are on their way."""
+        """The number of messages in flight."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> RunResult:
-        """The next result, in the order in which they come.
+        """Return the next result, in the order of completion.
 
-        What is wrong with one message, a `JournalError` too, is in its result. What ends the run
-        before its time is raised behind the results of all that was under way, which the time of
-        each answer bounds.
+        An error of one message, a `JournalError` too, is in that message's result. An error that
+        ends the run is raised only after the results of all messages in flight, each of which is
+        bounded by its own timeout.
 
         Raises:
-            ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed; somebody else waits for the next result; or what
-                a message or the messages themselves wait for was cancelled.
-            Exception: What the messages themselves raise when they are iterated over, and what
-                a consumer, an interceptor or another hook of the caller's raises.
+            ValueError: Two messages have the same key; no message after the second is sent.
+            RuntimeError: The client was closed; another task is already waiting for the next
+                result; or something that a message or the iterable awaited was cancelled.
+            Exception: The iterable of messages raised it, or a consumer, an interceptor or
+                another hook of the caller did.
         """
 
     def stop(self) -> None:
-        """Takes no more messages, and begins with none; those on their way come to their end."""
+        """Read and send no more messages; those in flight still produce their results."""
 
     def close(self) -> None:
-        """Stops, and waits no longer for what is on its way. Can be called twice.
+        """Stop, and abandon the messages in flight. Can be called twice.
 
-        Where there is a journal, the next run with the same ``run_id`` goes on with that.
+        If there is a journal, the next run with the same ``run_id`` resumes them.
         """
 
     def __enter__(self) -> Self: ...
@@ -237,35 +237,37 @@ class BulkRun:
 class Circuit:
     """The circuit breakers between a client and its agent.
 
-    Each address has one: where the card is, and where calls go. Of several addresses, the best one
-    of those counts that were called in the last two minutes and have ever answered; as long as
-    there is no card, that of the card. What is done by hand is done to all calls of this client, and is told to no observer. Clients with the same `BreakerPolicy` that
-    share their `Endpoints` share their breakers.
+    Each endpoint has a breaker: the one that serves the card, and those that take calls. Until
+    the client has a card, the properties show the breaker of the card's endpoint. With several
+    endpoints, they show the best breaker among those that were called in the last two minutes and
+    have answered at least once. `open`, `close` and `reset` apply to all calls of this client, in
+    every event loop, and are not reported to observers. Clients with the same `BreakerPolicy`
+    that share their `Endpoints` share their breakers.
     """
     @property
     def state(self) -> BreakerState:
-        """``"closed"``: calls go through; ``"open"``: none does; ``"half_open"``: one may try."""
+        """``"closed"``: calls pass; ``"open"``: no call passes; ``"half_open"``: one may probe."""
 
     @property
     def failures(self) -> int:
-        """Calls that have failed in a row, as far as failing shows that the agent is away."""
+        """The number of consecutive failures that count for the breaker."""
 
     @property
     def last_failure(self) -> BreakerFailure | None:
-        """The last of them that there was, at any address, however well all was since then."""
+        """The latest failure at any endpoint, even if calls succeeded since; None for none."""
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until a call may go through; None where it was opened by hand."""
+        """Seconds until a call may pass; None if `open` was called."""
 
     def open(self) -> None:
-        """Lets no call through, until it is closed or reset; calls under way go on."""
+        """Let no call pass until `close` or `reset` is called; calls in flight continue."""
 
     def close(self) -> None:
-        """Lets all calls through, whatever fails, until it is opened or reset."""
+        """Let all calls pass, even if they fail, until `open` or `reset` is called."""
 
     def reset(self) -> None:
-        """Leaves it to the policy again, which counts anew."""
+        """Return control to the policy; its counts start at zero."""
 
 class Client:
     """Calls one agent. Made by `holdfast.connect`; use it as a context manager.
@@ -900,19 +902,19 @@ class ClientTaskManager:
 class Conversation:
     """A conversation with one agent, turn by turn; made by `Client.conversation`.
 
-    To be used by one thread at a time.
+    Not safe for concurrent use: one turn at a time.
     """
     @property
     def context_id(self) -> str | None:
-        """The conversation's id; the agent gives it with its first answer."""
+        """The id of the conversation; None until the agent assigns it with its first answer."""
 
     @property
     def task(self) -> Task | None:
-        """The task of the last turn, as last seen; None where there was a message instead."""
+        """The task of the latest turn, as last seen; None if the agent replied with a message."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the task of the last turn may go on: the next message is for it then."""
+        """True if the latest turn's task is not terminal; the next message then continues it."""
 
     def ask(
         self,
@@ -923,24 +925,25 @@ class Conversation:
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
-        """Says something, and waits for the answer; for what is raised see `stream_message`.
+        """Send a message, and wait for the answer.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object for the metadata of the request (``params.metadata``), and in
-                those of the hooks' replies.
+            metadata: A JSON object for the metadata of the request (``params.metadata``), and of
+                the requests that send the hooks' replies.
             message_metadata: A JSON object to add to the message's own metadata
-                (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
-                out, any if empty.
-            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+                (``message.metadata``); it takes precedence if both have a member.
+            accepted_output_modes: Media types that the caller accepts; the client's own by
+                default, any if empty.
+            **options: See `SendOptions`; the default timeout is that of the conversation.
 
         Returns:
-            The answer; its `needs_input` says that the agent waits for another message, and that
-            no hook had a reply.
+            The answer. If its `needs_input` is true, the agent waits for another message, and no
+            hook had a reply.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            A2AError: See `stream_message`.
         """
 
     def stream_message(
@@ -952,38 +955,45 @@ class Conversation:
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
-        """Says something, and gives the answer as it comes, with those to the hooks' replies.
+        """Send a message, and return the events of the answer and of the hooks' replies.
 
-        What it raises while it is iterated over, beside what `EventStream` raises:
+        Iterating over the stream raises, beside the errors of `EventStream`:
 
-        - `TaskInputRequiredError`: a hook failed, did not reply in time, or was asked too often;
-          its cause tells. The task still waits: reply with `ask`.
-        - `TaskAuthRequiredError`: the same of an authorization, or nobody gave it in time. Go on
-          with `wait`, or with `ask` to say something about it.
+        - `TaskInputRequiredError`: a hook failed, did not reply in time, or was called too often;
+          see its cause. The task still waits: reply with `ask`.
+        - `TaskAuthRequiredError`: the same for an authorization, or it was not granted in time.
+          Continue with `wait`, or with `ask` to send a message about it.
         - `LimitExceededError`, `DeadlineExceededError`: the agent called tools too often, or they
-          took too long. Go on with `wait`, which runs no call again.
+          took too long. Continue with `wait`, which runs no call again.
 
         Args:
-            message: See `ask`.
-            metadata: See `ask`.
-            message_metadata: See `ask`.
-            accepted_output_modes: See `ask`.
-            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+            message: Text, parts, a `Message` or its JSON object.
+            metadata: A JSON object for the metadata of the request: see `ask`.
+            message_metadata: A JSON object to add to the message's own metadata: see `ask`.
+            accepted_output_modes: Media types that the caller accepts: see `ask`.
+            **options: See `SendOptions`; the default timeout is that of the conversation.
+
+        Returns:
+            The stream of one turn; nothing is sent before it is entered.
+
+        Raises:
+            ValueError: The message has no content, or an argument is not valid.
+            TypeError: An argument of another type.
         """
 
     def wait(self, **options: Unpack[SendOptions]) -> Answer:
-        """Goes on with the open task without saying anything, as after an error.
+        """Continue the open task without sending a message, as after an error.
 
         Args:
-            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+            **options: See `SendOptions`; the default timeout is that of the conversation.
 
         Returns:
-            The answer, as `ask` gives it. A hook whose reply was not sent is asked once more. What
-            may have been replied to, because nobody knows whether a reply arrived, is the caller's
-            to reply to, and not the hooks'.
+            The answer, as from `ask`. A hook whose reply was not sent is called once more. If a
+            reply may have arrived, no hook is called for that interruption, and the caller has to
+            reply.
 
         Raises:
-            RuntimeError: There is no open task, or a turn is under way.
+            RuntimeError: There is no open task, or a turn is in flight.
             A2AError: See `stream_message`.
         """
 
@@ -998,7 +1008,7 @@ class Coordinator:
             not closed. Or addresses, which are their names as well. If left out or empty, the
             coordinator starts without agents; `add` adds them.
         concurrency: How many messages are under way at once. Each waits for its answer; the
-            others wait in line, each fan-out in turns with the others. Where there are several
+            others wait in a queue, each fan-out in turns with the others. Where there are several
             agents, each leaves as many places free as it has. As many agents as there are
             places can still take all of them, if they never answer: have more places than agents
             that may hang.
