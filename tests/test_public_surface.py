@@ -4,6 +4,7 @@ import ast
 import enum
 import importlib
 import inspect
+import pydoc
 import subprocess
 import sys
 import typing
@@ -911,3 +912,10 @@ def test_every_module_says_what_it_owns():
     ]
 
     assert silent == []
+
+
+def test_pydoc_renders_all_that_is_public():
+    assert "the A2A client" in pydoc.render_doc(holdfast)
+    for thing in PUBLIC.values():
+        if isinstance(thing, type):
+            pydoc.render_doc(thing)

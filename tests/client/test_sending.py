@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kit.answering_network import Answering
 from tests.kit.effort import crossed, rounds
 
 from holdfast import (
@@ -14,6 +15,7 @@ from holdfast import (
     A2AHTTPError,
     A2ATimeoutError,
     DeadlineExceededError,
+    Limits,
     Message,
     OutcomeUnknownError,
     RateLimitedError,
@@ -35,6 +37,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     InvalidParamsError,
     InvalidRequestError,
+    LimitExceededError,
     MethodNotFoundError,
     ParseError,
     PermissionDeniedError,
@@ -43,7 +46,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
-from holdfast.extend import Endpoints
+from holdfast.extend import Endpoints, HttpReply
 from holdfast.testing import (
     Cut,
     Delay,
@@ -622,3 +625,43 @@ async def test_an_error_after_execution_is_not_taken_for_a_refused_context():
         await connected(agent, "JSONRPC", context_ids="client").send_message("How far?")
 
     assert [len(made) for made in agent.executions.values()] == [1]
+
+
+# ── Replies that cannot be read ──────────────────────────────────────────────────────────────────
+
+
+SPOKEN = {
+    "url": "http://agent.test/rpc",
+    "protocolBinding": "JSONRPC",
+    "protocolVersion": "1.0",
+}
+
+
+ANOTHER = b'{"jsonrpc": "2.0", "id": "another", "result": {}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "limits", "kind"),
+    [
+        (b"<html>", Limits(), InvalidAgentResponseError),
+        (ANOTHER, Limits(), InvalidAgentResponseError),
+        (b'{"a": [[[[1]]]]}', Limits(json_depth=3), LimitExceededError),
+    ],
+)
+async def test_the_error_of_an_unreadable_reply_names_the_message(body, limits, kind):
+    card = {
+        "name": "Mute",
+        "supportedInterfaces": [SPOKEN],
+    }
+    network = Answering(lambda _: HttpReply(status=200, body=body))
+    client = connect(card, engine=network, limits=limits)
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+
+    with pytest.raises(kind) as caught:
+        await client.send_message(message)
+    assert caught.value.executed is None
+    assert "message m-1 was sent, and may have been executed" in str(caught.value)
+
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+    assert "may have been executed" not in str(caught.value)

@@ -26,7 +26,7 @@ from tests.kit.raw_server import (
     serve_in_thread,
 )
 
-from holdfast import connect
+from holdfast import OutcomeUnknownError, Resilience, connect
 from holdfast._wire.http import Progress
 from holdfast.errors import (
     A2AConnectionError,
@@ -1784,3 +1784,64 @@ def test_a_stream_can_be_made_before_its_loop_runs():
 
     with pytest.raises(A2AConnectionError):
         asyncio.run(enter())
+
+
+# ── Closing that is cancelled, and pages that cannot be read ─────────────────────────────────────
+
+
+def open_sessions():
+    found = [thing for thing in gc.get_objects() if type(thing) is aiohttp.ClientSession]
+    return [session for session in found if not session.closed]
+
+
+@pytest.mark.real_time
+async def test_an_engine_whose_close_was_cancelled_leaves_nothing_open_after_the_next():
+    engine = AiohttpEngine()
+    async with serve(always()) as server:
+        for idle in (1.0, 2.0, 3.0, 4.0):
+            await engine.request(HttpRequest(method="POST", url=server.url, max_idle=idle))
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await closing
+        await engine.close()  # a second try must find what the first one left
+
+        left = open_sessions()
+        for session in left:
+            await session.close()
+    assert left == []
+
+
+PAGE = b"<html>" + b"busy " * 1000
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("headers", "limits"),
+    [
+        (("Content-Encoding: br",), Limits()),
+        (("Content-Encoding: gzip",), Limits()),
+        ((), Limits(body=1000)),
+    ],
+    ids=["a coding not asked for", "broken compression", "a page beyond the limit"],
+)
+async def test_a_page_that_cannot_be_read_keeps_its_status(headers, limits):
+    busy = reply(PAGE, "Retry-After: 7", *headers, status="503 Busy")
+    engine = AiohttpEngine()
+    async with serve(always(busy)) as server:
+        card = {
+            "name": "Busy",
+            "supportedInterfaces": [{"url": server.url, "protocolBinding": "JSONRPC"}],
+        }
+        client = connect(card, engine=engine, limits=limits, resilience=Resilience.off())
+        with pytest.raises(A2AError) as of_a_read:
+            await client.get_task("t")
+        with pytest.raises(OutcomeUnknownError) as of_a_message:
+            await client.send_message("hello")
+        await engine.close()
+
+    assert of_a_read.value.transient
+    for error in (of_a_read.value, of_a_message.value):
+        # What cannot be read may be an agent's.
+        assert (error.http_status, error.retry_after, error.executed) == (503, 7.0, None)

@@ -313,3 +313,11 @@ async def test_keys_are_waited_for_as_long_as_the_fetch_may_take():
 def test_what_cannot_be_about_trust_is_told_at_once(options):
     with pytest.raises((ValueError, TypeError)):
         A2ACardResolver("http://agent.test", **options)
+
+
+async def test_a_closed_card_resolver_fetches_no_card():
+    resolver = A2ACardResolver("http://agent.test", engine=FakeNetwork(FakeAgent()))
+    await resolver.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        await resolver.get_agent_card()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from multidict import CIMultiDict
+from tests.kit.raw_server import reply, serve
 
 from holdfast import (
     A2AConnectionError,
@@ -16,6 +17,7 @@ from holdfast import (
     A2AHTTPError,
     AgentCard,
     AgentCardResolutionError,
+    AiohttpEngine,
     AuthenticationError,
     DeadlineExceededError,
     Resilience,
@@ -1316,3 +1318,52 @@ async def test_an_agents_own_address_that_takes_no_get_is_no_card():
 
     with pytest.raises(AgentCardResolutionError, match="there is no agent card at"):
         await client.ask("hello")
+
+
+# ── Failures while a card is fetched ─────────────────────────────────────────────────────────────
+
+
+PAGE = b"<html>" + b"busy " * 1000
+
+
+@pytest.mark.real_time
+async def test_a_stale_card_is_used_while_a_page_comes_that_cannot_be_read():
+    served = []
+
+    async def script(connection):
+        while (await connection.request()) is not None:
+            served.append(connection)
+            card = {
+                "name": "Old",
+                "supportedInterfaces": [{"url": server.url, "protocolBinding": "JSONRPC"}],
+            }
+            body = json.dumps(card).encode()
+            good = reply(body, "Cache-Control: max-age=0, stale-if-error=60")
+            bad = reply(PAGE, "Content-Encoding: br", status="503 Busy")
+            await connection.send(good if len(served) == 1 else bad)
+
+    engine = AiohttpEngine()
+    async with serve(script) as server:
+        client = connect(server.url, engine=engine, card_ttl=0, resilience=Resilience.off())
+        first = await client.agent_card()
+        assert await client.agent_card() is first
+        await engine.close()
+
+    assert len(served) == 2
+
+
+async def test_the_error_names_the_address_that_a_redirect_of_the_card_leads_to():
+    class Moved(FakeNetwork):
+        async def request(self, request):
+            if request.url.startswith("http://agent.test/"):
+                headers = {"location": "http://login.test/in"}
+                return HttpReply(status=302, headers=headers)
+            return await super().request(request)
+
+    client = connect("http://agent.test", engine=Moved(), resilience=Resilience.off())
+    with pytest.raises(A2AError) as caught:
+        await client.agent_card()
+
+    assert caught.value.agent == "http://login.test/in"
+    told = "could not be resolved, where http://agent.test/.well-known/agent-card.json leads"
+    assert told in str(caught.value)

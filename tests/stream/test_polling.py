@@ -1,8 +1,10 @@
 """Waiting for a task: how often it is looked at, what ends it, and what does not."""
 
 import asyncio
+import json
 
 import pytest
+from tests.kit.answering_network import Answering, rpc
 
 from holdfast import (
     A2AConnectionError,
@@ -434,3 +436,41 @@ async def test_a_wait_that_is_cancelled_leaves_the_task_alone(binding, streaming
     assert agent.open_streams == 0
     assert agent.calls("CancelTask") == []
     assert agent.tasks[task.id].state is TaskState.WORKING
+
+
+# ── Artifacts that share an id ───────────────────────────────────────────────────────────────────
+
+
+def alike(state):
+    """A task with two artifacts of an agent that gives them no ids."""
+    artifacts = [{"parts": [{"text": text}]} for text in ("one", "two")]
+    return {"id": "t", "contextId": "c", "status": {"state": state}, "artifacts": artifacts}
+
+
+def answering_alike(*states):
+    left = list(states)
+
+    def answer(request):
+        is_sent = json.loads(request.body)["method"] == "SendMessage"
+        task = alike(left.pop(0))
+        return rpc(request, result={"task": task} if is_sent else task)
+
+    return connect("http://agent.test", engine=Answering(answer, FakeAgent(streaming=False)))
+
+
+async def test_the_text_of_artifacts_that_share_an_id_ends():
+    client = answering_alike("TASK_STATE_COMPLETED")
+
+    async with client.stream_message("hi") as events:
+        text = "".join([delta async for delta in events.text_deltas()])
+        answer = await events.result()
+
+    assert text == answer.text == "one\ntwo"
+
+
+async def test_artifacts_that_share_an_id_are_all_delivered_while_the_task_works():
+    working = "TASK_STATE_WORKING"
+    client = answering_alike(working, working, working, "TASK_STATE_COMPLETED")
+
+    async with client.stream_message("hi") as events:
+        assert [events.task.text async for _ in events] == ["one\ntwo"] * 2

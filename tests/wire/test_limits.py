@@ -10,6 +10,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.answering_network import Answering, rpc
 from tests.kit.effort import crossed
 from tests.kit.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
@@ -454,3 +455,41 @@ async def test_whatever_an_agent_sends_the_memory_is_bounded(shape, size, way):
             tracemalloc.stop()
 
     assert peak < PROMISED + ALWAYS_THERE
+
+
+# ── Encodings ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-be", "utf-16", "utf-32-be", "utf-32"])
+@pytest.mark.parametrize(
+    ("metadata", "limits"),
+    [
+        ({"a": [{}] * 1000}, Limits(json_values=100)),
+        (json.loads('{"a":' + "[" * 200 + "]" * 200 + "}"), Limits(json_depth=20)),
+    ],
+    ids=["values", "depth"],
+)
+async def test_limits_of_json_hold_in_every_encoding(encoding, metadata, limits):
+    def answer(request):
+        told = rpc(
+            request,
+            result={
+                "id": "t",
+                "contextId": "c",
+                "status": {"state": "TASK_STATE_WORKING"},
+                "metadata": metadata,
+            },
+        )
+        text = json.dumps(json.loads(told.body))
+        return HttpReply(status=200, body=text.encode(encoding))
+
+    client = connect(
+        "http://agent.test",
+        engine=Answering(answer),
+        limits=limits,
+        resilience=Resilience.off(),
+    )
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+
+    assert isinstance(caught.value, LimitExceededError) or encoding != "utf-8"

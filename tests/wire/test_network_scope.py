@@ -1,6 +1,7 @@
 """Where an address may lead that a card or a redirect names: no further in than the user's own."""
 
 import asyncio
+import contextlib
 import json
 import socket
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.kit.card_signing import SIGNER
 from tests.kit.raw_server import always, reply, serve
 
-from holdfast import AiohttpEngine, AuthenticationError, Resilience, connect
+from holdfast import A2AError, AiohttpEngine, AuthenticationError, Resilience, connect
 from holdfast._wire.network_scope import NetworkReach, network, scope_of, scope_of_host
 from holdfast.auth.oauth import ClientCredentials
 from holdfast.compat import A2ACardResolver
@@ -635,3 +636,116 @@ async def test_a_reply_tells_where_it_came_from():
 
         assert reply.address == "127.0.0.1"
         await engine.close()
+
+
+# ── Proxies, metadata and what the caller allows ─────────────────────────────────────────────────
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169%2e254%2e169%2e254",
+        "\uff11\uff16\uff19.254.169.254",
+        "169\u3002254\u3002169\u3002254",
+        "\u24dbocalhost",
+    ],
+)
+async def test_an_ip_address_in_another_spelling_is_not_passed_to_a_proxy(host, monkeypatch):
+    async with serve(always()) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        engine = AiohttpEngine()
+        card = {
+            "name": "Odd",
+            "supportedInterfaces": [
+                {"url": f"http://{host}/rpc", "protocolBinding": "JSONRPC"},
+            ],
+        }
+        agent = FakeAgent(card=card)
+
+        class CardElsewhere(FakeNetwork):
+            async def request(self, request):
+                if request.method == "GET":
+                    return await super().request(request)
+                return await engine.request(request)
+
+        client = connect(
+            "http://agent.test", engine=CardElsewhere(agent), resilience=Resilience.off()
+        )
+        with contextlib.suppress(A2AError):
+            await client.get_task("t")
+        await engine.close()
+
+        assert proxy.requests == []
+
+
+@pytest.mark.real_time
+async def test_a_borrowed_session_with_a_proxy_sends_no_metadata_address():
+    async with serve(always()) as proxy, aiohttp.ClientSession(proxy=proxy.url) as session:
+        engine = AiohttpEngine(session=session)
+        reach = NetworkReach(inward="loopback")
+        request = HttpRequest(
+            method="POST", url="http://169.254.169.254/", body=b"{}", reach=reach
+        )
+
+        with pytest.raises(NetworkPolicyError):
+            await engine.request(request)
+        assert proxy.requests == []
+
+
+@pytest.mark.real_time
+async def test_a_borrowed_session_does_not_take_its_proxy_for_the_agent():
+    card = {
+        "name": "Outside",
+        "supportedInterfaces": [{"url": "http://10.0.0.1/rpc", "protocolBinding": "JSONRPC"}],
+    }
+
+    async def script(connection):
+        while (request := await connection.request()) is not None:
+            is_card = request.startswith(b"GET")
+            await connection.send(reply(json.dumps(card).encode() if is_card else b"{}"))
+
+    async with serve(script) as proxy, aiohttp.ClientSession(proxy=proxy.url) as session:
+        client = connect("http://agent.test", engine=session, resilience=Resilience.off())
+
+        with pytest.raises(NetworkPolicyError):
+            await client.get_task("t")
+        assert [r for r in proxy.requests if r.startswith(b"POST")] == []
+
+
+@pytest.mark.parametrize("address", ["fec0::2", "feff::1"])
+def test_site_local_addresses_are_private(address):
+    assert scope_of(address) == "private"  # RFC 3879: what has them routes them inside only
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.42.42",  # Scaleway
+        "fd00:42::42",
+        "169.254.0.23",  # Tencent Cloud
+        "fe80::a9fe:a9fe",  # OpenStack
+    ],
+)
+async def test_a_card_for_this_machine_may_not_name_metadata_addresses(address):
+    assert NetworkReach(inward="loopback").refuses(address)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"allowed_networks": ["127.0.0.0/8"]},
+        {"credential_origins": ["http://127.0.0.1:8000"]},
+    ],
+)
+async def test_addresses_of_this_machine_that_the_caller_allows_are_allowed(options):
+    card = {
+        "name": "Beside",
+        "supportedInterfaces": [
+            {"url": "http://127.0.0.1:8000/rpc", "protocolBinding": "JSONRPC"}
+        ],
+    }
+    network = FakeNetwork(FakeAgent(card=card), FakeAgent(url="http://127.0.0.1:8000"))
+
+    await connect("http://agent.test", engine=network, **options).ask("hello")

@@ -1,0 +1,189 @@
+"""Secrets that an agent repeats in keys, names, addresses or cut texts: none is shown."""
+
+import json
+
+import pytest
+from tests.kit.answering_network import Answering, rpc
+
+from holdfast import (
+    A2AError,
+    AuthenticationError,
+    Resilience,
+    SchemeCredentials,
+    TaskFailedError,
+    connect,
+)
+from holdfast.extend import HttpReply
+from holdfast.testing import FakeAgent, FakeNetwork, fails
+from holdfast.types import TaskPushNotificationConfig
+
+SECRET = "s3cret-value-of-some-length"
+
+
+def everything_in(error):
+    facts = f"{error!r}{error}{vars(error)}"
+    return facts + "".join(f"{attempt}" for attempt in error.attempts)
+
+
+SPOKEN = {
+    "url": "http://agent.test/rpc",
+    "protocolBinding": "JSONRPC",
+    "protocolVersion": "1.0",
+}
+
+
+async def test_a_secret_that_a_message_holds_in_part_is_not_shown():
+    token = "".join(f"{n:04x}" for n in range(40))
+    said = f"{'x' * 350} {token}"  # 500 characters of it are kept, 149 of the token's 160
+
+    def answer(request):
+        data = {"detail": "no", "retryable": False}
+        return rpc(request, error={"code": -32000, "message": said, "data": data})
+
+    client = connect("http://agent.test", engine=Answering(answer), auth=f"Bearer {token}")
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+
+    assert token[:100] not in everything_in(caught.value)
+
+
+async def test_a_secret_that_is_the_key_of_a_map_is_not_shown():
+    token = "".join(f"{n:03x}" for n in range(15))  # 45 characters, of which 40 are kept
+
+    class Echo(FakeNetwork):
+        async def request(self, request):
+            sent = request.headers["authorization"].partition(" ")[2]
+            card = {
+                "name": "Echo",
+                "supportedInterfaces": [
+                    {"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}
+                ],
+                "securitySchemes": {sent: 1},
+            }
+            return HttpReply(status=200, body=json.dumps(card).encode())
+
+    client = connect("http://agent.test", engine=Echo(FakeAgent()), auth=f"Bearer {token}")
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+
+    assert token[:36] not in everything_in(caught.value)
+
+
+async def test_a_secret_in_the_name_of_a_card_is_not_shown(caplog):
+    caplog.set_level(1)
+    card = {
+        "name": f"you sent {SECRET}",
+        "supportedInterfaces": [SPOKEN],
+        "securitySchemes": {"it": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+        "securityRequirements": [{"schemes": {"it": {"list": []}}}],
+    }
+    client = connect(
+        "http://agent.test",
+        engine=FakeNetwork(FakeAgent(card=card)),
+        headers={"x-api-key": SECRET},
+        auth=SchemeCredentials({"other": SECRET}),
+    )
+    with pytest.raises(AuthenticationError) as caught:
+        await client.get_task("t")
+
+    assert SECRET not in everything_in(caught.value)
+    assert SECRET not in caplog.text
+
+
+async def test_a_secret_in_the_address_of_a_card_is_not_shown(caplog):
+    caplog.set_level(1)
+    card = {
+        "name": "Echo",
+        "supportedInterfaces": [
+            {"url": f"http://agent.test/rpc/{SECRET}", "protocolBinding": "JSONRPC"}
+        ],
+    }
+    client = connect(
+        "http://agent.test",
+        engine=Answering(lambda _: HttpReply(status=500), FakeAgent(card=card)),
+        auth=f"Bearer {SECRET}",
+        resilience=Resilience.off(),
+    )
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+
+    assert SECRET not in everything_in(caught.value)
+    assert SECRET not in caplog.text
+
+
+async def test_a_secret_in_an_extended_card_is_not_shown():
+    scheme = {"it": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
+    interfaces = [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}]
+    card = {
+        "name": "Plain",
+        "supportedInterfaces": interfaces,
+        "capabilities": {"extendedAgentCard": True},
+        "securitySchemes": scheme,
+        "securityRequirements": [{"schemes": {"it": {"list": []}}}],
+    }
+
+    def answer(request):
+        sent = request.headers["authorization"].partition(" ")[2]
+        there = [{"url": "http://agent.test/rpc", "protocolBinding": f"for {sent}"}]
+        return rpc(request, result={**card, "name": "Echo", "supportedInterfaces": there})
+
+    client = connect(
+        "http://agent.test",
+        engine=Answering(answer, FakeAgent(card=card)),
+        auth=SchemeCredentials({"it": SECRET}),
+    )
+    await client.get_extended_agent_card()
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+
+    assert SECRET not in everything_in(caught.value)
+
+
+async def test_a_secret_in_the_reason_of_a_failed_task_is_not_shown():
+    client = connect(
+        "http://agent.test",
+        engine=FakeNetwork(FakeAgent(fails(f"upstream refused Bearer {SECRET}"))),
+        auth=f"Bearer {SECRET}",
+    )
+    with pytest.raises(TaskFailedError) as caught:
+        await client.ask("hello")
+
+    assert SECRET not in f"{caught.value}{caught.value!r}"
+
+
+async def test_the_token_of_a_push_configuration_is_not_shown_in_an_error():
+    def answer(request):
+        sent = json.loads(request.body)["params"]
+        said = f"cannot use {sent['token']} and {sent['authentication']['credentials']}"
+        return rpc(request, error={"code": -32602, "message": said, "data": sent})
+
+    card = {
+        "name": "Echo",
+        "capabilities": {"pushNotifications": True},
+        "supportedInterfaces": [SPOKEN],
+    }
+    config = TaskPushNotificationConfig.from_dict(
+        {
+            "taskId": "t",
+            "url": "http://me.test/push",
+            "token": SECRET,
+            "authentication": {"scheme": "Bearer", "credentials": f"{SECRET}-too"},
+        }
+    )
+    client = connect("http://agent.test", engine=Answering(answer, FakeAgent(card=card)))
+    with pytest.raises(A2AError) as caught:
+        await client.create_task_push_notification_config(config)
+
+    assert SECRET not in everything_in(caught.value)
+
+
+def test_the_token_of_a_push_configuration_is_not_in_its_repr():
+    config = TaskPushNotificationConfig.from_dict(
+        {
+            "url": "http://me.test/push",
+            "token": SECRET,
+            "authentication": {"scheme": "Bearer", "credentials": SECRET},
+        }
+    )
+
+    assert SECRET not in repr(config)
