@@ -24,7 +24,13 @@ from tests.kit.authorization_server import (
     refused,
 )
 
-from holdfast import A2AError, AuthenticationError, DeadlineExceededError, connect
+from holdfast import (
+    A2AError,
+    A2ATimeoutError,
+    AuthenticationError,
+    DeadlineExceededError,
+    connect,
+)
 from holdfast._auth.oauth.requests import token_in
 from holdfast.auth import Credentials
 from holdfast.auth.oauth import (
@@ -1215,6 +1221,22 @@ async def test_a_person_has_a_while():
     )
     with pytest.raises(AuthenticationError, match="77 s"):
         await scene.auth.token()
+
+
+async def test_a_server_that_is_slow_after_the_login_is_not_a_login_that_nobody_approved():
+    scene = by_browser(Browser(iss=ISSUER))
+    scene.server.replies = [A2ATimeoutError("no first byte came within 10 s", phase="first_byte")]
+    with pytest.raises(AuthenticationError, match="no first byte came within 10 s"):
+        await scene.auth.token()
+
+
+async def test_a_timeout_of_the_store_is_not_one_of_the_authorization_server():
+    class Away(MemoryTokenStore):
+        async def load(self, key):
+            raise TimeoutError("the store is away")
+
+    with pytest.raises(TimeoutError, match="the store is away"):
+        await Scene(store=Away()).auth.token()
 
 
 # ── Files ────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Running what callers have written, hooks and tools, so that it can hold nobody up."""
+"""Running what callers have written, hooks and tools, so that it holds nothing up."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast._aio.cancel_scope import pending_cancellations
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
     from typing import Any
 
-__all__ = ["reject_self_cancellation", "side_by_side"]
+__all__ = ["SelfCancelledError", "gather_bounded", "reject_self_cancellation"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger("holdfast")
 
-_LAST_WORD = 1.0
-"""Seconds that what is cancelled has to end."""
+_CANCEL_GRACE_S = 1.0
+"""Seconds that cancelled coroutines have to end."""
 
 
-async def side_by_side(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) -> list[T]:
+class SelfCancelledError(RuntimeError):
+    """Something ended as cancelled although its task was not cancelled."""
+
+
+async def gather_bounded(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) -> list[T]:
     """Runs coroutines, each in a task of its own, and gives what they return in their order.
 
     Each has a name for the log. The first exception, or a cancellation, cancels those that still
@@ -46,7 +52,7 @@ async def _end(running: list[asyncio.Task[T]]) -> None:
         task.cancel()
     if not running:
         return
-    _, left = await asyncio.wait(running, timeout=_LAST_WORD)
+    _, left = await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
     for task in left:
         logger.warning("%s continues although it was cancelled", task.get_name())
 
@@ -61,19 +67,18 @@ def _has_ended(task: asyncio.Task[T]) -> None:
 
 
 async def reject_self_cancellation(awaitable: Awaitable[T]) -> T:
-    """Waits for something, and takes it for failed where it cancels itself.
+    """Return the result of something, and take it for failed where it cancels itself.
 
-    To be called in a task of its own, such as those of `side_by_side`: a cancellation of that task
-    is passed on as it is.
+    A cancellation of the running task is passed on as it is.
 
     Raises:
-        RuntimeError: It ended as cancelled, and nobody had cancelled the task.
+        SelfCancelledError: It ended as cancelled, and the task was not cancelled meanwhile.
     """
+    before = pending_cancellations()
     try:
         return await awaitable
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if pending_cancellations() > before:
             raise
         text = "it was cancelled from within"
-        raise RuntimeError(text) from None
+        raise SelfCancelledError(text) from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol, Self
+
+from holdfast._aio.cancel_scope import CancelScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,15 +49,11 @@ async def close(thing: Closable, *, seconds: float) -> None:
     Raises:
         TimeoutError: It took longer than `seconds`, and was given up.
     """
-    scope = asyncio.timeout(seconds)
-    try:
-        async with scope:
-            await thing.close()
-    except TimeoutError as error:
-        if not scope.expired():
-            raise
+    async with CancelScope.within(seconds) as scope:
+        await thing.close()
+    if scope.expired:
         message = f"{type(thing).__name__} did not close within {seconds:g} s"
-        raise TimeoutError(message) from error
+        raise TimeoutError(message)
 
 
 async def close_in_turn(things: Iterable[Closable], *, seconds: float) -> None:

@@ -3,6 +3,11 @@
 `asyncio.timeout` makes a timer of the loop for each limit, which takes longer than everything else
 that happens to a call that goes well; and nearly every limit of a call is never reached. Here one
 timer stands at the earliest of them, and is gone when there are none.
+
+How "my deadline" is told apart from everything else: a `TimeoutError` that leaves the scope is the
+limit's own where the limit has `fired`, and came from inside otherwise, as those of sockets and of
+this library's own timeouts do. A cancellation of the task by anything else is never converted, and
+a scope whose block finishes in the moment of its limit has finished.
 """
 
 from __future__ import annotations
@@ -155,6 +160,7 @@ class TimeLimit(msgspec.Struct, eq=False):
     Attributes:
         at: The moment.
         expired: Whether it has come while the scope was open.
+        fired: Whether it has ended the scope, and is the `TimeoutError` that left it.
         ended: Whether `Watchdog.end_all` brought it forward.
         queued_at: The moment of its entry in the watchdog's heap; infinity without one.
     """
@@ -162,6 +168,7 @@ class TimeLimit(msgspec.Struct, eq=False):
     _watchdog: Watchdog
     at: float
     expired: bool = False
+    fired: bool = False
     ended: bool = False
     queued_at: float = math.inf
     _task: asyncio.Task[object] | None = None
@@ -210,4 +217,5 @@ class TimeLimit(msgspec.Struct, eq=False):
             and kind is not None
             and issubclass(kind, asyncio.CancelledError)
         ):
+            self.fired = True
             raise TimeoutError from error

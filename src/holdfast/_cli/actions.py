@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, out_of_time
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._cli.values import shown_duration
@@ -172,15 +172,14 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
     pages = session.client.iter_tasks(
         **filters, timeout=session.left(), headers=session.svc_params
     )
-    try:
-        async with asyncio.timeout(session.left()):
-            async for task in pages:
-                if session.settings.stream:
-                    output.result(task)
-                else:
-                    tasks.append(task)
-    except TimeoutError:
-        raise CommandError(out_of_time(session.settings.timeout)) from None
+    async with CancelScope.within(session.left()) as scope:
+        async for task in pages:
+            if session.settings.stream:
+                output.result(task)
+            else:
+                tasks.append(task)
+    if scope.expired:
+        raise CommandError(out_of_time(session.settings.timeout))
     if not session.settings.stream:
         found = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
         output.result(found, history=filters["history_length"] is not None)

@@ -10,12 +10,12 @@ number of each connection, as what a card names.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
 from holdfast._cli.reference import is_file, read_reference
 from holdfast._cli.values import masked_reference, nearest
@@ -88,13 +88,10 @@ def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
 
     async def look() -> None:
         timeout = min(settings.timeout, _LONGEST)
-        try:
-            async with asyncio.timeout(timeout):
-                fetched.append(await _fetch(world, settings, catalog))
-        except TimeoutError as error:
-            if isinstance(error, A2AError):
-                raise
-            raise _not_found(catalog, "did not answer in time") from None
+        async with CancelScope.within(timeout) as scope:
+            fetched.append(await _fetch(world, settings, catalog))
+        if scope.expired:
+            raise _not_found(catalog, "did not answer in time")
 
     try:
         world.run(look())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.files import files_of
 from holdfast._cli.saving import Saved, check_free, check_size, content_of, write
@@ -81,12 +81,11 @@ async def _save(
     session: Session, file: File, directory: Path, left: int, *, overwrite: bool
 ) -> Saved:
     path = directory / file.name
-    try:
-        async with asyncio.timeout(session.left()):
-            agent = await session.named_address()
-            content = await content_of(file, session.engine, agent, most_bytes=left)
-    except TimeoutError:
-        raise CommandError(out_of_time(session.settings.timeout)) from None
+    async with CancelScope.within(session.left()) as scope:
+        agent = await session.named_address()
+        content = await content_of(file, session.engine, agent, most_bytes=left)
+    if scope.expired:
+        raise CommandError(out_of_time(session.settings.timeout))
     try:
         await write(path, content, overwrite=overwrite)
     except OSError as error:

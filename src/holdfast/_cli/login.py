@@ -7,12 +7,12 @@ a person has to do is told on standard error, and nothing is asked for.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.login_names import CLIENT_SECRET, client_secret
 from holdfast._cli.values import read_secret
@@ -90,7 +90,7 @@ class LoginRequest(NamedTuple):
 async def log_in(session: Session, output: Output, request: LoginRequest) -> None:
     from holdfast._auth.oauth.requests import concerns_resource, oauth_library
     from holdfast._cli.logins import Login
-    from holdfast.errors import A2AError, AuthenticationError
+    from holdfast.errors import AuthenticationError
 
     named = session.settings.agent_source
     if not named.is_trusted:
@@ -121,7 +121,7 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
     agent = await _agent(session)
     resource = _resource(request, await session.named_address())
     try:
-        async with asyncio.timeout(session.left()):
+        async with CancelScope.within(session.left()) as scope:
             server, scopes = await _server(session, request)
             _check_pkce(request, server)
             provider = _provider(
@@ -144,12 +144,10 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
             exit=4,
         )
         raise CommandError(failure) from None
-    except TimeoutError as error:
-        if isinstance(error, A2AError):
-            raise
+    if scope.expired:
         told = "the login was not completed within --timeout"
         failure = Failure(code="A2ACLI_ERR_TIMEOUT", message=told, exit=5)
-        raise CommandError(failure) from None
+        raise CommandError(failure)
     login = Login(
         agent=agent,
         flow=request.flow,

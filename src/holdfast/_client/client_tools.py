@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast._aio.callbacks import side_by_side
-from holdfast._aio.waiting import callback_deadline_error, until
+from holdfast._aio.callbacks import gather_bounded
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_kind, items
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.tools import Tool
 from holdfast._model.settings import check_count
+from holdfast._policy.deadline import callback_deadline_error
 from holdfast._wire.client_tools import (
     CLIENT_TOOLS,
     ToolResult,
@@ -269,7 +270,7 @@ class ToolLoop:
             raise self._too_many_calls(task, new_count)
         self._call_count += new_count
         deadline = self._calls.deadline
-        tool_results = await until(
+        tool_results = await wait_until(
             deadline.at, self._run_all(calls), lambda: self._deadline_error(task, calls)
         )
         if self._core.is_closed:
@@ -363,7 +364,7 @@ class ToolLoop:
     async def _run_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls concurrently, and return their results in order."""
         slots = asyncio.Semaphore(_MAX_PARALLEL_CALLS)
-        return await side_by_side((f"tool {c.name}", self._run(c, slots)) for c in calls)
+        return await gather_bounded((f"tool {c.name}", self._run(c, slots)) for c in calls)
 
     async def _run(self, call: ToolCall, slots: asyncio.Semaphore) -> ToolResult:
         tools, transcript = self._tools.tools, self._transcript

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import msgspec
 
-from holdfast._aio.callbacks import reject_self_cancellation, side_by_side
-from holdfast._aio.waiting import callback_deadline_error, until
+from holdfast._aio.callbacks import gather_bounded, reject_self_cancellation
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import json_object
 from holdfast._client.client_tools import ToolLoop, ToolTranscript, add_tools_extension
 from holdfast._client.content import Content, to_message
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.streams import StreamCalls
-from holdfast._policy.deadline import Deadline
+from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -522,7 +522,7 @@ class _Replies:
             return await result if inspect.isawaitable(result) else result
 
         async def wait() -> Message | None:
-            (reply,) = await side_by_side([("a hook", reject_self_cancellation(call()))])
+            (reply,) = await gather_bounded([("a hook", reject_self_cancellation(call()))])
             if reply is None:
                 return None
             return to_message(
@@ -530,7 +530,7 @@ class _Replies:
             )
 
         try:
-            return await until(deadline.at, wait(), lambda: deadline_error)
+            return await wait_until(deadline.at, wait(), lambda: deadline_error)
         except TaskInterruptedError as error:
             if error.task.id == task.id:
                 raise  # the hook passes the interruption on: see Interruption.to_error

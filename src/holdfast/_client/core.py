@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope, wait_until
 from holdfast._aio.closing import close_in_turn
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.waiting import callback_deadline_error
-from holdfast._aio.waiting import until as wait_until
 from holdfast._aio.watchdog import Watchdog
 from holdfast._arguments import (
     check_configuration,
@@ -46,7 +45,7 @@ from holdfast._pipeline.transport import (
     Stream,
     Transport,
 )
-from holdfast._policy.deadline import Deadline
+from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast._stream.polling import poll
 from holdfast._stream.replies import PendingReply, Replies
 from holdfast.errors import (
@@ -228,9 +227,8 @@ class ClientCore:
 
     async def pause(self, seconds: float) -> None:
         """Waits between two calls, and no longer than until the client is closed."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closing.here().wait()
+        async with CancelScope.within(seconds):
+            await self._closing.here().wait()
 
     def deadline(self, name: str, timeout: float | None) -> Deadline:
         """A deadline that begins now; a stream for which none is named has none.
@@ -349,15 +347,14 @@ class ClientCore:
         with scope.hiding_secrets():
             try:
                 check_card(reply.value)
-                async with asyncio.timeout_at(deadline.at):
-                    believed = await self._trust.believed(call, received_in(reply))
+                believed = await wait_until(
+                    deadline.at,
+                    self._trust.believed(call, received_in(reply)),
+                    lambda: callback_deadline_error("the card was not verified", deadline, None),
+                )
             except (InvalidAgentCardError, CardSignatureError) as error:
                 error.agent = self.agent
                 raise
-            except TimeoutError:
-                raise callback_deadline_error(
-                    "the card was not verified", deadline, None
-                ) from None
         self._extended = believed
         if scope.context is None and not scope.headers:  # else it is one user's of many
             self._resolver.replace(believed, scope.secrets.found())

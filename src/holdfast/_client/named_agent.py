@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
-from holdfast._aio.waiting import until
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._arguments import check_url
 from holdfast._client.answer import Answer
 from holdfast._client.client import Client, asking
@@ -268,7 +268,7 @@ class NamedAgent:
         looking = asyncio.get_running_loop().call_at(deadline.at, look)
         entering = admission.enter(queue, self.name)
         try:
-            await until(
+            await wait_until(
                 deadline.at, entering, lambda: _no_place(deadline, taken or _taken(admission))
             )
         finally:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._aio.waiting import add_last_seen
 from holdfast._client.reconcile_search import (
     Absent,
     DuplicateFound,
@@ -24,7 +23,7 @@ from holdfast._client.reconcile_search import (
     SearchResult,
 )
 from holdfast._model.operations import GET_TASK, LIST_TASKS
-from holdfast._policy.deadline import Deadline
+from holdfast._policy.deadline import Deadline, add_last_seen
 from holdfast._policy.reconnect import growing_wait
 from holdfast._stream.task_locations import GetTask, ListPage, is_own_word
 from holdfast._wire.caching import http_date

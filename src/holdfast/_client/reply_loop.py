@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from holdfast._aio.waiting import CancelScope
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._stream.replies import still_waits
 from holdfast.errors import A2AError, DeadlineExceededError
 
@@ -107,7 +107,7 @@ class ReplyLoop:
         while not self._has_ended:
             if self._is_interrupted and not self._is_handled:
                 await self._scope.wait(self._handle_interruption())
-            if self._scope.is_ended:
+            if self._scope.is_cancelled:
                 await self._stream.close()  # _handle_interruption may have replaced the stream
             event = await self._next_of_stream()
             if event is not None:
@@ -117,7 +117,7 @@ class ReplyLoop:
                 if task is not None and self._wants_reply(task):
                     self._handled = None
             is_unhandled = self._is_interrupted and not self._is_handled
-            self._has_ended = self._scope.is_ended or not is_unhandled
+            self._has_ended = self._scope.is_cancelled or not is_unhandled
         return None
 
     async def settle(self) -> None:
@@ -126,7 +126,7 @@ class ReplyLoop:
 
     async def close(self) -> None:
         """End the stream, also while `next` is waiting; the agent's task is not canceled."""
-        self._scope.end()
+        self._scope.cancel()
         await self._stream.close()
 
     @property
@@ -160,13 +160,8 @@ class ReplyLoop:
         seconds = _UNANSWERED_QUESTION_S if self._is_answered else self._max_quiet
         if not is_waiting or seconds is None:
             return await self._stream.next()
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await self._stream.next()
-        except TimeoutError as error:
-            if isinstance(error, A2AError) or not limit.expired():
-                raise
+        async with CancelScope.within(seconds):
+            return await self._stream.next()
         await self._stream.settle()
         with contextlib.suppress(TimeoutError):  # closing may time out
             await self._stream.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._aio.waiting import until
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._client.pending import origin_of, resumed
 from holdfast._journal.protocol import stored
@@ -82,7 +82,7 @@ class RunRecords:
                 timeout=deadline.timeout,
             )
 
-        record = await until(deadline.at, reading, too_late)
+        record = await wait_until(deadline.at, reading, too_late)
         if record is None or record.outcome == "not_sent":
             return None
         if record.digest not in {None, digest_of(message)}:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from holdfast._aio.waiting import until
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.reconcile import LostMessage, find_task
 from holdfast._client.reconcile_search import Found
 from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown
@@ -169,7 +169,7 @@ class SendOperation:
             label=label,
             digest=None if label is None else digest_of(self._given),
         )
-        call = self.call = await until(self._scope.deadline.at, beginning, self._too_late)
+        call = self.call = await wait_until(self._scope.deadline.at, beginning, self._too_late)
         try:
             return await call.while_held(work())
         except BaseException as error:

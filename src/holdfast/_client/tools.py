@@ -76,8 +76,6 @@ class Tool:
     async def run(self, call: ToolCall, *, raises: bool = False) -> ToolResult:
         """Runs it; one that is not async runs in a thread, to its end.
 
-        To be called in a task of its own: see `holdfast._aio.callbacks.reject_self_cancellation`.
-
         Args:
             call: What the agent wants.
             raises: Whether an exception of the function is raised, and not told to the agent. A

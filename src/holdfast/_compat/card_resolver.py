@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.closing import ClosingContext
 from holdfast._aio.env import Env, SystemEnv
-from holdfast._aio.waiting import callback_deadline_error
 from holdfast._arguments import (
     check_able,
     check_kind,
@@ -30,7 +30,7 @@ from holdfast._pipeline.layers import DeadlineLayer, ObservedLayer
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import card_source
 from holdfast._pipeline.transport import Call, CallProgress
-from holdfast._policy.deadline import Deadline
+from holdfast._policy.deadline import Deadline, callback_deadline_error
 from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import (
     CardVerifier,
@@ -196,18 +196,18 @@ class A2ACardResolver(ClosingContext):
             reach=self._reach,
             progress=CallProgress(began=now),
         )
+
+        def too_late() -> A2AError:
+            return callback_deadline_error("the card was not verified", call.deadline, None)
+
         try:
             found = (await self._cards.unary(call)).value
-            async with asyncio.timeout_at(call.deadline.at):
-                received = ReceivedCard(found.card, found.document)
-                return (await self._trust.believed(call, received)).card
+            received = ReceivedCard(found.card, found.document)
+            believing = self._trust.believed(call, received)
+            return (await wait_until(call.deadline.at, believing, too_late)).card
         except A2AError as error:
             error.executed = False  # there is nothing to execute
             raise
-        except TimeoutError:
-            late = callback_deadline_error("the card was not verified", call.deadline, None)
-            late.executed = False
-            raise late from None
 
     def _below(self, name: str, path: str) -> CardLocation:
         segments = not_empty(name, path).lstrip("/")

@@ -7,10 +7,11 @@ again; the task is never canceled; who watches stops when the time for that is o
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._doctor.facts import Answered, SendingFacts, StreamFacts
 from holdfast._doctor.recording_engine import StreamWitness
 from holdfast._model import operations as op
@@ -121,11 +122,10 @@ class Delivery:
             self._facts.is_message = True
             return
         self._add(value.task)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(ends):
-                while self.task is not None and not self.task.state.is_settled:
-                    await asyncio.sleep(_POLL)
-                    await self._get()
+        async with CancelScope(ends):
+            while self.task is not None and not self.task.state.is_settled:
+                await asyncio.sleep(_POLL)
+                await self._get()
 
     async def _streamed(self, watch: float) -> None:
         questions, facts = self._questions, self._facts
@@ -135,15 +135,15 @@ class Delivery:
         call = questions.call(op.SEND_STREAMING_MESSAGE, self._request(at_once=False))
         events: Stream[StreamResponse] | None = None
         try:
-            async with asyncio.timeout(watch):
+            async with CancelScope.within(watch) as scope:
                 stream.opened, events = await questions.open(call, witness)
                 facts.answered = stream.opened
                 if events is not None:
                     await self._follow(events, stream, began)
-        except TimeoutError:
-            if stream.opened is None:
-                stream.opened = facts.answered = Answered(failure=f"no event for {watch:g} s")
-            stream.end = "left"
+            if scope.expired:
+                if stream.opened is None:
+                    stream.opened = facts.answered = Answered(failure=f"no event for {watch:g} s")
+                stream.end = "left"
         finally:
             if events is not None:
                 await events.close()
@@ -179,15 +179,10 @@ class Delivery:
         """The next event; None at the end, which is not waited for when the task is over."""
         task = self.task
         is_over = self._facts.is_message or (task is not None and task.state.is_settled)
-        waiting = asyncio.timeout(_LAST_WORD if is_over else None)
-        try:
-            async with waiting:
-                return await anext(events, None)
-        except TimeoutError:
-            if not waiting.expired():
-                raise
-            stream.end = "open" if task is None or task.state.is_terminal else "settled"
-            return None
+        async with CancelScope.within(_LAST_WORD if is_over else math.inf):
+            return await anext(events, None)
+        stream.end = "open" if task is None or task.state.is_terminal else "settled"
+        return None
 
     def _begin_subscribing(self) -> None:
         """Subscribes as soon as there is a task, while it runs.
@@ -281,13 +276,13 @@ class Delivery:
         call = self._questions.call(op.SUBSCRIBE_TO_TASK, params)
         events: Stream[Any] | None = None
         try:
-            async with asyncio.timeout(_POLL * 5):
+            async with CancelScope.within(_POLL * 5) as scope:
                 facts.of_over, events = await self._questions.open(call)
                 if events is not None:
                     async for _ in events:
                         facts.events_of_over += 1
-        except TimeoutError:
-            facts.of_over = _left_open(facts.events_of_over)
+            if scope.expired:
+                facts.of_over = _left_open(facts.events_of_over)
         except A2AError:
             pass  # it is over in any case
         finally:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._arguments import (
     check_able,
@@ -278,16 +279,15 @@ class Examination:
         """Asks everything there is to ask, within the time."""
         observed, ends = self._observed, asyncio.get_running_loop().time() + self._timeout
         try:
-            async with asyncio.timeout_at(ends):
+            async with CancelScope(ends) as scope:
                 await self._run()
-        except TimeoutError:
-            observed.stopped = f"the time of {self._timeout:g} s was over"
-            self._is_late = True
         except asyncio.CancelledError:
             observed.stopped = "the examination was interrupted"
             raise
-        else:
-            observed.stopped = ""
+        observed.stopped = ""
+        if scope.expired:
+            observed.stopped = f"the time of {self._timeout:g} s was over"
+            self._is_late = True
         return self.diagnosis()
 
     def diagnosis(self) -> Diagnosis:

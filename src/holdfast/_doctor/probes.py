@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.env import Env
 from holdfast._doctor.facts import Answered, InterfaceFacts, ListingFacts
 from holdfast._model import operations as op
@@ -281,11 +282,10 @@ class Questions:
         """Subscribes to a task that there is not."""
         call = self.call(op.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=self._no_task()))
         stream: Stream[Any] | None = None
+        answered = Answered(failure=f"no event and no error for {ANSWER:g} s")
         try:
-            async with asyncio.timeout(ANSWER):
+            async with CancelScope.within(ANSWER):
                 answered, stream = await self.open(call)
-        except TimeoutError:
-            answered = Answered(failure=f"no event and no error for {ANSWER:g} s")
         finally:
             if stream is not None:
                 await stream.close()
@@ -355,18 +355,14 @@ class Questions:
 
 
 async def _bounded(asking: Coroutine[Any, Any, T], call: AnyCall, seconds: float = ANSWER) -> T:
-    try:
-        async with asyncio.timeout(seconds):
-            return await asking
-    except TimeoutError as error:
-        if isinstance(error, A2AError):
-            raise
-        raise A2ATimeoutError(
-            f"no whole answer came within {seconds:g} s",
-            phase="idle",
-            timeout=seconds,
-            agent=call.agent,
-        ) from None
+    async with CancelScope.within(seconds):
+        return await asking
+    raise A2ATimeoutError(
+        f"no whole answer came within {seconds:g} s",
+        phase="idle",
+        timeout=seconds,
+        agent=call.agent,
+    )
 
 
 def _understood(error: A2AError) -> bool | None:

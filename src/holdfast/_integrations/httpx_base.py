@@ -8,11 +8,11 @@ taken for it. `foreign_requests` does what is between them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._aio.per_loop import PerLoop
 from holdfast._arguments import check_able, check_kind, check_seconds, observer_hooks
@@ -83,9 +83,8 @@ class OpenStreams:
             await asyncio.sleep(0)  # they are begun with
         loop = asyncio.get_running_loop()
         closing = [task for task in self._closing if task.get_loop() is loop]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING):
-                await asyncio.gather(*closing, return_exceptions=True)
+        async with CancelScope.within(_CLOSE_TIMEOUT_S):
+            await asyncio.gather(*closing, return_exceptions=True)
 
     def _begin(self, stream: Stream[bytes], loop: asyncio.AbstractEventLoop) -> None:
         self._left.discard(stream)
@@ -314,20 +313,17 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         library, stream = self._library, request.stream
         if isinstance(stream, library.ByteStream):
             return b"".join(stream)
-        body, scope = bytearray(), asyncio.timeout(self._timeout)
-        try:
-            async with scope:
-                if isinstance(stream, library.AsyncByteStream):
-                    async for piece in stream:
-                        self._add(body, piece)
-                else:
-                    for piece in stream:
-                        self._add(body, piece)
-        except TimeoutError as error:
-            if not scope.expired():  # whoever makes the body has timeouts of their own
-                raise
+        body = bytearray()
+        async with CancelScope.within(self._timeout) as scope:
+            if isinstance(stream, library.AsyncByteStream):
+                async for piece in stream:
+                    self._add(body, piece)
+            else:
+                for piece in stream:
+                    self._add(body, piece)
+        if scope.expired:
             text = f"the body of the request did not come within {self._timeout:g} s"
-            raise library.WriteTimeout(text, request=request) from error
+            raise library.WriteTimeout(text, request=request)
         return bytes(body)
 
     def _add(self, body: bytearray, piece: bytes) -> None:
@@ -356,7 +352,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         return failure
 
 
-_CLOSING = 5.0
+_CLOSE_TIMEOUT_S = 5.0
 """Seconds that responses which were left open have to be closed."""
 
 _PHASES = ("connect", "read", "write", "pool")

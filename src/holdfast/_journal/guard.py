@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from holdfast._aio.waiting import until
+from holdfast._aio.cancel_scope import wait_until
 from holdfast.errors import JournalError
 
 if TYPE_CHECKING:
@@ -45,4 +45,4 @@ async def in_time(work: Awaitable[T], seconds: float = _LONGEST) -> T:
     def too_late() -> JournalError:
         return JournalError(f"the journal has not answered within {seconds:.3g} s")
 
-    return await until(asyncio.get_running_loop().time() + seconds, work, too_late)
+    return await wait_until(asyncio.get_running_loop().time() + seconds, work, too_late)

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast._aio.waiting import CancelScope, ScopeCancelled
+from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
 from holdfast._journal.guard import in_time, said
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate, lease_end
@@ -172,7 +172,7 @@ class HeldCall:
         self._is_over = True
         self._taken_by = by
         self._leases.remove(self)
-        self._working.end()
+        self._working.cancel()
 
     def finish(self, update: RecordUpdate) -> Awaitable[None]:
         """Notes the last thing about the call, and lets go of it; later ones are ignored."""

@@ -12,8 +12,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.waiting import until
 from holdfast._journal.guard import in_time, said
 from holdfast._journal.leases import HeldCall, Leases
 from holdfast._journal.protocol import (
@@ -302,7 +302,7 @@ class Journaling:
 
     async def _until(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
         """Waits for the journal; ``what`` has not come about when the time of the call is over."""
-        return await until(deadline.at, in_time(work), lambda: _overdue(what, deadline))
+        return await wait_until(deadline.at, in_time(work), lambda: _overdue(what, deadline))
 
 
 def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> None:

@@ -12,8 +12,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.semaphore import WaitingQueue
-from holdfast._aio.waiting import until
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
@@ -242,7 +242,7 @@ class AdmissionLayer(PassThrough):
             return self._full(call, f"no slot was free for {_MAX_QUEUE_S:g} s")
 
         at = asyncio.get_running_loop().time() + _MAX_QUEUE_S
-        await until(at, admission.enter(), too_late)
+        await wait_until(at, admission.enter(), too_late)
 
     def _full(self, call: AnyCall, why: str) -> QueueFullError:
         limit = self._policy.limit

@@ -7,15 +7,14 @@ nothing running. What it decides is decided by a pure function of `holdfast._pol
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope, wait_until
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.waiting import until
 from holdfast._aio.watchdog import Watchdog
 from holdfast._model.operations import SENDS
 from holdfast._pipeline.connection import (
@@ -201,9 +200,8 @@ class DeadlineLayer(PassThrough):
         try:
             with limit:
                 return await waiting
-        except TimeoutError as error:
-            # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
-            if not limit.expired or isinstance(error, A2AError):
+        except TimeoutError:
+            if not limit.fired:
                 raise
         finally:
             in_flight.one_is_over()
@@ -256,9 +254,8 @@ class _UnderWay:
             return
         self.watchdog.end_all()
         self._drained = self._drained or asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORD):
-                await self._drained.wait()
+        async with CancelScope.within(_LAST_WORD):
+            await self._drained.wait()
 
 
 async def _sent(call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
@@ -392,11 +389,11 @@ def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
 
 
 async def _by_deadline(call: AnyCall, awaitable: Awaitable[T]) -> T:
-    return await until(call.deadline.at, awaitable, lambda: deadline_exceeded(call))
+    return await wait_until(call.deadline.at, awaitable, lambda: deadline_exceeded(call))
 
 
 async def _with_last_word(call: AnyCall, hook: Awaitable[T]) -> T:
     """Waits for a caller's hook within the call's deadline, or for a last word after it."""
     now = asyncio.get_running_loop().time()
     at = max(call.deadline.at, now + _LAST_WORD)
-    return await until(at, hook, lambda: deadline_exceeded(call))
+    return await wait_until(at, hook, lambda: deadline_exceeded(call))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
@@ -94,9 +95,9 @@ class OlderFilesLayer(PassThrough):
             return value
         left = call.deadline.left(asyncio.get_running_loop().time())
         try:
-            async with asyncio.timeout(min(_READING_S, left / 2)):
+            async with CancelScope.within(min(_READING_S, left / 2)):
                 await self._find_out(call, endpoint)
-        except (A2AError, TimeoutError):
+        except A2AError:
             return value
         return from_base64(value) if endpoint.files_are_base64 else value
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast._aio.waiting import until
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, task_of, unmarked
 from holdfast._pipeline.connection import replaced
@@ -233,7 +233,7 @@ class ReplicaLayer(PassThrough):
 
         fetch = replica.cards.card(msgspec.structs.replace(call, deadline=within))
         try:
-            await until(at, fetch, too_late)
+            await wait_until(at, fetch, too_late)
         except A2AError as error:
             error.executed = False  # of this call
             replica.cards.is_doubtful = True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._push.refusals import Refusal, Refused
 
 if TYPE_CHECKING:
@@ -103,24 +104,21 @@ async def read_body(
         Gone: The client has left.
     """
     body = bytearray()  # many small pieces take more room than they hold
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                piece: bytes = message.get("body", b"")
-                if len(body) + len(piece) > limit:
-                    raise Refused(Refusal.TOO_LARGE, f"the body is larger than {limit} bytes")
-                take(len(piece))
-                body += piece
-                if not message.get("more_body", False):
-                    return bytes(body)
-                if not piece:
-                    await asyncio.sleep(0)  # not all servers wait before they bring nothing
-    except TimeoutError:
-        text = f"the body did not come within {seconds:g} s"
-        raise Refused(Refusal.TOO_SLOW, text) from None
+    async with CancelScope.within(seconds):
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            piece: bytes = message.get("body", b"")
+            if len(body) + len(piece) > limit:
+                raise Refused(Refusal.TOO_LARGE, f"the body is larger than {limit} bytes")
+            take(len(piece))
+            body += piece
+            if not message.get("more_body", False):
+                return bytes(body)
+            if not piece:
+                await asyncio.sleep(0)  # not all servers wait before they bring nothing
+    raise Refused(Refusal.TOO_SLOW, f"the body did not come within {seconds:g} s")
 
 
 async def reply(send: ASGISend, answer: ShortReply) -> None:
@@ -133,7 +131,7 @@ async def reply(send: ASGISend, answer: ShortReply) -> None:
     }
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     with contextlib.suppress(OSError):  # ASGI 2.4: the client has left
-        async with asyncio.timeout(_SENDING):
+        async with CancelScope.within(_SENDING):
             await send({"type": "http.response.start", "status": answer.status, "headers": raw})
             await send({"type": "http.response.body", "body": body})
 

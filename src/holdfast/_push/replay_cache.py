@@ -14,6 +14,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._journal.protocol import TokenUse
 from holdfast._push.refusals import Refusal, Refused
 
@@ -66,16 +67,15 @@ class ReplayCache:
             return False
         use = TokenUse(_digest(body), self._receiver)
         try:
-            async with asyncio.timeout(_RECORDING):
-                found = await self._journal.use_token(
-                    voucher.name,
-                    use,
-                    now=self._env.wall(),
-                    ends=voucher.ends,
-                    most=self._most,
-                )
+            recording = self._journal.use_token(
+                voucher.name, use, now=self._env.wall(), ends=voucher.ends, most=self._most
+            )
+            at = asyncio.get_running_loop().time() + _RECORDING
+            found = await wait_until(at, recording, _timeout)
         except Exception as error:  # noqa: BLE001  a journal of the caller's own may raise any
-            logger.warning("the use of a signed token cannot be recorded: %s", error or "timeout")
+            logger.warning(
+                "the use of a signed token cannot be recorded: %s", error or type(error).__name__
+            )
             text = "the use of the token cannot be recorded now"
             raise Refused(Refusal.NOT_NOW, text) from None
         if found is None:
@@ -116,3 +116,7 @@ class ReplayCache:
 
 def _digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
+
+
+def _timeout() -> TimeoutError:
+    return TimeoutError(f"the journal did not answer within {_RECORDING:g} s")

@@ -11,9 +11,9 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._aio.waiting import wait_deadline_error
+from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
 from holdfast._policy.attempts import more_informative
-from holdfast._policy.deadline import Deadline
+from holdfast._policy.deadline import Deadline, wait_deadline_error
 from holdfast._stream.fold import is_newer
 from holdfast.errors import (
     A2AConnectionError,
@@ -151,14 +151,11 @@ class TaskWait:
 
     async def _asked(self, asking: Awaitable[T]) -> T:
         """What the agent answers, unless there is nothing to ask for any more."""
-        scope = asyncio.timeout(None)
+        scope = CancelScope()
         self._watch.asking.add(scope)
         try:
-            async with scope:
-                answer = await asking
-        except TimeoutError as error:
-            if isinstance(error, A2AError) or not scope.expired():
-                raise
+            answer = await scope.result(asking)
+        except ScopeCancelled:
             raise self._end() from None
         finally:
             self._watch.asking.discard(scope)
@@ -187,9 +184,7 @@ class TaskWait:
 
 
 async def _happens(news: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await news.wait()
-    except TimeoutError:
-        return False
-    return True
+    async with CancelScope.within(seconds):
+        await news.wait()
+        return True
+    return False

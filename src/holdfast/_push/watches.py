@@ -7,7 +7,6 @@ A watch ends when it is forgotten, or with the receiver, and so does all that wa
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,10 @@ from holdfast._push.refusals import Refusal, Refused
 from holdfast.errors import LimitExceededError, QueueFullError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterator
 
+    from holdfast._aio.cancel_scope import CancelScope
     from holdfast._wire.limits import Limits
     from holdfast.types import Event, Task, TaskPushNotificationConfig
 
@@ -53,14 +54,13 @@ class Watch:
         self.size = 0
         self.counted = 0
         self.waiting: set[asyncio.Event] = set()
-        self.asking: set[asyncio.Timeout] = set()
+        self.asking: set[CancelScope] = set()
 
     def break_off(self) -> None:
         """Tells those who wait that there is nothing to wait for."""
         self.wake()
         for scope in self.asking:
-            if not scope.expired():
-                scope.reschedule(asyncio.get_running_loop().time())
+            scope.cancel()
 
     def wake(self) -> None:
         """Tells those who wait that there is news."""

@@ -20,6 +20,7 @@ from a2a.server.tasks import PushNotificationSender
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_values import one_line
 from holdfast._wire.http import HttpRequest, Timeouts, check_headers, presentable
@@ -99,6 +100,10 @@ class PushTargets:
         return None
 
 
+def _too_slow() -> TimeoutError:
+    return TimeoutError(f"it took longer than {_PUSH_S:g} s")
+
+
 class PushSender(PushNotificationSender):
     """Sends push notifications through an engine; best effort, as the protocol has it.
 
@@ -136,13 +141,11 @@ class PushSender(PushNotificationSender):
     async def _send(self, task_id: str, config: TaskPushNotificationConfig, body: bytes) -> None:
         shown = one_line(presentable(config.url), _SHOWN)
         try:
-            async with asyncio.timeout(_PUSH_S):
-                status = await self._status_of(config, body)
+            at = asyncio.get_running_loop().time() + _PUSH_S
+            status = await wait_until(at, self._status_of(config, body), _too_slow)
         except NetworkPolicyError as refused:
             number = refused.address or "an unknown address"
             why = f"it resolves to {number}, which is not a public address; {_hint(number)}"
-        except TimeoutError:
-            why = f"it took longer than {_PUSH_S:g} s"
         except Exception as error:  # noqa: BLE001  what fails here is no affair of the task
             why = one_line(str(error), _SHOWN) or type(error).__name__
         else:

@@ -6,11 +6,11 @@ then no more than the beginning.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.error_values import int64
 
 if TYPE_CHECKING:
@@ -92,11 +92,10 @@ class TappedRequest:
         """
         if self.method != "POST":
             return False, None
-        try:
-            async with asyncio.timeout(_GLANCING if glance else _READING):
-                while self._is_wanting() and not (glance and self._body):
-                    await self.receive()
-        except TimeoutError:
+        async with CancelScope.within(_GLANCING if glance else _READING) as scope:
+            while self._is_wanting() and not (glance and self._body):
+                await self.receive()
+        if scope.expired:
             self.is_slow = True  # what there is has to do
         members = _members(bytes(self._body).decode("utf-8-sig", "replace")) or {}
         rpc_id = members.get("id")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a.utils import errors as sdk
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._integrations.a2a_sdk.messages import to_value
 from holdfast._model.error_writing import own_words
 from holdfast._server.answers import error_of_failure
@@ -72,9 +73,8 @@ class SafeRequestHandler:
 
     async def idle(self, seconds: float) -> None:
         """Waits until all is answered, but not for ever."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._is_idle.wait()
+        async with CancelScope.within(seconds):
+            await self._is_idle.wait()
 
     def _unary(self, method: Callable[..., Any], limit: float | None) -> Callable[..., Any]:
         @functools.wraps(method)

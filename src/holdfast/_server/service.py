@@ -24,6 +24,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._integrations.a2a_sdk.messages import to_proto
 from holdfast._server.bodies import BoundedBodies
 from holdfast._server.errors import ProtocolErrors
@@ -163,10 +164,9 @@ class Service:
         await self._guarded.idle(_ANSWERING)
         aclose = getattr(self._inner, "aclose", None)
         if aclose is not None:
-            try:
-                async with asyncio.timeout(_CLOSING):
-                    await aclose()
-            except TimeoutError:
+            async with CancelScope.within(_CLOSING) as scope:
+                await aclose()
+            if scope.expired:
                 logger.warning("the tasks of %s did not end within %g s", self._name, _CLOSING)
         if self._engine is not None:
             await self._engine.close()

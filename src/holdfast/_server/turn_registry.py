@@ -8,13 +8,13 @@ the server. Nothing but an `A2AError` says anything of itself; all others are lo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
 from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
 
+from holdfast._aio.cancel_scope import CancelScope, pending_cancellations
 from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
 from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.answers import error_of_failure
@@ -36,26 +36,21 @@ __all__ = ["ShutdownTimer", "TurnRegistry"]
 
 
 class ShutdownTimer:
-    """A time that can be taken away."""
+    """A time for turns to end, which can be taken away."""
 
     def __init__(self) -> None:
-        self._scope: asyncio.Timeout | None = None
-        self._is_over = False
+        self._scope = CancelScope()
 
     async def wait(self, running: Iterable[asyncio.Task[Any]], seconds: float) -> None:
         """Waits until all have ended, or the time is over."""
         tasks = [task for task in running if not task.done()]
-        if not tasks or self._is_over:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds) as self._scope:
-                await asyncio.wait(tasks)
+        if tasks:
+            self._scope.at = asyncio.get_running_loop().time() + seconds
+            await self._scope.wait(asyncio.wait(tasks))
 
     def end(self) -> None:
         """Takes away what is left."""
-        self._is_over = True
-        if self._scope is not None and not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
+        self._scope.cancel()
 
 
 logger = logging.getLogger("holdfast.server")
@@ -162,9 +157,8 @@ class TurnRegistry(AgentExecutor):
         """Ends a turn, and says so where it holds on to its cancellation."""
         await run.end()
         if not run.task.done():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_STOPPING):
-                    await self._unless_over(run.turn, run.turn.fail, _stopped())
+            async with CancelScope.within(_STOPPING):
+                await self._unless_over(run.turn, run.turn.fail, _stopped())
 
     def hurry(self) -> None:
         """Takes away what is left of the grace."""
@@ -174,8 +168,8 @@ class TurnRegistry(AgentExecutor):
         try:
             await self._to_its_end(turn)
         except asyncio.CancelledError:
-            own, run = asyncio.current_task(), self._runs.get(turn.task_id)
-            if own is not None and not own.cancelling():  # something within was cancelled
+            run = self._runs.get(turn.task_id)
+            if not pending_cancellations():  # something within was cancelled
                 failure = RuntimeError("the executor was cancelled by itself")
                 await self._unless_over(turn, turn.fail, self._told(failure, turn))
             elif run is None or not (run.is_stopped or run.is_cancelled):
@@ -184,19 +178,18 @@ class TurnRegistry(AgentExecutor):
                 await self._unless_over(turn, turn.fail, _stopped())
 
     async def _to_its_end(self, turn: AgentTurn) -> None:
-        scope = asyncio.timeout(self._timeout)
+        scope = CancelScope()
+        if self._timeout is not None:
+            scope = CancelScope.within(self._timeout)
         try:
             async with scope:
                 await self._executor.execute(turn)
+            if scope.expired:
+                logger.warning("task %s of %s took too long", turn.task_id, self._agent)
+                error = InternalError("the agent took too long", transient=True)
+                await self._unless_over(turn, turn.fail, error)
         except Ending as ending:
             await self._unless_over(turn, turn.end, ending)
-        except TimeoutError as failure:
-            if scope.expired():
-                logger.warning("task %s of %s took too long", turn.task_id, self._agent)
-            error: A2AError = InternalError("the agent took too long", transient=True)
-            if not scope.expired():
-                error = self._told(failure, turn)
-            await self._unless_over(turn, turn.fail, error)
         except Exception as failure:  # noqa: BLE001  anything may go wrong, and little of it is told
             await self._unless_over(turn, turn.fail, self._told(failure, turn))
         else:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast._aio.waiting import add_last_seen, wait_deadline_error
 from holdfast._policy.attempts import more_informative
-from holdfast._policy.deadline import Deadline, poll_delays
+from holdfast._policy.deadline import Deadline, add_last_seen, poll_delays, wait_deadline_error
 from holdfast.errors import A2AError, DeadlineExceededError
 
 if TYPE_CHECKING:

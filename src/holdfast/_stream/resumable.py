@@ -11,9 +11,15 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from holdfast._aio.waiting import CancelScope, add_last_seen, wait_deadline_error
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._pipeline.connection import Connection
-from holdfast._policy.deadline import NEVER, Deadline, poll_delays
+from holdfast._policy.deadline import (
+    NEVER,
+    Deadline,
+    add_last_seen,
+    poll_delays,
+    wait_deadline_error,
+)
 from holdfast._policy.reconnect import ReconnectPolicy, growing_wait
 from holdfast._stream.machine import Resume, Step, Wait
 from holdfast.errors import (
@@ -194,7 +200,7 @@ class ResumableStream:
             if self._failure is not None:
                 raise self._failure
             while (event := self._take()) is None:
-                if self._going_on.is_ended or resume.step is Step.DONE:
+                if self._going_on.is_cancelled or resume.step is Step.DONE:
                     await self._finish()
                     return None
                 if self._source.is_closed:
@@ -236,14 +242,14 @@ class ResumableStream:
 
     async def close(self) -> None:
         """Ends it, whoever waits for an event; the agent goes on with the task."""
-        self._going_on.end()
+        self._going_on.cancel()
         if self._follows is not None:
             self._source.leaves(self._follows, self)
         await self._let_go()
 
     async def _finish(self) -> None:
         """Ends in good order, or because it was closed meanwhile."""
-        if self._going_on.is_ended:
+        if self._going_on.is_cancelled:
             await self._let_go()  # of what came meanwhile
         else:
             self._resume.waited_enough()
@@ -281,11 +287,11 @@ class ResumableStream:
                     break
             await self._read_beside_looks(connection)
         except StopAsyncIteration:
-            if not self._going_on.is_ended:
+            if not self._going_on.is_cancelled:
                 resume.ended()
             await self._replace()
         except A2AError as error:
-            if not self._going_on.is_ended:  # else it broke because it was let go of
+            if not self._going_on.is_cancelled:  # else it broke because it was let go of
                 self._check_deadline(error)
                 if isinstance(error, LimitExceededError):
                     raise
@@ -307,7 +313,8 @@ class ResumableStream:
                 looking = self._look(task_id) if is_due else self._look_beside(reading)
                 await self._going_on.wait(looking)
                 self._check_stale(self._time())
-                if resume.step is not Step.READ or self.told.has_news or self._going_on.is_ended:
+                is_over = resume.step is not Step.READ or self._going_on.is_cancelled
+                if is_over or self.told.has_news:
                     break
         finally:
             if reading.cancel():
@@ -486,7 +493,7 @@ class ResumableStream:
         """
         resume, connection = self._resume, self._connection
         with contextlib.suppress(TimeoutError, A2AError):
-            async with asyncio.timeout(_LAST_WORD):
+            async with CancelScope.within(_LAST_WORD):
                 if connection is not None and resume.step is Step.DONE:
                     async for response in connection:
                         if response.task is not None:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.asgi_exchange import AsgiExchange, BrokenOffError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast.errors import TimeoutPhase
 
     Application = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
 
@@ -177,16 +177,15 @@ class _Connection:
         request = self._request
         self._exchange = exchange = self._network.begin(request)
         self._network.in_flight += 1
-        scope = asyncio.timeout(request.timeouts.first_byte)
         try:
-            async with scope:
+            async with CancelScope.within(request.timeouts.first_byte):
                 self.status, self.headers = await exchange.head()
-        except BaseException as error:
+                return self
+        except BaseException:
             self._free()
-            if isinstance(error, TimeoutError) and scope.expired():
-                raise timeout_error(request, "first_byte", sent=True) from None
             raise
-        return self
+        self._free()
+        raise timeout_error(request, "first_byte", sent=True)
 
     async def __aexit__(
         self,
@@ -231,17 +230,13 @@ class _Chunks:
     async def __anext__(self) -> bytes:
         if self._exchange is None:  # the context is left
             raise StopAsyncIteration
-        scope = asyncio.timeout(self._request.timeouts.idle)
         try:
-            async with scope:
+            async with CancelScope.within(self._request.timeouts.idle) as scope:
                 piece = await self._exchange.piece()
         except BrokenOffError:
             raise connection_error(self._request, "truncated", sent=True) from None
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            phase: TimeoutPhase = "idle"
-            raise timeout_error(self._request, phase, sent=True) from None
+        if scope.expired:
+            raise timeout_error(self._request, "idle", sent=True)
         if not piece:
             raise StopAsyncIteration
         return piece

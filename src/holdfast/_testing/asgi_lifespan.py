@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from holdfast._aio.cancel_scope import CancelScope
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from types import TracebackType
@@ -74,15 +76,11 @@ class Lifespan:
             raise RuntimeError(text)
 
     async def _until_changed(self, what: str) -> None:
-        scope = asyncio.timeout(_LIMIT)
-        try:
-            async with scope:
-                await self._changed.wait()
-        except TimeoutError:
-            if not scope.expired():
-                raise
+        async with CancelScope.within(_LIMIT) as scope:
+            await self._changed.wait()
+        if scope.expired:
             text = f"the application did not {what} within {_LIMIT:g} s"
-            raise TimeoutError(text) from None
+            raise TimeoutError(text)
 
     async def _end(self) -> None:
         if self._task is not None:

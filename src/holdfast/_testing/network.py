@@ -7,10 +7,12 @@ known about execution, the largest reply, and that a cancelled request frees its
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.bodies import Reply, WholeBody
@@ -192,16 +194,12 @@ class _Connection:
             case _:
                 pass
         request.progress.sent = True
-        scope = asyncio.timeout(request.timeouts.first_byte)
-        try:
-            async with scope:
-                reply = await exchange.reply()
-                if isinstance(fault, Stall) and fault.phase == "first_byte":
-                    await asyncio.sleep(request.timeouts.first_byte)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise _timeout("first_byte", request) from None
+        async with CancelScope.within(request.timeouts.first_byte) as scope:
+            reply = await exchange.reply()
+            if isinstance(fault, Stall) and fault.phase == "first_byte":
+                await asyncio.sleep(request.timeouts.first_byte)
+        if scope.expired:
+            raise _timeout("first_byte", request)
         if isinstance(fault, Garbage):
             facts = _facts(request)
             facts["excerpt"] = excerpt(fault.data)
@@ -230,16 +228,11 @@ class _Chunks:
         return self
 
     async def __anext__(self) -> bytes:
-        scope = asyncio.timeout(self._request.timeouts.idle)
-        try:
-            async with scope:
+        with contextlib.suppress(StopAsyncIteration):
+            async with CancelScope.within(self._request.timeouts.idle) as scope:
                 return await anext(self._body)
-        except StopAsyncIteration:
-            pass
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise _timeout("idle", self._request) from None
+            if scope.expired:
+                raise _timeout("idle", self._request)
         match self._body.ending:
             case "whole":
                 raise StopAsyncIteration

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._arguments import check_hook, check_seconds
 from holdfast._auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
 from holdfast._auth.oauth.redirects import LoopbackRedirect
@@ -121,8 +122,7 @@ class DeviceCode(OAuthProvider):
         del said["grant_type"]
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        async with asyncio.timeout(self._timeout):
-            document = await asking.endpoint.post(url, said)
+        document = await self._within_timeout(asking.endpoint.post(url, said))
         prompt, code, interval = _read_prompt(document)
         await _told(self._prompt, prompt)
         ends = begun + prompt.expires_in
@@ -135,12 +135,9 @@ class DeviceCode(OAuthProvider):
             if asking.resource is not None:
                 parameters["resource"] = asking.resource
             try:
-                async with asyncio.timeout(self._timeout):
-                    return await asking.endpoint.ask_token(parameters)
+                return await self._within_timeout(asking.endpoint.ask_token(parameters))
             except A2AError as error:
                 interval = _next_interval(error, interval)
-            except TimeoutError:
-                interval = min(interval * 2, _LONGEST_INTERVAL)
 
 
 class AuthorizationCode(OAuthProvider):
@@ -209,16 +206,14 @@ class AuthorizationCode(OAuthProvider):
                 "allow_unadvertised_pkce=True to log in all the same"
             )
             raise AuthenticationError(text, executed=False)
-        try:
-            async with asyncio.timeout(self._seconds):
-                state = secrets.token_urlsafe(32)
-                if self._redirect_uri is not None and self._receive is not None:
-                    return await self._through(asking, self._redirect_uri, self._receive, state)
-                async with LoopbackRedirect(state) as redirect:
-                    return await self._through(asking, redirect.uri, redirect.received, state)
-        except TimeoutError as error:
-            text = f"the login was not approved within {self._seconds:g} s; begin again"
-            raise AuthenticationError(text, executed=False) from error
+        async with CancelScope.within(self._seconds):
+            state = secrets.token_urlsafe(32)
+            if self._redirect_uri is not None and self._receive is not None:
+                return await self._through(asking, self._redirect_uri, self._receive, state)
+            async with LoopbackRedirect(state) as redirect:
+                return await self._through(asking, redirect.uri, redirect.received, state)
+        text = f"the login was not approved within {self._seconds:g} s; begin again"
+        raise AuthenticationError(text, executed=False)
 
     async def _through(
         self,

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.env import SystemEnv
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.single_flight import SingleFlight
@@ -54,7 +55,7 @@ from holdfast._wire.origins import audience, canonical_origin
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     import aiohttp
 
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from holdfast.types import AgentCard
 
 __all__ = ["Asking", "OAuthOptions", "OAuthProvider"]
+
+T = TypeVar("T")
 
 _METHODS = ("client_secret_basic", "client_secret_post", "none")
 _NOTHING = Credentials()
@@ -346,9 +349,6 @@ class OAuthProvider(ABC):
             return await held.fetches.run(lambda: self._fetched(purpose, more, name), name)
         except A2AError as error:
             raise self._failure(error) from error
-        except TimeoutError as error:
-            text = f"the authorization server gave no token for {self._timeout:g} s or more"
-            raise AuthenticationError(text, transient=True, executed=False) from error
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
         """The error of one who waits, with facts of its own."""
@@ -375,12 +375,30 @@ class OAuthProvider(ABC):
         ends = None if left is None else asyncio.get_running_loop().time() + left
         self._held.here().tokens[key] = (token, ends)
 
+    async def _within_timeout(self, request: Awaitable[T]) -> T:
+        """Return what a request to the authorization server gives, within `timeout`.
+
+        Raises:
+            AuthenticationError: It took too long.
+        """
+        at = asyncio.get_running_loop().time() + self._timeout
+        return await wait_until(at, request, self._too_late)
+
+    def _too_late(self) -> AuthenticationError:
+        text = f"the authorization server gave no token for {self._timeout:g} s or more"
+        return AuthenticationError(text, transient=True, executed=False)
+
     async def _fetched(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
-        """What the store has, or what the server gives; nothing of it is interrupted half-way."""
-        limit, key = self._timeout, self._key(purpose)
+        """Return the store's token, or a new one; the fetch of one is not interrupted half-way."""
+        seconds = self._timeout
         if self._patience is not None:  # somebody else's person first, and then one's own
-            limit = 2 * (self._patience + 2 * self._timeout)
-        async with asyncio.timeout(limit), self._store.turn(key):
+            seconds = 2 * (self._patience + 2 * self._timeout)
+        at = asyncio.get_running_loop().time() + seconds
+        return await wait_until(at, self._fetched_in_turn(purpose, more, name), self._too_late)
+
+    async def _fetched_in_turn(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
+        key = self._key(purpose)
+        async with self._store.turn(key):
             token = await self._store.load(key)
             # Read within the turn: another step-up may have come to its end in the one before.
             needed = {*self._step_up.granted(key), *more}
@@ -439,8 +457,7 @@ class OAuthProvider(ABC):
             if last is not None and last.refresh_token is not None:
                 self._held.here().fetches.shield(name)  # what it is spent for would be lost
                 try:
-                    async with asyncio.timeout(self._timeout):
-                        return await _refreshed(asking, last)
+                    return await self._within_timeout(_refreshed(asking, last))
                 except AuthenticationError as error:
                     if not _is_spent(error):
                         raise
@@ -462,8 +479,8 @@ class OAuthProvider(ABC):
         found = self._found.get(purpose.place)
         if found is None:
             issuer = purpose.metadata_url or purpose.place
-            async with asyncio.timeout(self._timeout):
-                said = await discover(engine, issuer, at=purpose.metadata_url)
+            discovering = discover(engine, issuer, at=purpose.metadata_url)
+            said = await self._within_timeout(discovering)
             if isinstance(self._server, FromCard):
                 self._server.check_server(said.server)
             found = self._found[purpose.place] = (said.server, NetworkReach(inward=said.asked))

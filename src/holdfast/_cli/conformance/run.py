@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.options import GET_TCK
@@ -101,14 +102,14 @@ async def measure(
             output.hide(headers.values())
             environment["A2A_AUTH_HEADERS"] = json.dumps(headers)
         try:
-            async with asyncio.timeout(session.left()):
+            async with CancelScope.within(session.left()) as scope:
                 code, last_words = await _run(kit, command, environment)
-        except TimeoutError:
-            shown.report(url, "not_measured", "the time was over", is_last=False)
-            raise CommandError(out_of_time(session.settings.timeout)) from None
         except OSError as error:
             why = f"{command[0]} cannot be started: {error.strerror or error}"
             raise shown.not_measured(why, agent=url) from None
+        if scope.expired:
+            shown.report(url, "not_measured", "the time was over", is_last=False)
+            raise CommandError(out_of_time(session.settings.timeout))
         try:
             measured = read_report(report)
         except ValueError as error:

@@ -8,12 +8,15 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
+from holdfast._aio.callbacks import reject_self_cancellation
+from holdfast._aio.cancel_scope import wait_until
+
 if TYPE_CHECKING:
     from holdfast._integrations.a2a_sdk.retry_config import OnRetry
 
 __all__ = ["tell"]
 
-_LISTENING = 10.0
+_LISTENER_TIMEOUT_S = 10.0
 """Seconds that a listener has."""
 
 logger = logging.getLogger("holdfast")
@@ -31,24 +34,22 @@ async def tell(
         delay: Seconds until the retry.
         until: When it has to be done at the latest, on the event loop's clock.
     """
-    limit = min(until, asyncio.get_running_loop().time() + _LISTENING)
-    asked_to_end = _cancelling()
+    at = min(until, asyncio.get_running_loop().time() + _LISTENER_TIMEOUT_S)
+
+    async def listen() -> None:
+        telling = on_retry(attempt, error, delay)
+        if inspect.isawaitable(telling):
+            await telling
+
     try:
-        async with asyncio.timeout_at(limit):
-            telling = on_retry(attempt, error, delay)
-            if inspect.isawaitable(telling):
-                await telling
-    except (Exception, asyncio.CancelledError) as failed:
-        # Not every cancellation is one of the caller's: the listener may wait for others.
-        if isinstance(failed, asyncio.CancelledError) and _cancelling() > asked_to_end:
-            raise
+        # A cancellation may be one of those that the listener waits for, and not the caller's.
+        await wait_until(at, reject_self_cancellation(listen()), _too_long)
+    except Exception as failed:
         # The log is to tell of the listener, not of the call: in an error of the SDK there may be
         # an address with a secret.
         failed.__context__ = None
         logger.exception("on_retry failed, which changes nothing")
 
 
-def _cancelling() -> int:
-    """How often the running task was asked to end."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
+def _too_long() -> TimeoutError:
+    return TimeoutError(f"on_retry took longer than {_LISTENER_TIMEOUT_S:g} s")

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from a2a.client.errors import A2AClientTimeoutError
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._integrations.a2a_sdk.failures import (
     Failure,
     address_of,
@@ -232,13 +233,8 @@ class _OneCall:
             raise self._too_late() from self._last
         self._attempts += 1
         self._state = channel_state(self._trying.transport)
-        limit = asyncio.timeout_at(self._deadline)
-        try:
-            async with limit:
-                return await start()
-        except TimeoutError:
-            if not limit.expired():
-                raise
+        async with CancelScope(math.inf if self._deadline is None else self._deadline):
+            return await start()
         raise self._too_late() from self._last
 
     async def found(self, before: DoneBefore[R], error: Exception) -> tuple[R] | None:
@@ -246,10 +242,11 @@ class _OneCall:
         if not self._may_be_done or not isinstance(error, before.refusals):
             return None
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with CancelScope(math.inf if self._deadline is None else self._deadline):
                 return await before.find()
         except Exception:  # noqa: BLE001  the caller learns what the agent said of the call itself
             return None
+        return None
 
     def succeeded(self) -> None:
         """Notes that the agent has answered."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from grpc import aio
 
+from holdfast._aio.cancel_scope import pending_cancellations
 from holdfast._net.engine import connection_error, timeout_error
 from holdfast._net.grpc.failures import NotConnectedError, reason_in, status_of, too_large
 from holdfast._wire.grpc_metadata import reply_headers
@@ -374,5 +375,4 @@ def _abandon(reading: asyncio.Task[None], connected: Connected) -> None:
 
 def _is_wanted() -> bool:
     """Whether nobody has cancelled the running task: a call that is over can look the same."""
-    task = asyncio.current_task()
-    return task is not None and not task.cancelling()
+    return not pending_cancellations()

@@ -13,6 +13,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.single_flight import SingleFlight
 from holdfast._model import codec
@@ -39,7 +40,7 @@ Jwk = dict[str, Any]
 _MOST_KEYS = 100
 _LIMITS = Limits(body=256 * 1024)
 _TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=10.0, idle=5.0)
-_FETCHING = 20.0
+_FETCH_TIMEOUT_S = 20.0
 """Seconds that a fetch has, redirects included."""
 
 _LIFETIME = 300.0
@@ -159,15 +160,19 @@ class FetchedKeys:
             limits=_LIMITS,
         )
         try:
-            async with asyncio.timeout(_FETCHING):
-                reply = (await fetch(self._engine, request, elsewhere=False)).reply
+            at = asyncio.get_running_loop().time() + _FETCH_TIMEOUT_S
+            fetching = fetch(self._engine, request, elsewhere=False)
+            reply = (await wait_until(at, fetching, _took_too_long)).reply
             if reply.status != 200:
                 text = f"the keys were answered by HTTP {reply.status}"
                 raise KeysUnavailableError(text)
             check_json_size(reply.body, _LIMITS)
             keys = _read_keys(codec.parse(reply.body))
-        except (A2AError, TimeoutError, ValueError) as error:
-            self._failure = error if isinstance(error, A2AError) else _unreadable(error)
+        except A2AError as error:
+            self._failure = error
+            return
+        except (OSError, ValueError) as error:  # of the engine, and of what the document holds
+            self._failure = KeysUnavailableError(f"the keys cannot be read: {error}")
             return
         caching = Caching.of(reply.headers, now=self._env.wall())
         lifetime = _LIFETIME if caching.lifetime is None else caching.lifetime
@@ -185,9 +190,8 @@ def _fetches() -> SingleFlight[None]:
     return SingleFlight(cancelled, lasts="finished")
 
 
-def _unreadable(error: Exception) -> A2AError:
-    why = "took too long" if isinstance(error, TimeoutError) else f"cannot be read: {error}"
-    return KeysUnavailableError(f"the keys {why}")
+def _took_too_long() -> KeysUnavailableError:
+    return KeysUnavailableError("the keys took too long")
 
 
 def _read_keys(document: object) -> list[Jwk]:

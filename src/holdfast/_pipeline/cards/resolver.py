@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.single_flight import SingleFlight
 from holdfast._model.operations import CARD_BINDING, GET_AGENT_CARD
@@ -256,18 +257,20 @@ class AgentCardResolver(UnaryOnly):
         # Others go on with the card that there is, whatever becomes of this call.
         self._stand_in(_PAUSE)
         at = loop.time() + min(_REFRESHING, call.deadline.left(loop.time()) / 2)
+        pause = _PAUSE
         try:
-            async with asyncio.timeout_at(at):
+            async with CancelScope(at):
                 found = await self._fetched(
                     agent, call, msgspec.structs.replace(call.deadline, at=at)
                 )
                 return await self._keep_found(call, found)
-        except (A2AError, TimeoutError) as error:
-            if isinstance(error, A2AError) and not _may_pass(error):
+        except A2AError as error:
+            if not _may_pass(error):
                 self._fresh_until = -math.inf
                 raise
-            self._stand_in(max(_PAUSE, getattr(error, "retry_after", None) or 0.0))
-            return self._card
+            pause = max(_PAUSE, error.retry_after or 0.0)
+        self._stand_in(pause)
+        return self._card
 
     def _stand_in(self, seconds: float) -> None:
         """Uses the card that there is for some seconds, and no longer than it may be."""
