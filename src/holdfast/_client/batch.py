@@ -122,7 +122,7 @@ class BulkRun(ClosingContext):
         Raises:
             ValueError: Two messages have the same key; no message after the second is sent.
             RuntimeError: The client was closed; another task is already waiting for the next
-                result; or something that a message or the iterable awaited was cancelled.
+                result; or a message or the iterable waited for something that was cancelled.
             Exception: The iterable of messages raised it, or a consumer, an interceptor or
                 another hook of the caller did.
         """

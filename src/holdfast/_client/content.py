@@ -1,4 +1,4 @@
-"""Building messages from what callers have at hand: text, parts, dicts, files, URLs, data."""
+"""Messages and parts, built from text, dicts, files, URLs and JSON data."""
 
 from __future__ import annotations
 
@@ -36,17 +36,21 @@ __all__ = [
 ]
 
 Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
-"""What can be sent: text, one part, several parts, a message, or a message's JSON object.
+"""The content of a message: text, one part, several parts, a message, or a message's JSON object.
 
-The object may be one of protocol 1.0 or 0.3, whichever the agent speaks, or of the form before
-that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A member that no version
-has is a ValueError. A `Message` or `Part` of the official SDK is taken too, and of its 0.3 a
-`TextPart`, `FilePart` or `DataPart`.
+The object may have the form of protocol 1.0 or 0.3, whichever the agent speaks, or the form before
+0.3: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A member that no version
+defines is a ValueError. A `Message` or `Part` of the official SDK is accepted too, and a
+`TextPart`, `FilePart` or `DataPart` of its version 0.3.
 """
 
 
 def text_part(text: str, *, media_type: str | None = None) -> Part:
-    """A part with text.
+    """Return a part with text.
+
+    Args:
+        text: The text.
+        media_type: MIME type; none by default.
 
     Raises:
         TypeError: An argument of another type.
@@ -57,10 +61,13 @@ def text_part(text: str, *, media_type: str | None = None) -> Part:
 
 
 def data_part(data: Any, *, media_type: str | None = None) -> Part:
-    """A part with a JSON value; ``None`` is JSON's null.
+    """Return a part with a JSON value; ``None`` is JSON's null.
 
-    Integers stay integers on the way there. Servers built with the official SDK send them back
-    as ``1.0``.
+    Integers are sent as integers. Servers built with the official SDK send them back as ``1.0``.
+
+    Args:
+        data: Any JSON value.
+        media_type: MIME type; none by default.
 
     Raises:
         TypeError: The media type is not text.
@@ -76,94 +83,99 @@ def file_part(
     filename: str | None = None,
     max_bytes: int = 1024**3,
 ) -> Part:
-    """A part with the bytes of a file, read now.
+    """Return a part with the bytes of a file, which is read now.
 
     Args:
         path: The file.
-        media_type: MIME type; guessed from the name if left out.
-        filename: Name to tell the agent; the file's own if left out.
-        max_bytes: Size up to which the file is read into memory; 1 GiB by default. Of a larger
-            file, send the address with `url_part`.
+        media_type: MIME type; guessed from the file's name by default.
+        filename: Name for the agent; the file's own name by default.
+        max_bytes: Largest size in bytes to read into memory; 1 GiB by default. For a larger file,
+            send the address with `url_part`.
 
     Raises:
         OSError: The file cannot be read, is larger than `max_bytes`, or is not a regular file: a
             FIFO or a device might never end. Pipes of this process (``/dev/fd/…``) are read to
             their end.
         ValueError: The path is empty or has a NUL character, or the name of the file is not
-            UTF-8 and `filename` is left out.
+            UTF-8 and `filename` is not given.
         TypeError: An argument of another type.
     """
     import mimetypes  # slow to import, and needed only here
 
     _check_optional_text(media_type=media_type, filename=filename)
     check_count("max_bytes", max_bytes)
-    file = _path(path)
-    named = filename or file.name
-    if not filename and not named.isascii():
-        check_text("the name of the file, in place of which filename= may be passed,", named)
+    file = _to_path(path)
+    shown_name = filename or file.name
+    if not filename and not shown_name.isascii():
+        check_text("the name of the file, in place of which filename= may be passed,", shown_name)
     return Part(
         raw=regular_bytes(file, max_bytes=max_bytes),
-        filename=named,
+        filename=shown_name,
         media_type=media_type or mimetypes.guess_type(file.name)[0],
     )
 
 
-def _check_optional_text(**given: str | None) -> None:
-    """Check arguments that are text or left out, by their names."""
-    for name, value in given.items():
+def _check_optional_text(**arguments: str | None) -> None:
+    """Check arguments that must be text if they are given."""
+    for name, value in arguments.items():
         if value is not None:
             check_kind(name, value, str)
 
 
-def _path(given: object) -> Path:
-    """The path to a file that a caller passes."""
-    if isinstance(given, bytes | bytearray):
+def _to_path(path: object) -> Path:
+    """Return the checked path that a caller passes."""
+    if isinstance(path, bytes | bytearray):
         text = "path must be str or Path, not bytes; pass the content of a file as Part(raw=…)"
         raise TypeError(text)
-    check_kind("path", given, (str, os.PathLike), or_else=" or Path")
-    path = os.fspath(cast("str | PathLike[str]", given))
-    check_kind("path", path, str)
-    if not path:
+    check_kind("path", path, (str, os.PathLike), or_else=" or Path")
+    name = os.fspath(cast("str | PathLike[str]", path))
+    check_kind("path", name, str)
+    if not name:
         text = "path must not be empty"
         raise ValueError(text)
-    if "\0" in path:
+    if "\0" in name:
         text = "path has a NUL character"
         raise ValueError(text)
-    return Path(path)
+    return Path(name)
 
 
 def regular_bytes(path: Path, *, max_bytes: int = 1024**3) -> bytes:
-    """What is in a file, as of `file_part`.
+    """Return the content of a file, with the rules of `file_part`.
 
     Raises:
-        OSError: It cannot be read, is too large, or is not a regular file.
+        OSError: The file cannot be read, is too large, or is not a regular file.
     """
     if _OWN_PIPE.fullmatch(str(path)):
         return path.read_bytes()
-    # A FIFO is opened at once by this, and else when somebody writes to it.
+    # Without O_NONBLOCK, opening a FIFO waits for a writer.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    number = os.open(path, flags)
+    descriptor = os.open(path, flags)
     try:
-        found = os.fstat(number)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             text = "it is not a regular file, but a FIFO, a device or the like"
             raise OSError(errno.EINVAL, text, str(path))
-        if found.st_size > max_bytes:
-            text = f"it has {found.st_size} bytes, more than {max_bytes} (max_bytes)"
+        if status.st_size > max_bytes:
+            text = f"it has {status.st_size} bytes, more than {max_bytes} (max_bytes)"
             raise OSError(errno.EFBIG, text, str(path))
-        with open(number, "rb", closefd=False) as file:
+        with open(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 _OWN_PIPE = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
 
 def url_part(url: str, *, media_type: str | None = None, filename: str | None = None) -> Part:
-    """A part with the address of a file, which the agent fetches itself.
+    """Return a part with the address of a file, which the agent fetches itself.
+
+    Args:
+        url: The address.
+        media_type: MIME type; none by default.
+        filename: Name of the file; none by default.
 
     Raises:
         ValueError: The address is empty.
@@ -175,11 +187,11 @@ def url_part(url: str, *, media_type: str | None = None, filename: str | None = 
 
 
 def create_text_message_object(role: Role = Role.USER, content: str = "") -> Message:
-    """A message with one part of text and an id of its own.
+    """Return a message with one text part and a new message id.
 
     Args:
-        role: Who says it.
-        content: What.
+        role: The sender's role; the user by default.
+        content: The text; empty by default.
 
     Raises:
         TypeError: An argument of another type.
@@ -197,54 +209,56 @@ def to_message(
     context_id: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Message:
-    """Makes a complete message to send.
+    """Return a complete message to send.
 
     Args:
-        content: See `Content`. A message keeps its own id, role and ids of task and context.
+        content: See `Content`. A message keeps its own id, role, task id and context id.
         new_id: Id for a message that has none.
         task_id: The task that it continues.
         context_id: The conversation that it belongs to.
-        metadata: A JSON object to add to the message's own metadata; it wins where both have a
-            member.
+        metadata: A JSON object to add to the message's own metadata; it takes precedence if both
+            have a member.
 
     Raises:
-        ValueError: There is nothing in it, a part is not exactly one of text, raw, url and data,
-            a dict is not a message or has a member that the protocol does not know, a text has an
-            unpaired surrogate, metadata or data are not JSON, or the message names another task or
-            context than the arguments do.
-        TypeError: It is none of these.
+        ValueError: The content is empty, a part does not have exactly one of text, raw, url and
+            data, a dict is not a message or has a member that the protocol does not define, a text
+            has an unpaired surrogate, metadata or data are not JSON, or the message has another
+            task or context id than the arguments.
+        TypeError: The content is of another type.
     """
-    added = json_object("message_metadata", metadata)
-    if isinstance(content, str) and content:  # which makes a part that is right
+    added_metadata = json_object("message_metadata", metadata)
+    if isinstance(content, str) and content:  # fast path: its part needs no further checks
         if type(content) is not str or not content.isascii():
             check_text("message.parts[0].text", content)
         return Message(
             message_id=new_id,
             role=Role.USER,
             parts=(Part(text=content),),
-            task_id=_same("task_id", None, task_id),
-            context_id=_same("context_id", None, context_id),
-            metadata=added,
+            task_id=_merge_id("task_id", None, task_id),
+            context_id=_merge_id("context_id", None, context_id),
+            metadata=added_metadata,
         )
-    message = _read(content)
+    message = _from_content(content)
     if not message.parts:
         text = "a message needs at least one part with content"
         raise ValueError(text)
     for number, part in enumerate(message.parts, start=1):
-        _check(part, number)
+        _check_part(part, number)
     check_sendable("message", message)
     return msgspec.structs.replace(
         message,
         message_id=message.message_id or new_id,
         role=Role.USER if message.role is Role.UNSPECIFIED else message.role,
-        task_id=_same("task_id", message.task_id, task_id),
-        context_id=_same("context_id", message.context_id, context_id),
-        metadata={**(message.metadata or {}), **added} if added else message.metadata,
+        task_id=_merge_id("task_id", message.task_id, task_id),
+        context_id=_merge_id("context_id", message.context_id, context_id),
+        metadata={**(message.metadata or {}), **added_metadata}
+        if added_metadata
+        else message.metadata,
     )
 
 
-def _read(content: object) -> Message:
-    content = _part_of_sdk(from_sdk(content, Message))
+def _from_content(content: object) -> Message:
+    content = _from_sdk_part(from_sdk(content, Message))
     match content:
         case "":
             return Message()
@@ -253,18 +267,19 @@ def _read(content: object) -> Message:
         case Part():
             return Message(parts=(content,))
         case Mapping():
-            return _message(cast("Mapping[str, Any]", content))
+            return _from_document(cast("Mapping[str, Any]", content))
         case bytes() | bytearray():
             pass
         case Iterable():
-            return Message(parts=tuple(_part(item) for item in cast("Iterable[object]", content)))
+            items = cast("Iterable[object]", content)
+            return Message(parts=tuple(_to_part(item) for item in items))
         case _:
             pass
     text = f"a message is text, a part, parts, a Message or a dict, not {kind_of(content)}"
     raise TypeError(text)
 
 
-def _message(document: Mapping[str, Any]) -> Message:
+def _from_document(document: Mapping[str, Any]) -> Message:
     document = message_of_1_0(document)
     try:
         return Message.from_dict(document)
@@ -273,16 +288,16 @@ def _message(document: Mapping[str, Any]) -> Message:
         raise ValueError(text) from None
 
 
-def _part_of_sdk(value: object) -> object:
-    """Convert a part of the official SDK, of either version; return any other value as it is."""
-    found = from_sdk(value, Part)
-    if found is not value and not isinstance(found, Part):  # the JSON object of a pydantic model
-        return _message({"parts": [found]}).parts[0]
-    return found
+def _from_sdk_part(value: object) -> object:
+    """Convert a part of the official SDK, of either version; return any other value unchanged."""
+    part = from_sdk(value, Part)
+    if part is not value and not isinstance(part, Part):  # the JSON object of a pydantic model
+        return _from_document({"parts": [part]}).parts[0]
+    return part
 
 
-def _part(item: object) -> Part:
-    match _part_of_sdk(item):
+def _to_part(item: object) -> Part:
+    match _from_sdk_part(item):
         case Part() as part:
             return part
         case str():
@@ -292,11 +307,11 @@ def _part(item: object) -> Part:
             raise TypeError(text)
 
 
-def _check(part: Part, number: int) -> None:
-    text: object = part.text  # callers without a type checker write anything
+def _check_part(part: Part, number: int) -> None:
+    text: object = part.text  # callers without a type checker may pass any type
     raw, url = part.raw, part.url
-    given = (text is not None) + (raw is not None) + (url is not None)
-    if given + (part.data is not msgspec.UNSET) != 1:
+    count = (text is not None) + (raw is not None) + (url is not None)
+    if count + (part.data is not msgspec.UNSET) != 1:
         message = f"part {number} must have exactly one of text, raw, url and data"
         raise ValueError(message)
     for name in ("filename", "media_type"):
@@ -314,10 +329,11 @@ def _check(part: Part, number: int) -> None:
         not_empty(f"the url of part {number}", url)
 
 
-def _same(name: str, own: str | None, given: str | None) -> str | None:
-    if given is not None:
-        not_empty(name, given)
-    if own and given and own != given:
-        text = f"the message has {name} {own!r}, but {given!r} was given"
+def _merge_id(name: str, own: str | None, argument: str | None) -> str | None:
+    """Return the id that a message and the caller's argument agree on, if either has one."""
+    if argument is not None:
+        not_empty(name, argument)
+    if own and argument and own != argument:
+        text = f"the message has {name} {own!r}, but {argument!r} was given"
         raise ValueError(text)
-    return own or given
+    return own or argument

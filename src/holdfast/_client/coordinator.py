@@ -1,4 +1,4 @@
-"""Many agents, each with a name: asking one of them, asking all at once, and how they are."""
+"""The coordinator: many named agents, calls to one of them or to all at once, and their health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast._client.client import asking
 from holdfast._client.connect import connect
 from holdfast._client.content import Content, to_message
 from holdfast._client.fan_out import FanOut
-from holdfast._client.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, listed
+from holdfast._client.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, join_some
 from holdfast._client.options import ConnectOptions, SendOptions
 from holdfast._client.resolve import check_tls, resolve_engine, resolve_journal
 from holdfast._model.settings import check_count, check_kind
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Coordinator"]
 
-_CANCELLING = 10.0
-"""Seconds that an agent has to take a request to cancel a task."""
+_CANCEL_TIMEOUT_S = 10.0
+"""Seconds that a request to cancel a task may take."""
 
-_CLOSING = 30.0
+_CLOSE_TIMEOUT_S = 30.0
 """Seconds that the connections and the journal have to close."""
 
-_SEVERAL = (
+_ITERABLE_OPTIONS = (
     "bindings",
     "supported_protocol_bindings",
     "extensions",
@@ -53,12 +53,12 @@ _SEVERAL = (
     "call_layers",
     "attempt_layers",
 )
-"""Options that every client reads, and that could be read only once."""
+"""Options that every client reads, and that may be one-shot iterables."""
 
-_SHOWN = 10
-"""Names that a message lists at most."""
+_MAX_NAMES_SHOWN = 10
+"""Agents that an error names at most."""
 
-_OPTIONS = (*ConnectOptions.__annotations__, "concurrency")
+_COORDINATOR_OPTIONS = (*ConnectOptions.__annotations__, "concurrency")
 
 _FAN_OUT_OPTIONS = (
     "agents",
@@ -72,24 +72,24 @@ _FAN_OUT_OPTIONS = (
 class Coordinator(ClosingContext):
     """Calls many agents. Use it as an async context manager, in one event loop.
 
-    All share their connections and what is known of the places they are at. An agent that is away
-    is left alone by its circuit breaker, and answered for at once with a `CircuitOpenError`.
+    All agents share the connections and the state of their endpoints. While the circuit breaker
+    of an agent is open, calls to that agent fail immediately with a `CircuitOpenError`.
 
     Args:
-        agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
-            not closed. Or addresses, which are their names as well. If left out or empty, the
-            coordinator starts without agents; `add` adds them.
-        concurrency: How many messages are under way at once. Each waits for its answer; the
-            others wait in a queue, each fan-out in turns with the others. Where there are several
-            agents, each leaves as many places free as it has. As many agents as there are
-            places can still take all of them, if they never answer: have more places than agents
-            that may hang.
-        options: See `connect`. They are for every agent, ``auth`` and ``headers`` too: where those
-            differ, pass clients. An ``engine`` and a ``journal`` of the coordinator's own are
-            closed with it.
+        agents: A mapping of names to agents: anything that `connect` accepts, or a `Client`, which
+            the coordinator uses but does not close. Or a list of addresses, which are also the
+            names. Empty by default; `add` adds agents later.
+        concurrency: Messages in flight at the same time; at least 1, 100 by default. A message
+            holds its slot until it is answered; others wait in a queue, in which fan-outs take
+            turns. If there are several agents, no agent may hold more slots than it leaves free,
+            so that an agent that hangs cannot take all of them. As many hanging agents as there
+            are slots still can: set it higher than the number of agents that may hang.
+        options: See `connect`. They apply to every agent, ``auth`` and ``headers`` too: pass
+            clients if those differ. The coordinator closes an ``engine`` or ``journal`` that it
+            created itself.
 
     Raises:
-        ValueError: An address, a name or an option that cannot be right.
+        ValueError: An address, a name or an option is not valid.
         TypeError: An argument of another type.
     """
 
@@ -101,52 +101,52 @@ class Coordinator(ClosingContext):
         **options: Unpack[ConnectOptions],
     ) -> None:
         check_count("concurrency", concurrency, least=1)
-        check_options("a Coordinator", options, _OPTIONS)
+        check_options("a Coordinator", options, _COORDINATOR_OPTIONS)
         if options.get("url") is not None:
             text = "url= is the address of one agent; pass connect(…, url=…) as that agent"
             raise ValueError(text)
         named = _named(agents)
         self._admission = Admission(concurrency, lambda: len(self._agents) > 1)
-        self._options, self._owned = _shared(options, concurrency)
+        self._options, self._owned = _shared_options(options, concurrency)
         self._env = self._options.get("env") or SystemEnv()
-        connect(_NOBODY, **self._options)  # what cannot be right is told at once
+        connect(_UNUSED_URL, **self._options)  # invalid options raise here
         self._agents: dict[str, NamedAgent] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._cancellations: set[asyncio.Task[None]] = set()
         self._fan_outs: set[FanOut] = set()
         self._is_closed = False
         for name, agent in named:
             self.add(name, agent)
 
     async def __aenter__(self) -> Self:
-        """The coordinator itself.
+        """Return the coordinator.
 
         Raises:
-            RuntimeError: It is closed.
+            RuntimeError: The coordinator is closed.
         """
         self._check_open()
         return self
 
     async def close(self) -> None:
-        """Ends what is under way, and closes the clients and connections that are its own.
+        """End the calls in flight, and close the clients and connections that it created.
 
-        Requests to cancel tasks that were asked for (``cancel_remote``) have up to 10 s more.
+        Requests to cancel remote tasks (``cancel_remote``) have up to 10 s to finish.
         Can be called twice.
         """
         self._is_closed = True
         agents, self._agents = self._agents, {}
         for name, agent in agents.items():
-            agent.gone = "the coordinator was closed"
+            agent.closed_reason = "the coordinator was closed"
             self._admission.dismiss(name)
         owned, self._owned = self._owned, ()
         try:
             await asyncio.gather(*(fan_out.close() for fan_out in tuple(self._fan_outs)))
-            await asyncio.gather(*self._leaving, return_exceptions=True)
+            await asyncio.gather(*self._cancellations, return_exceptions=True)
         finally:
             try:
                 closing = (agent.close() for agent in agents.values())
                 raise_first(await asyncio.gather(*closing, return_exceptions=True))
             finally:
-                await close_in_turn(owned, seconds=_CLOSING)
+                await close_in_turn(owned, seconds=_CLOSE_TIMEOUT_S)
 
     # ── Agents ───────────────────────────────────────────────────────────────────────────────
 
@@ -156,19 +156,26 @@ class Coordinator(ClosingContext):
         return tuple(self._agents)
 
     def client(self, name: str) -> Client:
-        """The client of an agent, for all that is done with one agent alone.
+        """Return the client of an agent, for calls that the coordinator does not offer.
+
+        Args:
+            name: The name of the agent.
 
         Raises:
-            ValueError: There is no such agent.
+            ValueError: There is no agent with this name.
         """
-        return self._of(name).client
+        return self._agent(name).client
 
     def add(self, name: str, agent: Agent) -> None:
-        """Adds an agent; fan-outs that are under way do not ask it.
+        """Add an agent; fan-outs that have started do not include it.
+
+        Args:
+            name: The name of the agent; not in use yet.
+            agent: Anything that `connect` accepts, or a `Client`, which stays open.
 
         Raises:
-            ValueError: The name is taken, or an address that cannot be right.
-            TypeError: It is none of what `connect` takes.
+            ValueError: The name is in use, or the address is not valid.
+            TypeError: The agent is of a type that `connect` does not accept.
             RuntimeError: The coordinator is closed.
         """
         self._check_open()
@@ -178,48 +185,52 @@ class Coordinator(ClosingContext):
         self._agents[name] = NamedAgent(name, agent, self._options)
 
     async def remove(self, name: str) -> None:
-        """Removes an agent, and closes its client unless that was lent.
+        """Remove an agent, and close its client unless the caller supplied it.
 
-        Calls to it that are under way end with an `A2AConnectionError`, and so do those that wait
-        for their turn; the agent itself goes on with its tasks. Over a client that was lent, calls
-        under way come to their own end.
+        Calls to the agent that are in flight or wait for a slot end with an `A2AConnectionError`;
+        the agent does not cancel its tasks. With a caller-supplied client, calls in flight
+        continue to their end.
+
+        Args:
+            name: The name of the agent.
 
         Raises:
-            ValueError: There is no such agent.
+            ValueError: There is no agent with this name.
         """
-        agent = self._of(name)
+        agent = self._agent(name)
         del self._agents[name]
-        agent.gone = f"the agent {name!r} was removed"
+        agent.closed_reason = f"the agent {name!r} was removed"
         self._admission.dismiss(name)
         await agent.close()
 
     def health(self) -> dict[str, AgentHealth]:
-        """How each agent is, by name, as the circuit breakers of the running event loop see it."""
+        """Return each agent's health by name, from its breakers in the running event loop."""
         return {name: agent.health(self._env) for name, agent in self._agents.items()}
 
-    # ── Asking ───────────────────────────────────────────────────────────────────────────────
+    # ── Calls ────────────────────────────────────────────────────────────────────────────────
 
     async def delegate(
         self, agent: str, message: Content, **options: Unpack[SendOptions]
     ) -> AgentResult:
-        """Asks one agent as `Client.ask` does; what goes wrong there is in the result.
+        """Send a message to one agent as `Client.ask` does; an `A2AError` is in the result.
 
-        The wait for a place counts against the time of the call.
+        The wait for a concurrency slot counts against the timeout of the call.
 
         Args:
-            agent: Its name.
+            agent: The name of the agent.
             message: Text, parts, a `Message` or its JSON object.
             options: See `SendOptions`.
 
         Returns:
-            The answer, or why there is none; `AgentResult.unwrap` raises that.
+            The answer or the error; `AgentResult.unwrap` raises the error.
 
         Raises:
-            ValueError: There is no such agent, or nothing in the message.
+            ValueError: There is no agent with this name, or the message has no content.
             TypeError: An argument of another type.
+            RuntimeError: The coordinator is closed.
         """
         self._check_open()
-        return await self._of(agent).ask(
+        return await self._agent(agent).ask(
             to_message(message, new_id=""),
             options,
             admission=self._admission,
@@ -236,33 +247,39 @@ class Coordinator(ClosingContext):
         cancel_remote: bool = False,
         **options: Unpack[SendOptions],
     ) -> FanOut:
-        """Asks many agents at once, and gives what each came to.
+        """Send messages to many agents at once, and return their results.
 
-        ``await`` it for all results, in the order asked for; or iterate over it for each as it
-        comes. What goes wrong with one agent is in its result, and delays no other. Who has had
-        enough leaves the iteration, inside of ``async with``. For a task of its own, pass it to
-        `asyncio.ensure_future`; it is no coroutine, as its ``results()`` is.
+        ``await`` the fan-out for all results, in the order of the messages; or iterate over it for
+        each result as it completes. An `A2AError` of one agent is in that agent's result, and
+        delays no other. To stop early, leave the iteration inside of ``async with``. To run it in
+        a task of its own, pass it to `asyncio.ensure_future`; it is not a coroutine, but its
+        ``results()`` is.
 
         Args:
-            message: One message for all, each with an id of its own; or pairs of an agent's name
-                and a message, as ``zip(names, messages)`` or the ``items()`` of a dict give them.
-                An agent may be named more than once.
-            agents: Who is asked, where it is one message; all agents if left out.
-            min_results: How many have to answer. A task that failed, was rejected or needs input
-                is no answer.
-            within: Seconds for all of it; who has not answered by then has a
-                `DeadlineExceededError`. The time of each call counts from the beginning too, with
-                its wait for a place.
-            cancel_remote: Whether to cancel tasks at the agents that are waited for no longer:
-                since the time is over, or the fan-out is closed. It needs a task that is known by
-                then, happens beside the results, and holds up `close` for up to 10 s.
-            options: See `SendOptions`, for each message.
+            message: One message for all agents, sent to each with its own message id; or pairs of
+                an agent's name and a message, such as ``zip(names, messages)`` or the ``items()``
+                of a dict. An agent may occur more than once.
+            agents: The names of the agents that receive the one message; all agents by default.
+            min_results: Number of agents that have to answer; 1 by default. A task that failed,
+                was rejected or needs input does not count as an answer.
+            within: Seconds for the whole fan-out; an agent without an answer by then has a
+                `DeadlineExceededError`. No limit by default. The timeout of each call also counts
+                from the start of the fan-out, and includes its wait for a concurrency slot.
+            cancel_remote: Whether to ask the agents to cancel tasks that the fan-out stops
+                waiting for, because of a deadline or because it is closed. It needs a task id that
+                is known by then, does not delay results, and delays `close` by up to 10 s. False
+                by default.
+            options: See `SendOptions`; they apply to each message.
+
+        Returns:
+            The fan-out; nothing is sent before it is used.
 
         Raises:
-            NotEnoughResultsError: Fewer are asked than have to answer; nothing was sent.
-            ValueError: There is no such agent, nothing in a message, or a number that cannot be
-                right.
+            NotEnoughResultsError: There are fewer messages than `min_results`; nothing was sent.
+            ValueError: There is no agent with a given name, a message has no content, or a number
+                is out of range.
             TypeError: An argument of another type.
+            RuntimeError: The coordinator is closed.
         """
         self._check_open()
         check_options("a fan-out", options, _FAN_OUT_OPTIONS)
@@ -270,23 +287,23 @@ class Coordinator(ClosingContext):
         check_kind("cancel_remote", cancel_remote, bool)
         if within is not None:
             check_seconds("within", within)
-        asked = self._asked(message, agents)
-        if len(asked) < min_results:
-            raise _too_few(min_results, len(asked), has_any=bool(self._agents))
-        for agent, first in asked[:1]:
-            asking(agent.client, first, options)  # what cannot be right is told at once
+        requests = self._requests(message, agents)
+        if len(requests) < min_results:
+            raise _too_few_requests(min_results, len(requests), has_agents=bool(self._agents))
+        for agent, first in requests[:1]:
+            asking(agent.client, first, options)  # invalid options raise here
         queue = AdmissionQueue()
 
-        def late(client: Client, task: Task) -> None:
-            leaving = asyncio.get_running_loop().create_task(_cancel(client, task, options))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+        def cancel_task(client: Client, task: Task) -> None:
+            cancelling = asyncio.get_running_loop().create_task(_cancel(client, task, options))
+            self._cancellations.add(cancelling)
+            cancelling.add_done_callback(self._cancellations.discard)
 
         async def ask(
             agent: NamedAgent,
             message: Message,
             deadline: Deadline | None,
-            cancelled: Callable[[AgentResult], None],
+            on_cancel: Callable[[AgentResult], None],
         ) -> AgentResult:
             return await agent.ask(
                 message,
@@ -294,44 +311,44 @@ class Coordinator(ClosingContext):
                 admission=self._admission,
                 queue=queue,
                 within=deadline,
-                late=late if cancel_remote else None,
-                cancelled=cancelled,
+                on_abandon=cancel_task if cancel_remote else None,
+                on_cancel=on_cancel,
             )
 
         return FanOut(
-            asked,
+            requests,
             ask,
             min_results=min_results,
             within=within,
-            begun=self._has_begun,
-            over=self._fan_outs.discard,
+            on_start=self._on_fan_out_start,
+            on_end=self._fan_outs.discard,
         )
 
-    def _has_begun(self, fan_out: FanOut) -> None:
+    def _on_fan_out_start(self, fan_out: FanOut) -> None:
         self._check_open()
         self._fan_outs.add(fan_out)
 
-    def _asked(
+    def _requests(
         self,
         message: Content | Iterable[tuple[str, Content]],
         agents: Iterable[str] | None,
     ) -> list[tuple[NamedAgent, Message]]:
-        """Who is asked what."""
+        """Return the agents with the message for each."""
         content, pairs = _content_or_pairs(message)
         if pairs is None:
             names = self.agents if agents is None else items("agents", agents)
-            one = self._one_for_all(content)
-            if one.task_id is not None and len(names) > 1:
-                text = f"task {one.task_id} is one agent's, and {len(names)} are asked"
+            shared = self._shared_message(content)
+            if shared.task_id is not None and len(names) > 1:
+                text = f"task {shared.task_id} is one agent's, and {len(names)} are asked"
                 raise ValueError(text)
-            one = msgspec.structs.replace(one, message_id="")
-            return [(self._of(name), one) for name in names]
+            shared = msgspec.structs.replace(shared, message_id="")
+            return [(self._agent(name), shared) for name in names]
         if agents is not None:
             text = "agents= is for one message to all; pairs name their agents themselves"
             raise ValueError(text)
-        asked = [(self._of(name), to_message(content, new_id="")) for name, content in pairs]
+        requests = [(self._agent(name), to_message(content, new_id="")) for name, content in pairs]
         seen: set[str] = set()
-        for _, own in asked:
+        for _, own in requests:
             if own.message_id and own.message_id in seen:
                 text = (
                     f"the message id {own.message_id!r} is there more than once; leave it out, "
@@ -339,14 +356,14 @@ class Coordinator(ClosingContext):
                 )
                 raise ValueError(text)
             seen.add(own.message_id)
-        return asked
+        return requests
 
-    def _one_for_all(self, content: Content) -> Message:
-        """The one message for all agents.
+    def _shared_message(self, content: Content) -> Message:
+        """Return the one message for all agents.
 
         Raises:
-            ValueError: There is nothing in it.
-            TypeError: It is none.
+            ValueError: The message has no content.
+            TypeError: The content is not a message.
         """
         try:
             return to_message(content, new_id="")
@@ -356,11 +373,11 @@ class Coordinator(ClosingContext):
             text = "a dict is one message; for a message for each agent, pass .items() of it"
             raise ValueError(text) from None
 
-    def _of(self, name: str) -> NamedAgent:
+    def _agent(self, name: str) -> NamedAgent:
         agent = self._agents.get(not_empty("the name of an agent", name))
         if agent is None:
-            known = listed([repr(known) for known in self._agents], _SHOWN) or "none"
-            text = f"there is no agent {name!r}; there are: {known}"
+            names = join_some([repr(other) for other in self._agents], _MAX_NAMES_SHOWN) or "none"
+            text = f"there is no agent {name!r}; there are: {names}"
             raise ValueError(text)
         return agent
 
@@ -370,27 +387,27 @@ class Coordinator(ClosingContext):
             raise RuntimeError(text)
 
 
-_NOBODY = "http://agent.invalid"
-"""An address that nobody has (RFC 6761, 6.4)."""
+_UNUSED_URL = "http://agent.invalid"
+"""An address that never resolves (RFC 6761, 6.4)."""
 
 
 def _named(agents: Mapping[str, Agent] | Iterable[str]) -> Sequence[tuple[str, Agent]]:
-    """Names and agents.
+    """Return pairs of a name and an agent.
 
     Raises:
-        ValueError: An address is there twice, or is no name to be shown.
-        TypeError: It is neither a mapping nor a sequence of addresses.
+        ValueError: An address has a query, and so cannot be shown as a name.
+        TypeError: The argument is neither a mapping nor a sequence of addresses.
     """
     if isinstance(agents, Mapping):
         return list(cast("Mapping[str, Agent]", agents).items())
-    wanted = "agents must be a dict of names and agents, or a list of addresses"
+    requirement = "agents must be a dict of names and agents, or a list of addresses"
     if not isinstance(cast("object", agents), Iterable):
-        text = f"{wanted}, not {type(agents).__name__}"
+        text = f"{requirement}, not {type(agents).__name__}"
         raise TypeError(text)
     addresses = items("agents", agents)
     for address in addresses:
         if not isinstance(cast("object", address), str):
-            text = f"{wanted}, not of {type(address).__name__}; name it, as {{name: agent}}"
+            text = f"{requirement}, not of {type(address).__name__}; name it, as {{name: agent}}"
             raise TypeError(text)
         if "?" in address:
             text = "an address with a query may hold a secret: name it, as {name: address}"
@@ -398,20 +415,22 @@ def _named(agents: Mapping[str, Agent] | Iterable[str]) -> Sequence[tuple[str, A
     return [(address, address) for address in addresses]
 
 
-def _shared(
+def _shared_options(
     options: ConnectOptions, concurrency: int
 ) -> tuple[ConnectOptions, tuple[Closable, ...]]:
-    """The options of all clients, and what has to be closed after them."""
-    given: dict[str, Any] = {**options}
-    given.update((name, items(name, given[name])) for name in _SEVERAL if name in given)
-    common = cast("ConnectOptions", given)
+    """Return the options of all clients, and the resources that the coordinator has to close."""
+    copied: dict[str, Any] = {**options}
+    copied.update(
+        (name, items(name, copied[name])) for name in _ITERABLE_OPTIONS if name in copied
+    )
+    common = cast("ConnectOptions", copied)
     owned: list[Closable] = []
-    tls = common.pop("tls", None)  # which the engine tells to all clients
+    tls = common.pop("tls", None)  # an option of the shared engine
     check_tls(tls, common.get("engine"))
     if common.get("engine") is None:
-        from holdfast._net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
+        from holdfast._net.aiohttp import AiohttpEngine  # slow to import
 
-        # Each call has a connection of its own at most, and one more for a look at its task.
+        # A call uses at most one connection, and a second one to get its task.
         engine = AiohttpEngine(
             max_connections=max(100, concurrency),
             max_streams=max(1000, concurrency),
@@ -423,43 +442,45 @@ def _shared(
         common["engine"], _ = resolve_engine(common.get("engine"))
     journal = common.get("journal")
     if journal is not None:
-        kept = resolve_journal(journal)
-        common["journal"] = kept
-        if kept is not journal:
-            owned.append(kept)
+        resolved = resolve_journal(journal)
+        common["journal"] = resolved
+        if resolved is not journal:
+            owned.append(resolved)
     if common.get("shared") is None:
         common["shared"] = Endpoints()
     return common, tuple(owned)
 
 
 def _content_or_pairs(
-    given: Content | Iterable[tuple[str, Content]],
+    message: Content | Iterable[tuple[str, Content]],
 ) -> tuple[Content, list[tuple[str, Content]] | None]:
-    """One message, or pairs of agents and messages; what can be read once only is read here."""
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-        return cast("Content", given), None
-    listed: list[Any] = list(given)
-    if not all(isinstance(one, tuple) for one in listed):
-        return cast("Content", listed), None
-    for pair in listed:
+    """Return one message, or pairs of an agent's name and a message; reads an iterable once."""
+    if not isinstance(message, Iterable) or isinstance(message, str | bytes | Mapping):
+        return cast("Content", message), None
+    members: list[Any] = list(message)
+    if not all(isinstance(member, tuple) for member in members):
+        return cast("Content", members), None
+    for pair in members:
         if len(pair) != 2:
             text = f"each pair is an agent's name and a message; one has {len(pair)} members"
             raise ValueError(text)
-    return "", listed
+    return "", members
 
 
-def _too_few(wanted: int, asked: int, *, has_any: bool) -> NotEnoughResultsError:
-    """The error of a fan-out that cannot have as many answers as are wanted."""
-    agents = "1 agent" if wanted == 1 else f"{wanted} agents"
-    text = f"{agents} should answer, and {asked} {'is' if asked == 1 else 'are'} asked"
-    if not has_any:
+def _too_few_requests(
+    min_results: int, requests: int, *, has_agents: bool
+) -> NotEnoughResultsError:
+    """Return the error of a fan-out with fewer messages than required answers."""
+    agents = "1 agent" if min_results == 1 else f"{min_results} agents"
+    text = f"{agents} should answer, and {requests} {'is' if requests == 1 else 'are'} asked"
+    if not has_agents:
         text = f"{text}: the coordinator has no agents"
     return NotEnoughResultsError(f"{text}; nothing was sent", executed=False)
 
 
 async def _cancel(client: Client, task: Task, options: SendOptions) -> None:
-    """Asks an agent to cancel a task; if that fails, nothing is left to be done."""
-    alike: dict[str, Any] = {**options, "timeout": _CANCELLING}
-    alike.pop("on_unknown", None)
+    """Ask an agent to cancel a task; errors are ignored."""
+    cancel_options: dict[str, Any] = {**options, "timeout": _CANCEL_TIMEOUT_S}
+    cancel_options.pop("on_unknown", None)
     with contextlib.suppress(A2AError, RuntimeError):
-        await client.cancel_task(task.id, confirm=False, **cast("CallOptions", alike))
+        await client.cancel_task(task.id, confirm=False, **cast("CallOptions", cancel_options))

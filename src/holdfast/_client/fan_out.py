@@ -1,4 +1,4 @@
-"""Asking many agents at once: each result as it comes, or all together in the order asked for."""
+"""Fan-outs: messages to many agents at once, and their results as they complete or together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from holdfast._aio.closing import ClosingContext
-from holdfast._client.named_agent import given_up, listed
+from holdfast._client.named_agent import cancelled_result, join_some
 from holdfast._model.error_values import one_line
 from holdfast._policy.deadline import Deadline
 from holdfast.errors import NotEnoughResultsError
@@ -26,171 +26,175 @@ if TYPE_CHECKING:
         [NamedAgent, Message, Deadline | None, Cancelled], Coroutine[Any, Any, AgentResult]
     ]
 
-__all__ = ["FanOut", "in_turns"]
+__all__ = ["FanOut", "round_robin"]
 
-_SHOWN = 5
+_MAX_FAILURES_SHOWN = 5
 """Failures that an error names at most."""
 
-_LONGEST_REASON = 160
-"""Characters of each of them that it tells; the results have all of it."""
+_MAX_REASON_CHARS = 160
+"""Characters of each failure's message that the error quotes; the results have all of it."""
 
 
 class FanOut(ClosingContext):
-    """The results of asking many agents; made by `Coordinator.fan_out`.
+    """The results of messages to many agents; made by `Coordinator.fan_out`.
 
-    Iterate over it for the results as they come, or await it for all of them in the order in which
-    they were asked for. Both can be done again, for the same results: all are asked once. Each
-    iteration begins with the first result that came. Nothing is sent before one of them begins, or
-    the context is entered; who forgets that gets a `RuntimeWarning`, as with a coroutine.
-    Whoever iterates and may leave early uses it as an async context manager, or says `close`.
+    Iterate over it for the results in the order of completion, or await it for all of them in the
+    order of the messages. Both can be repeated and return the same results: each message is sent
+    once. Each iteration starts with the first completed result. Nothing is sent before it is used;
+    a fan-out that is never used causes a `RuntimeWarning`, as a coroutine does. To leave an
+    iteration early, use it as an async context manager, or call `close`.
 
-    It is no coroutine: for a task of its own, pass it to `asyncio.ensure_future`, or its `results`
-    to `asyncio.create_task`.
+    It is not a coroutine: to run it in a task of its own, pass it to `asyncio.ensure_future`, or
+    its `results` to `asyncio.create_task`.
     """
 
     def __init__(
         self,
-        asked: Sequence[tuple[NamedAgent, Message]],
+        requests: Sequence[tuple[NamedAgent, Message]],
         ask: Ask,
         *,
         min_results: int,
         within: float | None,
-        begun: Callable[[FanOut], None],
-        over: Callable[[FanOut], None],
+        on_start: Callable[[FanOut], None],
+        on_end: Callable[[FanOut], None],
     ) -> None:
-        self._asked = asked
+        self._requests = requests
         self._ask = ask
         self._min_results = min_results
         self._within = within
-        self._begun = begun
-        self._over = over
-        self._results = [given_up(agent.name) for agent, _ in asked]  # as long as there is none
-        self._come: list[AgentResult] = []
+        self._on_start = on_start
+        self._on_end = on_end
+        self._results = [cancelled_result(agent.name) for agent, _ in requests]  # until they end
+        self._completed: list[AgentResult] = []
         self._tasks: dict[asyncio.Task[AgentResult], int] = {}
-        self._news = asyncio.Event()
-        self._fault: BaseException | None = None
-        self._is_wanted = self._is_begun = self._is_closed = False
+        self._changed = asyncio.Event()
+        self._fatal_error: BaseException | None = None
+        self._is_used = self._is_started = self._is_closed = False
 
     def __del__(self) -> None:
-        if not (self._is_wanted or self._is_closed):
+        if not (self._is_used or self._is_closed):
             text = "a fan-out was never begun: await it, or iterate over it; nothing was sent"
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     @property
     def in_flight(self) -> int:
-        """How many have not come to an end yet."""
-        return len(self._tasks) if self._is_begun else len(self._asked)
+        """The number of messages without a result."""
+        return len(self._tasks) if self._is_started else len(self._requests)
 
     async def __aenter__(self) -> Self:
-        """Asks all.
+        """Start all calls.
 
         Raises:
-            RuntimeError: It was closed, or its coordinator.
+            RuntimeError: The fan-out or its coordinator was closed.
         """
-        self._begin()
+        self._start()
         return self
 
     def __await__(self) -> Generator[Any, None, tuple[AgentResult, ...]]:
         return self.results().__await__()
 
     async def results(self) -> tuple[AgentResult, ...]:
-        """Waits for all, and gives the results in the order in which they were asked for.
+        """Wait for all results, and return them in the order of the messages.
 
-        Cancelled, it waits for none of them any longer.
+        If it is cancelled, all calls in flight are cancelled.
 
         Raises:
-            NotEnoughResultsError: Too few have answered; it has all results.
-            RuntimeError: It was closed before, or its coordinator, or the client of an agent.
-            Exception: What a consumer or another hook of the caller's raised.
+            NotEnoughResultsError: Fewer than ``min_results`` agents answered; the error has all
+                results.
+            RuntimeError: The fan-out, its coordinator or an agent's client was closed before the
+                end.
+            Exception: A consumer or another hook of the caller raised it.
         """
         async with self:
             while self._tasks:
-                await self._next_news()
+                await self._wait_for_change()
             self._check()
             return tuple(self._results)
 
     def __aiter__(self) -> AsyncIterator[AgentResult]:
-        """All results, in the order in which they come.
+        """Iterate over all results in the order of completion.
 
         Raises:
-            NotEnoughResultsError: After the last one: too few have answered.
-            RuntimeError: It was closed before its end, or its coordinator, or the client of an
-                agent.
-            Exception: What a consumer or another hook of the caller's raised.
+            NotEnoughResultsError: After the last result: fewer than ``min_results`` agents
+                answered.
+            RuntimeError: The fan-out, its coordinator or an agent's client was closed before the
+                end.
+            Exception: A consumer or another hook of the caller raised it.
         """
-        return _Iteration(self._after)
+        return _Iteration(self._result_at)
 
     async def close(self) -> None:
-        """Waits no longer for those that are under way. Can be called twice."""
-        if self.in_flight or not self._is_begun:
+        """Cancel the calls in flight. Can be called twice."""
+        if self.in_flight or not self._is_started:
             self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # ── Inside ───────────────────────────────────────────────────────────────────────────────
+    # ── Calls ────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self) -> None:
-        self._is_wanted = True
-        if self._is_begun:
+    def _start(self) -> None:
+        self._is_used = True
+        if self._is_started:
             return
         if self._is_closed:
             text = "the fan-out was closed; make another one"
             raise RuntimeError(text)
-        self._begun(self)
-        self._is_begun = True
+        self._on_start(self)
+        self._is_started = True
         loop, deadline = asyncio.get_running_loop(), None
         if self._within is not None:
-            end = loop.time() + self._within
-            deadline = Deadline(name="fan-out", timeout=self._within, at=end)
-        for place in in_turns([agent.name for agent, _ in self._asked]):
-            agent, message = self._asked[place]
-            cancelled = partial(self._results.__setitem__, place)
-            task = loop.create_task(self._ask(agent, message, deadline, cancelled))
-            self._tasks[task] = place
-            task.add_done_callback(self._has_come)
+            deadline_at = loop.time() + self._within
+            deadline = Deadline(name="fan-out", timeout=self._within, at=deadline_at)
+        for index in round_robin([agent.name for agent, _ in self._requests]):
+            agent, message = self._requests[index]
+            on_cancel = partial(self._results.__setitem__, index)
+            task = loop.create_task(self._ask(agent, message, deadline, on_cancel))
+            self._tasks[task] = index
+            task.add_done_callback(self._on_task_done)
         if not self._tasks:
-            self._over(self)
+            self._on_end(self)
 
-    def _has_come(self, task: asyncio.Task[AgentResult]) -> None:
-        place = self._tasks.pop(task)
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            self._fault = self._fault or fault
+    def _on_task_done(self, task: asyncio.Task[AgentResult]) -> None:
+        index = self._tasks.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fatal_error = self._fatal_error or error
             for other in self._tasks:
                 other.cancel()
         else:
             if not task.cancelled():
-                self._results[place] = task.result()
-            self._come.append(self._results[place])
-        self._news.set()
+                self._results[index] = task.result()
+            self._completed.append(self._results[index])
+        self._changed.set()
         if not self._tasks:
-            self._over(self)
+            self._on_end(self)
 
-    async def _after(self, seen: int) -> AgentResult:
-        """The result that came after so many others; see `__aiter__`."""
-        self._begin()
-        while seen == len(self._come):
+    async def _result_at(self, position: int) -> AgentResult:
+        """Return the result at a position in the order of completion; see `__aiter__`."""
+        self._start()
+        while position == len(self._completed):
             if not self._tasks:
                 self._check()
                 raise StopAsyncIteration
-            await self._next_news()
-        return self._come[seen]
+            await self._wait_for_change()
+        return self._completed[position]
 
-    async def _next_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
     def _check(self) -> None:
-        """Looks at how it ended.
+        """Raise the error that the fan-out ended with, if any.
 
         Raises:
-            NotEnoughResultsError: Too few have answered.
-            BaseException: What went wrong besides.
+            NotEnoughResultsError: Fewer than ``min_results`` agents answered.
+            RuntimeError: The fan-out was closed before its end.
+            BaseException: The error that ended the fan-out.
         """
-        if self._fault is not None:
-            raise self._fault
+        if self._fatal_error is not None:
+            raise self._fatal_error
         if self._is_closed:
             text = "the fan-out was closed before its end"
             raise RuntimeError(text)
@@ -201,47 +205,47 @@ class FanOut(ClosingContext):
 
 
 class _Iteration:
-    """One walk through the results; leaving it is quiet."""
+    """One iteration over the results; abandoning it needs no clean-up."""
 
-    def __init__(self, after: Callable[[int], Awaitable[AgentResult]]) -> None:
-        self._after = after
-        self._seen = 0
+    def __init__(self, result_at: Callable[[int], Awaitable[AgentResult]]) -> None:
+        self._result_at = result_at
+        self._position = 0
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> AgentResult:
-        result = await self._after(self._seen)
-        self._seen += 1
+        result = await self._result_at(self._position)
+        self._position += 1
         return result
 
 
-def in_turns(names: Sequence[str]) -> list[int]:
-    """The places of names in an order in which each takes its turn, however often it is there."""
-    turns: dict[str, int] = {}
+def round_robin(names: Sequence[str]) -> list[int]:
+    """Return the indices of names, ordered so that names that repeat take turns."""
+    rounds: dict[str, int] = {}
     order: list[tuple[int, int]] = []
-    for place, name in enumerate(names):
-        turns[name] = turn = turns.get(name, -1) + 1
-        order.append((turn, place))
-    return [place for _, place in sorted(order)]
+    for index, name in enumerate(names):
+        rounds[name] = number = rounds.get(name, -1) + 1
+        order.append((number, index))
+    return [index for _, index in sorted(order)]
 
 
 def _not_enough(
-    results: list[AgentResult], failed: list[AgentResult], wanted: int
+    results: list[AgentResult], failed: list[AgentResult], min_results: int
 ) -> NotEnoughResultsError:
-    errors = [result.error for result in failed if result.error is not None]
-    is_untouched = len(failed) == len(results) and all(e.executed is False for e in errors)
-    why = [f"{one.agent}: {_reason(one.error)}" for one in failed if one.error is not None]
+    errors = [(result.agent, result.error) for result in failed if result.error is not None]
+    is_unexecuted = len(failed) == len(results) and all(e.executed is False for _, e in errors)
+    reasons = [f"{agent}: {_reason(error)}" for agent, error in errors]
     answered = len(results) - len(failed)
     have = "has" if answered == 1 else "have"
     return NotEnoughResultsError(
-        f"{answered} of {len(results)} {have} answered, and {wanted} should have; "
-        f"{listed(why, _SHOWN)}",
+        f"{answered} of {len(results)} {have} answered, and {min_results} should have; "
+        f"{join_some(reasons, _MAX_FAILURES_SHOWN)}",
         results=results,
-        executed=False if is_untouched else None,
-        transient=any(error.transient for error in errors),
+        executed=False if is_unexecuted else None,
+        transient=any(error.transient for _, error in errors),
     )
 
 
 def _reason(error: A2AError) -> str:
-    return one_line(error.message, _LONGEST_REASON) or type(error).__name__
+    return one_line(error.message, _MAX_REASON_CHARS) or type(error).__name__

@@ -1,4 +1,4 @@
-"""One of the agents of a `Coordinator`, and what came of asking it."""
+"""An agent of a `Coordinator`, its health, and the result of a call to it."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, Task
 
-__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up", "listed"]
+__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "cancelled_result", "join_some"]
 
-_LONGEST_QUESTION = 500
-"""Characters of a task's question that an error tells; the task has all of it."""
+_MAX_QUESTION_CHARS = 500
+"""Characters of a task's question that an error quotes; the task has all of it."""
 
-_SHOWN = 3
-"""Agents that an error names whose calls hold slots."""
+_MAX_HOLDERS_SHOWN = 3
+"""Agents with calls in concurrency slots that an error names at most."""
 
 Agent: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
-"""What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
+"""An agent of a coordinator: anything that `connect` accepts, or a client, which stays open."""
 
 
 class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of asking one agent: either `answer` or `error` is set.
+    """The result of a call to one agent: either `answer` or `error` is set.
 
     Attributes:
         agent: The name of the agent.
-        answer: Its answer: a message, or a task that is completed.
-        error: Why there is none. A task that failed, was rejected or was canceled is an error, and
-            so is one that needs input (`TaskInputRequiredError`): its ``task`` can be gone on
-            with.
-        duration: Seconds that it took, with its wait for a place.
-        attempts: How many tries were made to send the message; of one that got no further than
-            the agent's card, to fetch that.
+        answer: The answer: a message, or a completed task.
+        error: The reason why there is no answer. A task that failed, was rejected or was canceled
+            is an error, and so is a task that needs input (`TaskInputRequiredError`): continue it
+            with the error's ``task``.
+        duration: Seconds that the call took, including the wait for a concurrency slot.
+        attempts: Number of attempts to send the message; if the call did not get past the agent
+            card, the number of attempts to fetch it.
     """
 
     agent: str
@@ -68,10 +68,10 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
 
     def unwrap(self) -> Answer:
-        """The answer.
+        """Return the answer.
 
         Raises:
-            A2AError: There is none; `error` says why.
+            A2AError: There is no answer: raises `error`.
         """
         if self.answer is None:
             raise cast("A2AError", self.error)
@@ -79,16 +79,16 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent is, as its circuit breaker sees it.
+    """The health of an agent, according to its circuit breaker.
 
     Attributes:
-        url: Its address, without credentials or query; None while that is not known.
-        healthy: Whether calls go through. An agent that was never called is healthy.
-        consecutive_failures: Calls that have failed in a row.
-        last_failure: When a call has failed last, in seconds since the epoch; None for never.
-        cause: What that was, in a line; None where that is not known.
-        open_until: When the next call may go through, in seconds since the epoch; None where one
-            may now, and where none does because somebody wants it so (see `Circuit.open`).
+        url: The agent's address, without credentials or query; None if it is not known yet.
+        healthy: Whether the circuit is closed. An agent that was never called is healthy.
+        consecutive_failures: Number of consecutive failures.
+        last_failure: Time of the latest failure, in seconds since the epoch; None for none.
+        cause: The reason of the latest failure, in one line; None if it is not known.
+        open_until: Time at which the next call may pass, in seconds since the epoch; None if a
+            call may pass now, or if the circuit was opened manually (see `Circuit.open`).
     """
 
     url: str | None
@@ -100,21 +100,21 @@ class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedAgent:
-    """An agent with a name; its client is made when it is needed.
+    """An agent with a name; its client is created when it is needed.
 
     Args:
-        name: What results call it.
-        agent: Where it is, or the client to call it with.
-        options: Those of the client.
+        name: The agent's name in results.
+        agent: The agent, or the client to call it with.
+        options: The options of the client to create.
 
     Attributes:
-        name: What results call it.
-        gone: Why nobody is to call it any more; empty as long as somebody may.
+        name: The agent's name in results.
+        closed_reason: Why the agent can no longer be called; None while it can.
     """
 
     def __init__(self, name: str, agent: Agent, options: ConnectOptions) -> None:
         self.name = name
-        self.gone = ""
+        self.closed_reason: str | None = None
         self._agent: AgentTarget | Sequence[AgentTarget] | None = None
         self._options = options
         self._client: Client | None = None
@@ -126,28 +126,28 @@ class NamedAgent:
         if isinstance(agent, str):
             self._url = presentable(check_url(agent, f"address of {name!r}", or_path=True))
         elif not isinstance(agent, Path):
-            self._client = self._connected(agent)  # cards are judged at once
+            self._client = self._connect(agent)  # an invalid card raises here
 
     @property
     def client(self) -> Client:
-        """What calls it."""
+        """The client of this agent."""
         if self._client is None:
-            self._client = self._connected(cast("AgentTarget", self._agent))
+            self._client = self._connect(cast("AgentTarget", self._agent))
         return self._client
 
-    def _connected(self, agent: AgentTarget | Sequence[AgentTarget]) -> Client:
-        """A client of what the name stands for.
+    def _connect(self, agent: AgentTarget | Sequence[AgentTarget]) -> Client:
+        """Return a new client.
 
         Raises:
-            ValueError: That cannot be right.
-            TypeError: It is none of what `connect` takes.
+            ValueError: The target is empty or not valid.
+            TypeError: The target is of a type that `connect` does not accept.
         """
-        is_several = isinstance(agent, Sequence) and not isinstance(agent, str | bytes)
-        for place in cast("Sequence[object]", agent) if is_several else (agent,):
-            if not isinstance(place, str | Path | AgentCard | Mapping):
+        is_list = isinstance(agent, Sequence) and not isinstance(agent, str | bytes)
+        for target in cast("Sequence[object]", agent) if is_list else (agent,):
+            if not isinstance(target, str | Path | AgentCard | Mapping):
                 text = (
                     f"the agent {self.name!r} must be a URL, a Path, an AgentCard, a dict, a list "
-                    f"of these or a Client, not {type(place).__name__}"
+                    f"of these or a Client, not {type(target).__name__}"
                 )
                 raise TypeError(text)
         if not agent:
@@ -156,28 +156,28 @@ class NamedAgent:
         return connect(agent, **self._options)
 
     async def close(self) -> None:
-        """Ends the calls under way, unless the client was lent: with that, they go on."""
+        """Close the client and end its calls, unless the client belongs to the caller."""
         if self._client is not None and self._agent is not None:
             await self._client.close()
 
     def health(self, env: Env) -> AgentHealth:
-        """How it is.
+        """Return the health of the agent.
 
         Args:
-            env: Where wall time comes from.
+            env: Source of the wall-clock time.
         """
         client = self._client
         if client is None:
             return AgentHealth(url=self._url)
-        circuit, last = client.circuit, client.circuit.last_failure
-        left = circuit.retry_after
+        circuit, failure = client.circuit, client.circuit.last_failure
+        retry_after = circuit.retry_after
         return AgentHealth(
             url=self._url or client.stats().url,
             healthy=circuit.state == "closed",
             consecutive_failures=circuit.failures,
-            last_failure=None if last is None else env.wall() - _ago(last.at),
-            cause=None if last is None else last.cause,
-            open_until=env.wall() + left if left else None,
+            last_failure=None if failure is None else env.wall() - _seconds_since(failure.at),
+            cause=None if failure is None else failure.cause,
+            open_until=env.wall() + retry_after if retry_after else None,
         )
 
     async def ask(
@@ -188,142 +188,144 @@ class NamedAgent:
         admission: Admission,
         queue: AdmissionQueue,
         within: Deadline | None = None,
-        late: Callable[[Client, Task], None] | None = None,
-        cancelled: Callable[[AgentResult], None] = lambda _: None,
+        on_abandon: Callable[[Client, Task], None] | None = None,
+        on_cancel: Callable[[AgentResult], None] = lambda _: None,
     ) -> AgentResult:
-        """Asks it as soon as there is a place; its time begins now.
+        """Send a message as soon as there is a slot, and wait for the answer.
 
         Args:
             message: The message.
-            options: See `SendOptions`.
-            admission: The slots.
-            queue: Where to wait for one.
-            within: When it ends at the latest.
-            late: Told of a task that is waited for no longer, and is not over.
-            cancelled: Told how far it has come if it is cancelled.
+            options: See `SendOptions`; the timeout includes the wait for a slot.
+            admission: The concurrency slots.
+            queue: The queue in which to wait for a slot.
+            within: A deadline that bounds the call further.
+            on_abandon: Called with a task that is not terminal, if the call stops waiting for it.
+            on_cancel: Called with the result so far if the call is cancelled.
         """
         clock = asyncio.get_running_loop().time
-        began = clock()
+        started_at = clock()
         answer: Answer | None = None
         error: A2AError | None = None
         client = self.client
         events, call_group, deadline = asking(client, message, options, within=within)
-        # Who is refused at once takes no place, and waits for none.
-        needs_place = client.circuit.state != "open"
-        is_late = False
+        # A call that the open circuit refuses immediately needs no slot.
+        needs_slot = client.circuit.state != "open"
+        is_abandoned = False
         try:
-            if needs_place:
+            if needs_slot:
                 await self._enter(admission, queue, deadline)
             try:
-                self._check_there()
+                if self.closed_reason is not None:
+                    raise _closed_error(self.closed_reason, is_sent=False)
                 async with events:
                     answer = await events.result()
             finally:
-                if needs_place:
+                if needs_slot:
                     admission.leave(self.name)
             if answer.task is not None and answer.needs_input:
-                error = self._asks_back(answer.task, answer.question, at=client.stats().url)
+                url = client.stats().url
+                error = self._input_required_error(answer.task, answer.question, url=url)
                 answer = None
         except A2AError as failure:
             error = failure
-            is_late = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
+            is_abandoned = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
         except asyncio.CancelledError:
-            is_late = True
-            cancelled(given_up(self.name, sends=call_group.sends, duration=clock() - began))
+            is_abandoned = True
+            duration = clock() - started_at
+            on_cancel(cancelled_result(self.name, sends=call_group.sends, duration=duration))
             raise
         except RuntimeError:
-            if not self.gone:
+            if self.closed_reason is None:
                 raise
-            # Its client was closed between two requests.
-            error = self._is_gone(is_sent=call_group.sends > 0)
+            # The client was closed between two requests.
+            error = _closed_error(self.closed_reason, is_sent=call_group.sends > 0)
         finally:
             task = events.task
-            if is_late and late is not None and task is not None and not task.state.is_terminal:
-                late(client, task)
+            if is_abandoned and on_abandon and task is not None and not task.state.is_terminal:
+                on_abandon(client, task)
         return AgentResult(
             agent=self.name,
             answer=answer,
             error=error,
-            duration=clock() - began,
+            duration=clock() - started_at,
             attempts=call_group.sends or (0 if error is None else len(error.attempts)),
         )
 
     async def _enter(
         self, admission: Admission, queue: AdmissionQueue, deadline: Deadline
     ) -> None:
-        """Takes a place as soon as there is one.
+        """Take a concurrency slot as soon as one is free.
 
         Raises:
-            DeadlineExceededError: There was none in time.
+            DeadlineExceededError: No slot was free before the deadline.
         """
         if admission.enter_at_once(self.name):
             return
-        taken = ""
+        usage = ""
 
-        def look() -> None:
-            nonlocal taken
-            taken = _taken(admission)
+        def record_usage() -> None:
+            nonlocal usage
+            usage = _slot_usage(admission)
 
-        # The calls that hold the slots may leave at the same moment, with the same deadline.
-        looking = asyncio.get_running_loop().call_at(deadline.at, look)
+        # Calls with the same deadline may leave their slots before the error is made.
+        recording = asyncio.get_running_loop().call_at(deadline.at, record_usage)
         entering = admission.enter(queue, self.name)
         try:
             await wait_until(
-                deadline.at, entering, lambda: _no_place(deadline, taken or _taken(admission))
+                deadline.at,
+                entering,
+                lambda: _no_slot_error(deadline, usage or _slot_usage(admission)),
             )
         finally:
-            looking.cancel()
+            recording.cancel()
 
-    def _check_there(self) -> None:
-        if self.gone:
-            raise self._is_gone()
-
-    def _is_gone(self, *, is_sent: bool = False) -> A2AConnectionError:
-        message = f"{self.gone}{'' if is_sent else '; nothing was sent'}"
-        return A2AConnectionError(message, failure="closed", executed=None if is_sent else False)
-
-    def _asks_back(self, task: Task, question: str, *, at: str | None) -> TaskInputRequiredError:
-        told = one_line(question, _LONGEST_QUESTION)
-        how = f"answer with coordinator.client({self.name!r}).ask(…, task_id={task.id!r})"
-        message = f"task {task.id} needs input: {f'{told}; ' if told else ''}{how}"
-        return TaskInputRequiredError(message, task=task, executed=True, agent=at)
+    def _input_required_error(
+        self, task: Task, question: str, *, url: str | None
+    ) -> TaskInputRequiredError:
+        quoted = one_line(question, _MAX_QUESTION_CHARS)
+        advice = f"answer with coordinator.client({self.name!r}).ask(…, task_id={task.id!r})"
+        message = f"task {task.id} needs input: {f'{quoted}; ' if quoted else ''}{advice}"
+        return TaskInputRequiredError(message, task=task, executed=True, agent=url)
 
 
-def _ago(at: float) -> float:
-    """Seconds since a moment on the event loop's clock."""
-    return asyncio.get_running_loop().time() - at
+def _seconds_since(moment: float) -> float:
+    """Return the seconds since a moment on the event loop's clock."""
+    return asyncio.get_running_loop().time() - moment
 
 
-def given_up(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult:
+def _closed_error(reason: str, *, is_sent: bool) -> A2AConnectionError:
+    message = f"{reason}{'' if is_sent else '; nothing was sent'}"
+    return A2AConnectionError(message, failure="closed", executed=None if is_sent else False)
+
+
+def cancelled_result(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult:
     """Return the result of an agent whose call was cancelled."""
     message = f"the call was cancelled{' in flight' if sends else '; nothing was sent'}"
     error = A2AConnectionError(message, failure="closed", executed=None if sends else False)
     return AgentResult(agent=name, error=error, duration=duration, attempts=sends)
 
 
-def listed(shown: Sequence[str], most: int) -> str:
-    """The first of some texts, and how many more there are."""
-    more = [f"{len(shown) - most} more"] if len(shown) > most else []
-    return ", ".join((*shown[:most], *more))
+def join_some(texts: Sequence[str], limit: int) -> str:
+    """Join the first texts, and say how many more there are."""
+    more = [f"{len(texts) - limit} more"] if len(texts) > limit else []
+    return ", ".join((*texts[:limit], *more))
 
 
-def _taken(admission: Admission) -> str:
-    """Say which agents' calls have the slots."""
+def _slot_usage(admission: Admission) -> str:
+    """Describe which agents' calls hold the concurrency slots."""
     taken, slots = admission.taken, admission.slots
-    names = listed([repr(name) for name in admission.holders], _SHOWN)
-    how_many, why = "all slots", ""
+    names = join_some([repr(name) for name in admission.holders], _MAX_HOLDERS_SHOWN)
+    held, reason = "all slots", ""
     if taken < slots:
-        how_many, why = (
-            f"{taken} of {slots} slots",
-            ", and no agent may take more than are left free",
-        )
-    return f"{how_many} (concurrency={slots}) are taken by calls in flight, to {names}{why}"
+        held = f"{taken} of {slots} slots"
+        reason = ", and no agent may take more than are left free"
+    return f"{held} (concurrency={slots}) are taken by calls in flight, to {names}{reason}"
 
 
-def _no_place(deadline: Deadline, taken: str) -> DeadlineExceededError:
+def _no_slot_error(deadline: Deadline, usage: str) -> DeadlineExceededError:
     return DeadlineExceededError(
         "no concurrency slot was free within the "
-        f"{deadline.name} timeout of {deadline.shown}: {taken}; nothing was sent",
+        f"{deadline.name} timeout of {deadline.shown}: {usage}; nothing was sent",
         deadline=deadline.name,
         timeout=deadline.timeout,
         executed=False,

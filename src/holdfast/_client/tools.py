@@ -1,8 +1,8 @@
-"""Functions as tools: described by their signatures, and run with what a model writes.
+"""Functions as tools: described by their signatures, called with arguments that a model writes.
 
-Rules: what cannot be described is refused where the caller passes it; what a model gets wrong is
-told to the model. Nothing of an exception reaches an agent but its kind, unless it is a
-`ToolError`, which is made for that.
+Rules: a function that cannot be described is an error where the caller passes it; arguments that
+are not valid are an error for the model. Of an exception, only the type's name reaches the agent,
+unless it is a `ToolError`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["Tool", "ToolError"]
 
 logger = logging.getLogger("holdfast")
 
-_MANY = frozenset({Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD})
+_VARIADIC = frozenset({Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD})
 
 
 class ToolError(Exception):
-    """To be raised in a tool, to tell the agent why there is no result.
+    """Raise it in a tool to send the agent the reason why there is no result.
 
     Args:
-        reason: What the agent is told.
+        reason: The text that the agent receives.
     """
 
     def __init__(self, reason: str) -> None:
@@ -43,21 +43,21 @@ class ToolError(Exception):
 
 
 class _WrongArgumentsError(Exception):
-    """What a model wrote is not what the tool takes; its text is for the model."""
+    """The arguments that a model wrote do not fit the tool; the text is for the model."""
 
 
 class Tool:
     """A function that an agent may call.
 
     Args:
-        function: With a type for each parameter, of what `msgspec` can describe: JSON's own types,
-            enums, `Literal`, dataclasses, structs, `Annotated` with a `msgspec.Meta`.
+        function: The function. Each parameter has a type that `msgspec` can describe: JSON's
+            types, enums, `Literal`, dataclasses, structs, `Annotated` with a `msgspec.Meta`.
 
     Attributes:
-        schema: What the agent is told of it: the function's name, docstring and parameters.
+        schema: The description for the agent: the function's name, docstring and parameters.
 
     Raises:
-        TypeError: It cannot be called by name, or a parameter cannot be described.
+        TypeError: The function has no name, or a parameter cannot be described.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -70,19 +70,19 @@ class Tool:
         self.schema = ToolSchema(
             name=name,
             description=inspect.getdoc(function) or "",
-            parameters=_described(name, self._parameters),
+            parameters=_parameters_schema(name, self._parameters),
         )
 
     async def run(self, call: ToolCall, *, raises: bool = False) -> ToolResult:
-        """Runs it; one that is not async runs in a thread, to its end.
+        """Call the function; if it is not async, it runs in a thread, to its end.
 
         Args:
-            call: What the agent wants.
-            raises: Whether an exception of the function is raised, and not told to the agent. A
-                `ToolError` is always told.
+            call: The agent's call.
+            raises: Whether an exception of the function is raised instead of becoming an error
+                result. A `ToolError` always becomes an error result.
         """
         try:
-            content = _written(await reject_self_cancellation(self._result(call.arguments)))
+            content = _to_text(await reject_self_cancellation(self._invoke(call.arguments)))
         except (_WrongArgumentsError, ToolError) as error:
             return ToolResult(id=call.id, name=call.name, error=str(error))
         except Exception as error:
@@ -93,8 +93,8 @@ class Tool:
             return ToolResult(id=call.id, name=call.name, error=reason)
         return ToolResult(id=call.id, name=call.name, content=content)
 
-    async def _result(self, arguments: str) -> Any:
-        args, kwargs = self._bound(arguments)
+    async def _invoke(self, arguments: str) -> Any:
+        args, kwargs = self._bind(arguments)
         if inspect.iscoroutinefunction(self._function):
             return await self._function(*args, **kwargs)
         result, error = await asyncio.to_thread(_outcome, self._function, args, kwargs)
@@ -102,21 +102,21 @@ class Tool:
             raise error
         return await result if inspect.isawaitable(result) else result
 
-    def _bound(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments for the function.
+    def _bind(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and keyword arguments for the function.
 
         Raises:
-            _WrongArgumentsError: They are not what it takes.
+            _WrongArgumentsError: The arguments do not fit the parameters.
         """
-        given = _read(arguments)
-        if unknown := [name for name in given if name not in self._parameters]:
+        members = _parse(arguments)
+        if unknown := [name for name in members if name not in self._parameters]:
             text = f"there is no parameter {unknown[0]!r}; there are {', '.join(self._parameters)}"
             raise _WrongArgumentsError(text)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
-            if name in given:
-                value = _converted(name, given[name], parameter.annotation)
+            if name in members:
+                value = _convert(name, members[name], parameter.annotation)
             elif parameter.default is not Parameter.empty:
                 value = parameter.default
             else:
@@ -132,10 +132,10 @@ class Tool:
 def _outcome(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Exception | None]:
-    """Runs a function; its exception is returned, as a future cannot hold a StopIteration."""
+    """Call a function; return its exception, because a future cannot hold a StopIteration."""
     try:
         return function(*args, **kwargs), None
-    except Exception as error:  # noqa: BLE001  raised where it is waited for
+    except Exception as error:  # noqa: BLE001  raised by the caller
         return None, error
 
 
@@ -149,7 +149,7 @@ def _parameters(function: Callable[..., Any], name: str) -> Mapping[str, Paramet
         text = f"the tool {name} cannot be described: {error}"
         raise TypeError(text) from None
     for parameter in parameters.values():
-        if parameter.kind in _MANY:
+        if parameter.kind in _VARIADIC:
             text = f"the parameter {parameter.name!r} of the tool {name} has no name to call it by"
             raise TypeError(text)
         if parameter.annotation is Parameter.empty:
@@ -158,23 +158,23 @@ def _parameters(function: Callable[..., Any], name: str) -> Mapping[str, Paramet
     return parameters
 
 
-def _described(tool: str, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """The JSON schema of the object of all arguments."""
+def _parameters_schema(tool: str, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Return the JSON schema of the object with all arguments."""
     for name, parameter in parameters.items():
         try:
             _schemas([parameter.annotation])
         except TypeError as error:
-            why = str(error).splitlines()[-1]
-            text = f"the parameter {name!r} of the tool {tool} cannot be described: {why}"
+            reason = str(error).splitlines()[-1]
+            text = f"the parameter {name!r} of the tool {tool} cannot be described: {reason}"
             raise TypeError(text) from None
-    properties, shared = _schemas([parameter.annotation for parameter in parameters.values()])
-    described = dict(zip(parameters, properties, strict=True))
+    schemas, shared = _schemas([parameter.annotation for parameter in parameters.values()])
+    properties = dict(zip(parameters, schemas, strict=True))
     for name, parameter in parameters.items():
         if parameter.default is not Parameter.empty:
-            described[name] |= _default(parameter.default)
+            properties[name] |= _default_schema(parameter.default)
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": described,
+        "properties": properties,
         "required": [n for n, p in parameters.items() if p.default is Parameter.empty],
         "additionalProperties": False,
     }
@@ -182,22 +182,22 @@ def _described(tool: str, parameters: Mapping[str, Parameter]) -> dict[str, Any]
 
 
 def _schemas(types: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    found, shared = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
-    return [dict(schema) for schema in found], shared
+    schemas, shared = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    return [dict(schema) for schema in schemas], shared
 
 
-def _default(value: Any) -> dict[str, Any]:
-    """The default in a schema; one that JSON does not have is left to the function."""
+def _default_schema(value: Any) -> dict[str, Any]:
+    """Return the schema's ``default``; empty if the value cannot be JSON."""
     try:
         return {"default": msgspec.json.decode(msgspec.json.encode(value))}
     except (TypeError, ValueError, RecursionError):
         return {}
 
 
-# ── What a model writes, and reads ───────────────────────────────────────────────────────────
+# ── Arguments and results ────────────────────────────────────────────────────────────────────
 
 
-def _read(arguments: str) -> dict[str, Any]:
+def _parse(arguments: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(arguments.strip() or "{}", type=dict[str, Any])
     except (ValueError, RecursionError) as error:
@@ -205,39 +205,39 @@ def _read(arguments: str) -> dict[str, Any]:
         raise _WrongArgumentsError(text) from None
 
 
-def _converted(name: str, value: Any, kind: Any) -> Any:
+def _convert(name: str, value: Any, annotation: Any) -> Any:
     try:
-        converted = msgspec.convert(value, kind)
-        _complete(converted)
+        converted = msgspec.convert(value, annotation)
+        _set_defaults(converted)
     except (ValueError, RecursionError) as error:
         text = f"the parameter {name!r} is not valid: {error}"
         raise _WrongArgumentsError(text) from None
     return converted
 
 
-def _complete(value: Any) -> None:
-    """Gives each dataclass its defaults as its own, as its constructor would.
+def _set_defaults(value: Any) -> None:
+    """Set the default fields of each dataclass instance, as its constructor does.
 
-    `msgspec.convert` leaves them to the class, where nothing that writes an instance finds them.
+    `msgspec.convert` leaves defaults on the class, where they are not part of ``__dict__``.
     """
     if dataclasses.is_dataclass(value):
         fields = dataclasses.fields(value)
         for field in fields:
             if field.init and field.default is not dataclasses.MISSING:
-                # It may be frozen.
+                # setattr() would fail on a frozen dataclass.
                 object.__setattr__(value, field.name, getattr(value, field.name))
-        _complete([getattr(value, field.name, None) for field in fields])
+        _set_defaults([getattr(value, field.name, None) for field in fields])
     elif isinstance(value, msgspec.Struct):
-        _complete([getattr(value, name) for name in value.__struct_fields__])
+        _set_defaults([getattr(value, name) for name in value.__struct_fields__])
     elif isinstance(value, dict):
-        _complete(list(cast("dict[Any, Any]", value).values()))
+        _set_defaults(list(cast("dict[Any, Any]", value).values()))
     elif isinstance(value, list | tuple | set | frozenset):
-        for one in cast("Iterable[Any]", value):
-            _complete(one)
+        for item in cast("Iterable[Any]", value):
+            _set_defaults(item)
 
 
-def _written(result: Any) -> str:
-    """A result as text: text as it is, all else as JSON."""
+def _to_text(result: Any) -> str:
+    """Return a result as text: a str unchanged, other values as JSON."""
     if isinstance(result, str):
         return result
     return msgspec.json.encode(result).decode()

@@ -37,7 +37,7 @@ from holdfast._sync.loop import HookDispatcher, asked_of_caller, is_over, later,
 
 __all__ = ["Blocking", "Iteration", "blocking_class", "blocking_function", "strip_async"]
 
-_FOR_A_TASK = "for a task of its own, pass it to `asyncio.ensure_future`"
+_TO_RUN_IN_A_TASK = "to run it in a task of its own, pass it to `asyncio.ensure_future`"
 
 _WORDS = (
     ("an async context manager, in one event loop", "a context manager"),
@@ -48,14 +48,17 @@ _WORDS = (
     (" of the running event loop", ""),
     (", in the running event loop", ""),
     (" in the running event loop", ""),
-    (", in whichever event loop,", ","),
+    (", in every event loop,", ""),
     ("by one task at a time", "by one thread at a time"),
     ("An iteration that is cancelled", "An iteration that is interrupted"),
-    ("``await`` it for all results", "Ask it for all ``results()``"),
-    ("or await it for all of them", "or ask for all `results`"),
-    (", as with a coroutine", ""),
-    (f" It is no coroutine: {_FOR_A_TASK}, or its `results` to `asyncio.create_task`.", ""),
-    (f" {_FOR_A_TASK.capitalize()}; it is no coroutine, as its ``results()`` is.", ""),
+    ("``await`` the fan-out for all results", "Call ``results()`` for all results"),
+    ("or await it for all of them", "or call `results` for all of them"),
+    (", as a coroutine does", ""),
+    (
+        f" It is not a coroutine: {_TO_RUN_IN_A_TASK}, or its `results` to `asyncio.create_task`.",
+        "",
+    ),
+    (f" T{_TO_RUN_IN_A_TASK[1:]}; it is not a coroutine, but its ``results()`` is.", ""),
 )
 """What is said instead of what, wherever lines end."""
 

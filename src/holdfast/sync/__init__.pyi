@@ -212,7 +212,7 @@ class BulkRun:
         Raises:
             ValueError: Two messages have the same key; no message after the second is sent.
             RuntimeError: The client was closed; another task is already waiting for the next
-                result; or something that a message or the iterable awaited was cancelled.
+                result; or a message or the iterable waited for something that was cancelled.
             Exception: The iterable of messages raised it, or a consumer, an interceptor or
                 another hook of the caller did.
         """
@@ -240,8 +240,7 @@ class Circuit:
     Each endpoint has a breaker: the one that serves the card, and those that take calls. Until
     the client has a card, the properties show the breaker of the card's endpoint. With several
     endpoints, they show the best breaker among those that were called in the last two minutes and
-    have answered at least once. `open`, `close` and `reset` apply to all calls of this client, in
-    every event loop, and are not reported to observers. Clients with the same `BreakerPolicy`
+    have answered at least once. `open`, `close` and `reset` apply to all calls of this client and are not reported to observers. Clients with the same `BreakerPolicy`
     that share their `Endpoints` share their breakers.
     """
     @property
@@ -1000,24 +999,24 @@ class Conversation:
 class Coordinator:
     """Calls many agents. Use it as a context manager.
 
-    All share their connections and what is known of the places they are at. An agent that is away
-    is left alone by its circuit breaker, and answered for at once with a `CircuitOpenError`.
+    All agents share the connections and the state of their endpoints. While the circuit breaker
+    of an agent is open, calls to that agent fail immediately with a `CircuitOpenError`.
 
     Args:
-        agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
-            not closed. Or addresses, which are their names as well. If left out or empty, the
-            coordinator starts without agents; `add` adds them.
-        concurrency: How many messages are under way at once. Each waits for its answer; the
-            others wait in a queue, each fan-out in turns with the others. Where there are several
-            agents, each leaves as many places free as it has. As many agents as there are
-            places can still take all of them, if they never answer: have more places than agents
-            that may hang.
-        options: See `connect`. They are for every agent, ``auth`` and ``headers`` too: where those
-            differ, pass clients. An ``engine`` and a ``journal`` of the coordinator's own are
-            closed with it.
+        agents: A mapping of names to agents: anything that `connect` accepts, or a `Client`, which
+            the coordinator uses but does not close. Or a list of addresses, which are also the
+            names. Empty by default; `add` adds agents later.
+        concurrency: Messages in flight at the same time; at least 1, 100 by default. A message
+            holds its slot until it is answered; others wait in a queue, in which fan-outs take
+            turns. If there are several agents, no agent may hold more slots than it leaves free,
+            so that an agent that hangs cannot take all of them. As many hanging agents as there
+            are slots still can: set it higher than the number of agents that may hang.
+        options: See `connect`. They apply to every agent, ``auth`` and ``headers`` too: pass
+            clients if those differ. The coordinator closes an ``engine`` or ``journal`` that it
+            created itself.
 
     Raises:
-        ValueError: An address, a name or an option that cannot be right.
+        ValueError: An address, a name or an option is not valid.
         TypeError: An argument of another type.
     """
     def __init__(
@@ -1028,16 +1027,16 @@ class Coordinator:
         **options: Unpack[ConnectOptions],
     ) -> None: ...
     def __enter__(self) -> Self:
-        """The coordinator itself.
+        """Return the coordinator.
 
         Raises:
-            RuntimeError: It is closed.
+            RuntimeError: The coordinator is closed.
         """
 
     def close(self) -> None:
-        """Ends what is under way, and closes the clients and connections that are its own.
+        """End the calls in flight, and close the clients and connections that it created.
 
-        Requests to cancel tasks that were asked for (``cancel_remote``) have up to 10 s more.
+        Requests to cancel remote tasks (``cancel_remote``) have up to 10 s to finish.
         Can be called twice.
         """
 
@@ -1046,53 +1045,64 @@ class Coordinator:
         """The names of the agents."""
 
     def client(self, name: str) -> Client:
-        """The client of an agent, for all that is done with one agent alone.
+        """Return the client of an agent, for calls that the coordinator does not offer.
+
+        Args:
+            name: The name of the agent.
 
         Raises:
-            ValueError: There is no such agent.
+            ValueError: There is no agent with this name.
         """
 
     def add(self, name: str, agent: Agent) -> None:
-        """Adds an agent; fan-outs that are under way do not ask it.
+        """Add an agent; fan-outs that have started do not include it.
+
+        Args:
+            name: The name of the agent; not in use yet.
+            agent: Anything that `connect` accepts, or a `Client`, which stays open.
 
         Raises:
-            ValueError: The name is taken, or an address that cannot be right.
-            TypeError: It is none of what `connect` takes.
+            ValueError: The name is in use, or the address is not valid.
+            TypeError: The agent is of a type that `connect` does not accept.
             RuntimeError: The coordinator is closed.
         """
 
     def remove(self, name: str) -> None:
-        """Removes an agent, and closes its client unless that was lent.
+        """Remove an agent, and close its client unless the caller supplied it.
 
-        Calls to it that are under way end with an `A2AConnectionError`, and so do those that wait
-        for their turn; the agent itself goes on with its tasks. Over a client that was lent, calls
-        under way come to their own end.
+        Calls to the agent that are in flight or wait for a slot end with an `A2AConnectionError`;
+        the agent does not cancel its tasks. With a caller-supplied client, calls in flight
+        continue to their end.
+
+        Args:
+            name: The name of the agent.
 
         Raises:
-            ValueError: There is no such agent.
+            ValueError: There is no agent with this name.
         """
 
     def health(self) -> dict[str, AgentHealth]:
-        """How each agent is, by name, as the circuit breakers see it."""
+        """Return each agent's health by name, from its breakers."""
 
     def delegate(
         self, agent: str, message: Content, **options: Unpack[SendOptions]
     ) -> AgentResult:
-        """Asks one agent as `Client.ask` does; what goes wrong there is in the result.
+        """Send a message to one agent as `Client.ask` does; an `A2AError` is in the result.
 
-        The wait for a place counts against the time of the call.
+        The wait for a concurrency slot counts against the timeout of the call.
 
         Args:
-            agent: Its name.
+            agent: The name of the agent.
             message: Text, parts, a `Message` or its JSON object.
             options: See `SendOptions`.
 
         Returns:
-            The answer, or why there is none; `AgentResult.unwrap` raises that.
+            The answer or the error; `AgentResult.unwrap` raises the error.
 
         Raises:
-            ValueError: There is no such agent, or nothing in the message.
+            ValueError: There is no agent with this name, or the message has no content.
             TypeError: An argument of another type.
+            RuntimeError: The coordinator is closed.
         """
 
     def fan_out(
@@ -1105,32 +1115,37 @@ class Coordinator:
         cancel_remote: bool = False,
         **options: Unpack[SendOptions],
     ) -> FanOut:
-        """Asks many agents at once, and gives what each came to.
+        """Send messages to many agents at once, and return their results.
 
-        Ask it for all ``results()``, in the order asked for; or iterate over it for each as it
-        comes. What goes wrong with one agent is in its result, and delays no other. Who has had
-        enough leaves the iteration, inside of ``with``.
+        Call ``results()`` for all results, in the order of the messages; or iterate over it for
+        each result as it completes. An `A2AError` of one agent is in that agent's result, and
+        delays no other. To stop early, leave the iteration inside of ``with``.
 
         Args:
-            message: One message for all, each with an id of its own; or pairs of an agent's name
-                and a message, as ``zip(names, messages)`` or the ``items()`` of a dict give them.
-                An agent may be named more than once.
-            agents: Who is asked, where it is one message; all agents if left out.
-            min_results: How many have to answer. A task that failed, was rejected or needs input
-                is no answer.
-            within: Seconds for all of it; who has not answered by then has a
-                `DeadlineExceededError`. The time of each call counts from the beginning too, with
-                its wait for a place.
-            cancel_remote: Whether to cancel tasks at the agents that are waited for no longer:
-                since the time is over, or the fan-out is closed. It needs a task that is known by
-                then, happens beside the results, and holds up `close` for up to 10 s.
-            options: See `SendOptions`, for each message.
+            message: One message for all agents, sent to each with its own message id; or pairs of
+                an agent's name and a message, such as ``zip(names, messages)`` or the ``items()``
+                of a dict. An agent may occur more than once.
+            agents: The names of the agents that receive the one message; all agents by default.
+            min_results: Number of agents that have to answer; 1 by default. A task that failed,
+                was rejected or needs input does not count as an answer.
+            within: Seconds for the whole fan-out; an agent without an answer by then has a
+                `DeadlineExceededError`. No limit by default. The timeout of each call also counts
+                from the start of the fan-out, and includes its wait for a concurrency slot.
+            cancel_remote: Whether to ask the agents to cancel tasks that the fan-out stops
+                waiting for, because of a deadline or because it is closed. It needs a task id that
+                is known by then, does not delay results, and delays `close` by up to 10 s. False
+                by default.
+            options: See `SendOptions`; they apply to each message.
+
+        Returns:
+            The fan-out; nothing is sent before it is used.
 
         Raises:
-            NotEnoughResultsError: Fewer are asked than have to answer; nothing was sent.
-            ValueError: There is no such agent, nothing in a message, or a number that cannot be
-                right.
+            NotEnoughResultsError: There are fewer messages than `min_results`; nothing was sent.
+            ValueError: There is no agent with a given name, a message has no content, or a number
+                is out of range.
             TypeError: An argument of another type.
+            RuntimeError: The coordinator is closed.
         """
 
     def __exit__(
@@ -1285,48 +1300,51 @@ class EventStream:
         """
 
 class FanOut:
-    """The results of asking many agents; made by `Coordinator.fan_out`.
+    """The results of messages to many agents; made by `Coordinator.fan_out`.
 
-    Iterate over it for the results as they come, or ask for all `results` in the order in which
-    they were asked for. Both can be done again, for the same results: all are asked once. Each
-    iteration begins with the first result that came. Nothing is sent before one of them begins, or
-    the context is entered; who forgets that gets a `RuntimeWarning`.
-    Whoever iterates and may leave early uses it as a context manager, or says `close`.
+    Iterate over it for the results in the order of completion, or call `results` for all of them in the
+    order of the messages. Both can be repeated and return the same results: each message is sent
+    once. Each iteration starts with the first completed result. Nothing is sent before it is used;
+    a fan-out that is never used causes a `RuntimeWarning`. To leave an
+    iteration early, use it as a context manager, or call `close`.
     """
     @property
     def in_flight(self) -> int:
-        """How many have not come to an end yet."""
+        """The number of messages without a result."""
 
     def __enter__(self) -> Self:
-        """Asks all.
+        """Start all calls.
 
         Raises:
-            RuntimeError: It was closed, or its coordinator.
+            RuntimeError: The fan-out or its coordinator was closed.
         """
 
     def results(self) -> tuple[AgentResult, ...]:
-        """Waits for all, and gives the results in the order in which they were asked for.
+        """Wait for all results, and return them in the order of the messages.
 
-        Cancelled, it waits for none of them any longer.
+        If it is cancelled, all calls in flight are cancelled.
 
         Raises:
-            NotEnoughResultsError: Too few have answered; it has all results.
-            RuntimeError: It was closed before, or its coordinator, or the client of an agent.
-            Exception: What a consumer or another hook of the caller's raised.
+            NotEnoughResultsError: Fewer than ``min_results`` agents answered; the error has all
+                results.
+            RuntimeError: The fan-out, its coordinator or an agent's client was closed before the
+                end.
+            Exception: A consumer or another hook of the caller raised it.
         """
 
     def __iter__(self) -> Iteration[AgentResult]:
-        """All results, in the order in which they come.
+        """Iterate over all results in the order of completion.
 
         Raises:
-            NotEnoughResultsError: After the last one: too few have answered.
-            RuntimeError: It was closed before its end, or its coordinator, or the client of an
-                agent.
-            Exception: What a consumer or another hook of the caller's raised.
+            NotEnoughResultsError: After the last result: fewer than ``min_results`` agents
+                answered.
+            RuntimeError: The fan-out, its coordinator or an agent's client was closed before the
+                end.
+            Exception: A consumer or another hook of the caller raised it.
         """
 
     def close(self) -> None:
-        """Waits no longer for those that are under way. Can be called twice."""
+        """Cancel the calls in flight. Can be called twice."""
 
     def __exit__(
         self,
