@@ -34,13 +34,13 @@ LONGEST = {
     "e2e/test_streams.py",
     "integrations/test_httpx_transport.py",
     "integrations/test_sdk_messages.py",
+    "pipeline/test_endpoint_registry.py",
     "pipeline/test_hostile_cards.py",
     "pipeline/test_replicas.py",
     "stream/test_broken_streams.py",
     "stream/test_streams.py",
     "stream/test_streams_on_sockets.py",
     "sync/test_sync_programs.py",
-    "test_worst_days.py",
     "wire/test_v03.py",
 }
 """Files that take ten seconds and more each; begun last, one would be waited for by all."""

@@ -2,6 +2,9 @@
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import strategies as st
@@ -833,3 +836,16 @@ def test_what_is_to_be_a_list_is_told_how_it_becomes_one(name, given, advice):
 
 def test_empty_credentials_are_a_mistake():
     assert "auth is empty" in str(refused(URL, auth=" "))
+
+
+def test_a_pipe_in_the_place_of_a_card_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "card.json")
+    code = (
+        "import asyncio, pathlib, holdfast\n"
+        f"client = holdfast.connect(pathlib.Path({str(tmp_path / 'card.json')!r}))\n"
+        "asyncio.run(client.ask('x'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], timeout=60, check=False, capture_output=True, text=True
+    )
+    assert "it is not a file" in done.stderr

@@ -13,6 +13,7 @@ from tests.kit.effort import crossed, rounds
 
 from holdfast import (
     A2AConnectionError,
+    AgentCard,
     BreakerPolicy,
     CircuitOpenError,
     Coordinator,
@@ -45,7 +46,7 @@ from holdfast.testing import (
     run,
     works_forever,
 )
-from holdfast.types import AgentExtension
+from holdfast.types import AgentCapabilities, AgentExtension, AgentInterface
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -1109,3 +1110,160 @@ async def test_addresses_are_names_as_well():
         results = await them.fan_out("hello")
 
     assert [one.agent for one in results] == ["http://a.test", "http://b.test"]
+
+
+# ── Agents that fail, are silent or are removed ──────────────────────────────────────────────────
+
+
+def card_of(*agents):
+    return AgentCard(
+        name="several",
+        description="one agent at several addresses",
+        version="1",
+        supported_interfaces=tuple(
+            AgentInterface(
+                url=f"{agent.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+            )
+            for agent in agents
+        ),
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+    )
+
+
+async def test_too_few_results_are_not_called_unexecuted_where_an_agent_answered():
+    well, away = fake("well"), fake("away")
+    away.inject(Refuse(), times=100)
+
+    async with coordinating(well, away, resilience=ONCE) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello", min_results=2)
+
+    assert len(well.executions) == 1
+    assert caught.value.executed is not False
+
+
+async def test_a_call_cancelled_before_it_was_sent_is_unexecuted():
+    slow, waiting = fake("slow", works_forever()), fake("waiting")
+
+    async with coordinating(slow, waiting, concurrency=1) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+        async with fan_out:
+            await asyncio.sleep(1)
+        come = aiter(fan_out)
+        results = {one.agent: one for one in [await anext(come), await anext(come)]}
+
+    assert waiting.received == []
+    assert results["waiting"].error.executed is False
+    assert results["slow"].error.executed is not False
+
+
+async def test_an_agent_whose_name_does_not_resolve_is_unhealthy():
+    gone = fake("gone")
+    async with Coordinator(
+        {"gone": card_of(gone)}, engine=FakeNetwork(), resilience=ONCE, env=VirtualWall()
+    ) as coordinator:
+        results = [await coordinator.delegate("gone", "hello") for _ in range(6)]
+        health = coordinator.health()["gone"]
+
+    assert isinstance(results[4].error, A2AConnectionError)
+    assert isinstance(results[5].error, CircuitOpenError)
+    assert "resolved" in str(results[5].error)
+    assert (health.healthy, health.consecutive_failures) == (False, 5)
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+async def test_agents_that_never_answer_take_no_slot_from_the_others(silent):
+    agents = [fake(f"agent{n}", completes("done", after=1)) for n in range(6)]
+    for agent in agents[:silent]:
+        agent.inject(Stall(), on="SendStreamingMessage", times=1000)
+
+    async with coordinating(*agents, concurrency=12) as coordinator:
+        healthy = set(coordinator.agents[silent:])
+        answered = []
+
+        async def ask():
+            began = now()
+            async with coordinator.fan_out("hello") as fan_out:
+                async for result in fan_out:
+                    if result.agent in healthy:
+                        answered.append(result.answer.text)
+                        assert now() == pytest.approx(began + 1, abs=0.01)
+
+        asking = []
+        for _ in range(60):
+            asking.append(asyncio.create_task(ask()))
+            await asyncio.sleep(1)
+        await asyncio.sleep(2)
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    assert answered == ["done"] * 60 * len(healthy)
+
+
+async def test_an_agent_without_others_may_use_all_slots():
+    agent = fake("agent", completes("done", after=1))
+
+    async with coordinating(agent, concurrency=10) as coordinator:
+        await coordinator.fan_out([("agent", "hello")] * 10)
+
+    assert now() == pytest.approx(1)
+
+
+class Unhurried(FakeNetwork):
+    """Connections of streams that do not close."""
+
+    def stream(self, request):
+        inner = super().stream(request)
+
+        class Connection:
+            async def __aenter__(self):
+                return await inner.__aenter__()
+
+            async def __aexit__(self, *error):
+                await inner.__aexit__(*error)
+                await asyncio.sleep(1_000_000)
+
+        return Connection() if b"Stream" in (request.body or b"") else inner
+
+
+async def test_a_coordinator_closes_all_its_fan_outs_at_once():
+    agents = [fake(f"agent{n}", works_forever()) for n in range(3)]
+    coordinator = coordinating(*agents, engine=Unhurried(*agents))
+    asking = [asyncio.create_task(coordinator.fan_out("hello").results()) for _ in range(20)]
+    await asyncio.sleep(1)
+
+    await coordinator.close()
+
+    assert now() <= 12
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("ends", ["close", "remove"])
+async def test_calls_that_wait_for_a_removed_agent_end_at_once(ends):
+    busy, other = fake("busy", works_forever()), fake("other")
+    network = FakeNetwork(busy, other)
+    lent = connect(busy.url, engine=network)
+    coordinator = Coordinator(
+        {"busy": lent, "other": other.url}, engine=network, concurrency=1, env=VirtualWall()
+    )
+    in_flight = asyncio.create_task(coordinator.delegate("busy", "hello"))
+    await asyncio.sleep(1)
+    waiting = [asyncio.create_task(coordinator.delegate("other", "hello")) for _ in range(3)]
+    await asyncio.sleep(1)
+
+    await (coordinator.close() if ends == "close" else coordinator.remove("other"))
+    results = await asyncio.gather(*waiting)
+
+    assert now() == 2
+    assert {(one.error.failure, one.error.executed) for one in results} == {("closed", False)}
+    assert other.received == []
+    in_flight.cancel()
+    await asyncio.gather(in_flight, return_exceptions=True)
+    if ends == "remove":
+        coordinator.add("other", other.url)
+        assert (await coordinator.delegate("other", "hello", timeout=5)).error is None
+        await coordinator.close()
+    await lent.close()

@@ -46,7 +46,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
-from holdfast.extend import Endpoints, HttpReply
+from holdfast.extend import Endpoints, HttpReply, Interceptor
 from holdfast.testing import (
     Cut,
     Delay,
@@ -665,3 +665,82 @@ async def test_the_error_of_an_unreadable_reply_names_the_message(body, limits, 
     with pytest.raises(A2AError) as caught:
         await client.get_task("t")
     assert "may have been executed" not in str(caught.value)
+
+
+# ── Executed or not ──────────────────────────────────────────────────────────────────────────────
+
+
+def card_at(url, **members):
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", **members}
+    return {"name": "Found", "supportedInterfaces": [interface]}
+
+
+@both_bindings
+@pytest.mark.parametrize("status", [429, 503, 401, 404])
+async def test_a_result_under_an_error_status_is_not_taken_for_a_refusal(binding, status):
+    class Gate(FakeNetwork):
+        async def request(self, request):
+            got = await super().request(request)
+            if request.method == "GET":
+                return got
+            headers = {**got.headers, "retry-after": "1"}
+            return HttpReply(status=status, headers=headers, body=got.body)
+
+    agent = FakeAgent(bindings=(binding,))
+
+    with pytest.raises(A2AError) as caught:
+        await connected(agent, binding, network=Gate(agent)).send_message("hello")
+
+    assert caught.value.executed is None
+    assert [len(made) for made in agent.executions.values()] == [1]
+
+
+@both_bindings
+async def test_a_json_body_of_a_gateway_is_not_a_result(binding):
+    agent = FakeAgent(bindings=(binding,))
+    agent.inject(Respond(status=429, body=b'{"message": "Too Many Requests"}'))
+
+    assert (await connected(agent, binding).ask("hello")).text == "hello"
+
+
+class Failing:
+    """An `AuthProvider` whose own call to somebody fails."""
+
+    async def credentials(self, _call):
+        raise A2AConnectionError("the token's server hung up", failure="disconnected")
+
+    async def on_unauthorized(self, _call, _error):
+        return False
+
+
+async def test_a_failure_of_the_token_server_means_that_nothing_was_sent():
+    agent = FakeAgent()
+    client = connect(card_at("http://agent.test/rpc"), engine=FakeNetwork(agent), auth=Failing())
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.send_message("hello")
+
+    assert (caught.value.executed, agent.received) == (False, [])
+    assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+async def test_a_deadline_during_an_interceptor_says_that_the_message_was_executed():
+    class Slow(Interceptor):
+        async def after(self, call, outcome):
+            await asyncio.sleep(1000)
+            return outcome
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(FakeAgent(), "JSONRPC", interceptors=[Slow()]).send_message(
+            "hello", timeout=10
+        )
+
+    assert caught.value.executed is True
+
+
+async def test_a_refused_attempt_is_not_taken_for_the_deletion_of_a_config():
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="DeleteTaskPushNotificationConfig")
+
+    with pytest.raises(TaskNotFoundError):
+        await connected(agent, "JSONRPC").delete_task_push_notification_config("task", "config")

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gc
 import gzip
+import json
 import random
 import socket
 import ssl
@@ -26,7 +27,7 @@ from tests.kit.raw_server import (
     serve_in_thread,
 )
 
-from holdfast import OutcomeUnknownError, Resilience, connect
+from holdfast import OutcomeUnknownError, RateLimitedError, Resilience, connect
 from holdfast._wire.http import Progress
 from holdfast.errors import (
     A2AConnectionError,
@@ -1845,3 +1846,36 @@ async def test_a_page_that_cannot_be_read_keeps_its_status(headers, limits):
     for error in (of_a_read.value, of_a_message.value):
         # What cannot be read may be an agent's.
         assert (error.http_status, error.retry_after, error.executed) == (503, 7.0, None)
+
+
+def card_at(url, **members):
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", **members}
+    return {"name": "Found", "supportedInterfaces": [interface]}
+
+
+def answering(address, answer):
+    """An agent on a raw socket whose card names an address of its own making."""
+
+    async def script(connection):
+        while (request := await connection.request()) is not None:
+            if request.startswith(b"GET"):
+                card = card_at(address.format(connection._server.port))
+                await connection.send(reply(json.dumps(card).encode()))
+            else:
+                await connection.send(answer(connection._server.port))
+
+    return script
+
+
+@pytest.mark.real_time
+async def test_a_borrowed_session_that_raises_for_a_status_keeps_the_facts():
+    def answer(_port):
+        return reply(b"slow", "Retry-After: 7", status="429 Too Many Requests")
+
+    script = answering("http://127.0.0.1:{}/rpc", answer)
+    async with aiohttp.ClientSession(raise_for_status=True) as session, serve(script) as server:
+        client = connect(server.url, engine=session, resilience=Resilience.off())
+        with pytest.raises(RateLimitedError) as caught:
+            await client.send_message("hello")
+
+    assert (caught.value.retry_after, caught.value.executed) == (7, False)

@@ -1,13 +1,25 @@
 """Places for calls: first come, first served, whoever leaves and whenever."""
 
 import asyncio
+import gc
 import random
 
+import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
 
+from holdfast import (
+    A2AError,
+    CircuitOpenError,
+    ConcurrencyPolicy,
+    Resilience,
+    RetryPolicy,
+    connect,
+)
+from holdfast._aio.env import SystemEnv
 from holdfast._pipeline.admission import Admission, AdmissionQueue
-from holdfast.testing import run
+from holdfast.errors import QueueFullError
+from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run, works_forever
 
 
 async def settled():
@@ -74,6 +86,43 @@ def test_a_place_given_to_one_who_leaves_goes_to_the_next():
         await third
 
     run(main())
+
+
+@given(seed=st.integers(0, 2**32), places=st.integers(1, 6))
+def test_no_slot_is_lost_whenever_a_waiting_call_is_cancelled(seed, places):
+    dice = random.Random(seed)
+
+    async def main():
+        admission = Admission(places, lambda: True)
+        lines = [AdmissionQueue() for _ in range(3)]
+        inside = []
+
+        async def comes():
+            name = dice.choice("abcd")
+            await admission.enter(dice.choice(lines), name)
+            inside.append(name)
+            try:
+                assert len(inside) <= places
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                inside.remove(name)
+                admission.leave(name)
+
+        tasks = []
+        for _ in range(60):
+            tasks.append(asyncio.create_task(comes()))
+            for _ in range(dice.randrange(3)):
+                await asyncio.sleep(0)
+            if dice.random() < 0.4:
+                dice.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        async with asyncio.timeout(1):  # as many others as there are places
+            for n in range(places):
+                await admission.enter(lines[0], f"other{n}")
+
+    run(main(), seed=seed)
 
 
 @given(places=st.integers(1, 4), seed=st.integers(0, 2**32), max_examples=150, callers=st.just(40))
@@ -144,3 +193,80 @@ def test_lines_take_turns_however_long_one_is():
         assert arrived == ["long 1", "1", "alone", "long 2", "2"]
 
     run(main())
+
+
+# ── Through a client ─────────────────────────────────────────────────────────────────────────────
+
+
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+class Middle(SystemEnv):
+    """Draws that change nothing."""
+
+    def random(self):
+        return 0.5
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+async def test_calls_that_stop_waiting_leave_no_future_behind():
+    agent = fake("agent", works_forever())
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        resilience=Resilience(concurrency=ConcurrencyPolicy(limit=1)),
+    )
+    async with client.stream_message("hello") as events:
+        await anext(events)
+        gc.collect()
+        for _ in range(2000):
+            with pytest.raises(A2AError):
+                await client.ask("hello", timeout=0.1)
+        gc.collect()
+        turns = [one for one in gc.get_objects() if isinstance(one, asyncio.Future)]
+
+    assert len(turns) < 500
+    await client.close()
+
+
+async def test_an_open_circuit_is_not_waited_for_in_the_queue():
+    agent = fake("agent")
+    client = connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE, env=Middle())
+    await client.list_tasks()
+    agent.inject(rate_limited(60), on="ListTasks")
+    slow = asyncio.create_task(client.list_tasks())
+    for _ in range(5):
+        pass
+    await asyncio.gather(slow, return_exceptions=True)
+    client.circuit.open()
+    began = now()
+
+    with pytest.raises(CircuitOpenError):
+        await client.list_tasks()
+
+    assert now() == began
+
+
+async def test_a_stream_without_a_deadline_waits_for_a_slot_at_most_900_seconds():
+    agent = fake("agent", works_forever())
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        resilience=Resilience(concurrency=ConcurrencyPolicy(limit=1)),
+    )
+    async with client.stream_message("first") as events:
+        await anext(events)
+        async with asyncio.timeout(10_000):
+            with pytest.raises(QueueFullError, match="for 900 s") as caught:
+                await client.stream_message("second").__aenter__()
+
+    assert (caught.value.executed, caught.value.transient) == (False, True)
+    assert client.stats().waiting == 0
+    assert len(agent.executions) == 1

@@ -34,8 +34,19 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.extend import HttpReply
+from holdfast.observe import AttemptStarted
 from holdfast.policies import Limits
-from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Respond,
+    Stall,
+    bad_gateway,
+    run,
+    unavailable,
+    works_forever,
+)
 from holdfast.types import GetTaskRequest, ListTasksRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -1367,3 +1378,59 @@ async def test_the_error_names_the_address_that_a_redirect_of_the_card_leads_to(
     assert caught.value.agent == "http://login.test/in"
     told = "could not be resolved, where http://agent.test/.well-known/agent-card.json leads"
     assert told in str(caught.value)
+
+
+# ── One fetch of a card for several calls ────────────────────────────────────────────────────────
+
+
+def connected(agent, network=None, **options):
+    return connect(agent.url, engine=network or FakeNetwork(agent), **options)
+
+
+async def test_an_error_of_a_shared_card_fetch_does_not_name_the_task_of_another_call():
+    agent = FakeAgent(lambda _: works_forever())
+    network = FakeNetwork(agent, latency=0.2)
+    fetching = asyncio.Event()
+
+    def observe(observation):
+        if isinstance(observation, AttemptStarted) and observation.operation == "GetAgentCard":
+            fetching.set()
+
+    options = {"card_ttl": 0, "resilience": Resilience.off(), "observers": [observe]}
+    client = connected(agent, network, **options)
+    task = await client.send_message("first", return_immediately=True)
+    fetching.clear()
+    agent.inject(Respond(status=403), on="GetAgentCard", times=20)
+    watching = asyncio.ensure_future(client.wait(task.id, timeout=60))
+    await fetching.wait()  # no card is kept, and the watcher fetches it anew
+
+    with pytest.raises(PermissionDeniedError) as caught:
+        await client.send_message("second")
+    await asyncio.gather(watching, return_exceptions=True)
+
+    assert (caught.value.executed, task.id in str(caught.value)) == (False, False)
+
+
+async def test_a_short_timeout_of_one_call_does_not_end_the_card_fetch_of_others():
+    agent = FakeAgent()
+    agent.inject(unavailable(retry_after=2), on="GetAgentCard")
+    client = connected(agent, FakeNetwork(agent, latency=0.1))
+    hasty = asyncio.ensure_future(client.agent_card(timeout=1))
+    await asyncio.sleep(0)
+
+    patient = await client.ask("hello", timeout=600)
+
+    assert patient.text == "hello"
+    assert isinstance(hasty.exception(), A2AError)
+
+
+async def test_a_deadline_during_the_card_fetch_carries_its_attempts():
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="GetAgentCard", times=2)
+    agent.inject(Stall(), on="GetAgentCard")
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(agent).ask("hello", timeout=30)
+
+    assert (caught.value.executed, len(caught.value.attempts)) == (False, 3)
+    assert caught.value.agent.startswith("http://agent.test")

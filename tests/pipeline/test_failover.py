@@ -7,11 +7,14 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    A2AError,
     A2AHTTPError,
     AgentCard,
     AuthenticationError,
+    BreakerPolicy,
     BudgetPolicy,
     CircuitOpenError,
+    Coordinator,
     OutcomeUnknownError,
     RateLimitedError,
     Resilience,
@@ -23,6 +26,7 @@ from holdfast._wire.client_tools import CLIENT_TOOLS
 from holdfast.auth import Credentials
 from holdfast.errors import ClientToolsNotSupportedError, InternalError
 from holdfast.testing import (
+    Delay,
     Fail,
     FakeAgent,
     FakeNetwork,
@@ -32,6 +36,7 @@ from holdfast.testing import (
     Stall,
     completes,
     rate_limited,
+    run,
 )
 from holdfast.types import AgentCapabilities, AgentExtension, AgentInterface
 
@@ -365,3 +370,147 @@ async def test_a_refusal_of_the_only_interface_is_its_own_error():
 
     with pytest.raises(A2AHTTPError):
         await client.send_message("hello")
+
+
+# ── Interfaces that fail together ────────────────────────────────────────────────────────────────
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+async def test_calls_that_find_the_same_interface_missing_fail_alike():
+    first, second = fake("first"), fake("second")
+    first.inject(Refuse(), times=100)
+    second.inject(Respond(status=404), times=100)
+    second.inject(Delay(seconds=1, after_execution=False))
+    resilience = Resilience(breaker=BreakerPolicy.simple(1))
+    client = connect(
+        card_of(first, second),
+        engine=FakeNetwork(first, second, latency=0.1),
+        streaming=False,
+        resilience=resilience,
+        env=Middle(),
+    )
+
+    outcomes = await asyncio.gather(
+        *(client.ask("hello", timeout=20) for _ in range(3)), return_exceptions=True
+    )
+
+    assert {isinstance(outcome, A2AError) for outcome in outcomes} == {True}, outcomes
+
+
+async def test_calls_go_to_the_second_interface_while_the_first_does_not_resolve():
+    first, second = fake("first"), fake("second", "here")
+    client = connect(card_of(first, second), engine=FakeNetwork(second), env=Middle())
+
+    answers = [await client.ask("hello") for _ in range(3)]
+
+    assert [answer.text for answer in answers] == ["here"] * 3
+
+
+class NowhereToAsk:
+    """Credentials from a server that has lost its name."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def credentials(self, call, /):
+        self.asked += 1
+        raise A2AConnectionError("no such server", failure="dns")
+
+    async def on_unauthorized(self, call, error, /):
+        return False
+
+
+@pytest.mark.parametrize("is_one_card", [True, False])
+async def test_credentials_that_fail_are_not_requested_again_for_each_replica(is_one_card):
+    agents, tokens = [fake(f"agent{n}") for n in range(3)], NowhereToAsk()
+    place = card_of(*agents) if is_one_card else [card_of(agent) for agent in agents]
+    origins = tuple(agent.url for agent in agents)
+    client = connect(
+        place, engine=FakeNetwork(*agents), auth=tokens, env=Middle(), credential_origins=origins
+    )
+
+    with pytest.raises(A2AConnectionError, match="no such server"):
+        await client.list_tasks()
+
+    assert tokens.asked == 1
+
+
+@pytest.mark.parametrize("status", [401, 413])
+async def test_a_refusal_of_one_message_is_not_held_against_the_second_interface(status):
+    first, second = fake("first"), fake("second", "here")
+    first.inject(Refuse(), times=1000)
+    client = connect(
+        card_of(first, second), engine=FakeNetwork(first, second), env=Middle(), streaming=False
+    )
+    for _ in range(8):
+        second.inject(Respond(status=status), on="SendMessage")
+    with pytest.raises(A2AError):
+        await client.ask("too much", timeout=20)
+    second._faults.clear()
+
+    assert (await client.ask("hello")).text == "here"
+
+
+# ── Circuits ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["proxy", "closed"])
+async def test_a_failure_of_the_callers_own_network_does_not_open_the_circuit(kind):
+    agent = fake("agent")
+
+    class Broken(FakeNetwork):
+        async def request(self, request):
+            raise A2AConnectionError("no", failure=kind, executed=False)
+
+    client = connect(card_of(agent), engine=Broken(agent), resilience=ONCE)
+    for _ in range(20):
+        with pytest.raises(A2AConnectionError):
+            await client.list_tasks()
+
+    assert client.circuit.state == "closed"
+
+
+def test_a_circuit_outside_of_its_event_loop_is_closed():
+    agent = fake("agent")
+    agent.inject(Refuse(), on="ListTasks", times=5)
+    client = connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
+    coordinator = Coordinator({"agent": client})
+
+    async def use():
+        for _ in range(5):
+            with pytest.raises(A2AConnectionError):
+                await client.list_tasks()
+        assert client.circuit.state == "open"
+
+    before = (client.circuit.state, client.circuit.failures, client.circuit.retry_after)
+    run(use())
+
+    assert (client.circuit.state, client.circuit.failures, client.circuit.retry_after) == before
+    assert before == ("closed", 0, 0.0)
+    assert coordinator.health()["agent"].healthy
+
+
+async def test_calls_during_a_half_open_probe_are_refused_for_a_few_seconds_only():
+    agent = fake("agent")
+    client = connect(
+        card_of(agent), engine=FakeNetwork(agent), resilience=ONCE, env=Middle(), streaming=False
+    )
+    agent.inject(Refuse(), times=1000)
+    while now() < 600:  # by now it is left alone for most of a minute each time
+        with pytest.raises(A2AError):
+            await client.list_tasks()
+        await asyncio.sleep(1)
+    agent._faults.clear()
+    agent.inject(Delay(seconds=1))
+    await asyncio.sleep(client.circuit.retry_after)
+    probe = asyncio.create_task(client.list_tasks())
+    await asyncio.sleep(0.5)
+
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.list_tasks()
+
+    assert 0 < caught.value.retry_after <= 5
+    await probe

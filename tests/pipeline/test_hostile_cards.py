@@ -13,6 +13,7 @@ import types
 import pytest
 from hypothesis import strategies as st
 from tests.kit.effort import case, some
+from tests.kit.raw_server import reply, serve
 from tests.kit.strategies import given, json_values
 
 from holdfast import A2AError, AgentCardResolutionError, Limits, connect
@@ -1186,3 +1187,53 @@ def test_any_json_anywhere_in_a_dict_is_judged_as_on_the_wire(path, value):
 
     assert type(on_wire.error) is type(in_hand.error)
     assert getattr(on_wire.error, "field", None) == getattr(in_hand.error, "field", None)
+
+
+# ── Addresses that can be read in two ways, over sockets ─────────────────────────────────────────
+
+
+def card_at(url, **members):
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", **members}
+    return {"name": "Found", "supportedInterfaces": [interface]}
+
+
+def answering(address, answer):
+    """An agent on a raw socket whose card names an address of its own making."""
+
+    async def script(connection):
+        while (request := await connection.request()) is not None:
+            if request.startswith(b"GET"):
+                card = card_at(address.format(connection._server.port))
+                await connection.send(reply(json.dumps(card).encode()))
+            else:
+                await connection.send(answer(connection._server.port))
+
+    return script
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://user:pw@127.0.0.1:{}/rpc",
+        "http://127.0.0.1:{}/a\x0bb",
+        "http://127.0.0.1:{}/a b",
+        "http://127.0.0.1:{}\\@evil.test/",
+    ],
+)
+async def test_an_interface_whose_address_reads_in_two_ways_is_refused(address):
+    async with serve(answering(address, lambda _: b"")) as server, connect(server.url) as client:
+        with pytest.raises(InvalidAgentCardError):
+            await client.send_message("hello", timeout=30)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("to", ["http://u:p@127.0.0.1:{}/rpc2", "http://127.0.0.1:{}/\x0bx"])
+async def test_a_redirect_whose_address_reads_in_two_ways_is_refused(to):
+    def answer(port):
+        return reply(b"", f"Location: {to.format(port)}", status="307 Temporary Redirect")
+
+    script = answering("http://127.0.0.1:{}/rpc", answer)
+    async with serve(script) as server, connect(server.url, auth="Bearer secret") as client:
+        with pytest.raises(A2AError, match=r"not an HTTP address|cannot be read"):
+            await client.send_message("hello", timeout=30)

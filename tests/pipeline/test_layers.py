@@ -873,6 +873,33 @@ async def test_a_consumer_that_hangs_is_ended_by_the_deadline(how):
     assert (caught.value.executed, caught.value.task.id) == (True, "task-1")
 
 
+@both_ways
+@pytest.mark.parametrize(
+    "own",
+    [
+        DeadlineExceededError("the consumer's own", deadline="call", timeout=1, executed=False),
+        A2AConnectionError("the consumer's own", failure="refused", transient=True),
+        A2AError("the consumer's own", executed=False),
+    ],
+)
+async def test_an_error_of_a_consumer_is_raised_unchanged(own, streaming):
+    seen = []
+
+    def consumer(event, _task, _card):
+        seen.append(event)
+        if len(seen) == 2:
+            raise own
+
+    agent = FakeAgent(completes("x", after=10, works=1), streaming=streaming)
+
+    with pytest.raises(type(own)) as caught:
+        await connected(agent, consumers=[consumer]).ask("hello")
+
+    assert caught.value is own
+    assert str(own) == "the consumer's own"
+    assert len(seen) == 2
+
+
 async def test_what_has_arrived_is_not_lost_because_the_card_is_gone():
     """The card grows old while the agent works, and cannot be fetched any more."""
     told = []

@@ -12,6 +12,7 @@ from tests.kit.strategies import given
 from holdfast import (
     A2AConnectionError,
     A2AError,
+    AgentCard,
     BudgetPolicy,
     CircuitOpenError,
     Message,
@@ -25,7 +26,9 @@ from holdfast import (
     connect,
 )
 from holdfast._aio.env import SystemEnv
+from holdfast._model.operations import GET_TASK
 from holdfast.errors import InternalError, TaskNotCancelableError
+from holdfast.extend import Endpoints
 from holdfast.testing import (
     Cut,
     Delay,
@@ -34,6 +37,7 @@ from holdfast.testing import (
     FakeNetwork,
     Refuse,
     Reset,
+    Respond,
     Stall,
     asks,
     bad_gateway,
@@ -42,6 +46,7 @@ from holdfast.testing import (
     streams,
     works_forever,
 )
+from holdfast.types import AgentCapabilities, AgentInterface, GetTaskRequest
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 QUICK = Resilience(retry=RetryPolicy(max_retries=2))
@@ -569,3 +574,136 @@ def test_killing_agents_under_load_loses_no_call_that_could_have_succeeded(seed)
         await client.close()
 
     run(main())
+
+
+# ── Replicas that fail ───────────────────────────────────────────────────────────────────────────
+
+
+class Middle(SystemEnv):
+    """Draws that change nothing."""
+
+    def random(self):
+        return 0.5
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+def card_of(*agents):
+    return AgentCard(
+        name="several",
+        description="one agent at several addresses",
+        version="1",
+        supported_interfaces=tuple(
+            AgentInterface(
+                url=f"{agent.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+            )
+            for agent in agents
+        ),
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+    )
+
+
+def replicas_by_card(count=2, *, away=(), **options):
+    """One agent at several addresses whose cards are known; none resolves of those away."""
+    agents = [fake(f"agent{n}", completes(str(n)), id_suffix=f"-of-{n}") for n in range(count)]
+    network = FakeNetwork(*(agent for n, agent in enumerate(agents) if n not in away))
+    options.setdefault("env", Dice())
+    return agents, connect([card_of(agent) for agent in agents], engine=network, **options)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_replica_whose_name_does_not_resolve_is_passed_over(streaming):
+    agents, client = replicas_by_card(2, away={0}, streaming=streaming)
+
+    answers = [await client.ask("hello") for _ in range(20)]
+
+    assert {answer.text for answer in answers} == {"1"}
+    assert len(agents[1].executions) == 20
+
+
+async def test_a_task_is_searched_again_at_a_replica_that_failed_once():
+    agents, client = replicas_by_card()
+    task = (await client.ask("hello")).task
+    for agent in agents:
+        agent.inject(Respond(status=502), on="GetTask")
+    later = connect([card_of(agent) for agent in agents], engine=FakeNetwork(*agents), env=Dice())
+
+    reply = await later.call(GET_TASK, GetTaskRequest(id=task.id))
+
+    assert reply.value.id == task.id
+    told = [(one.number, one.executed) for one in reply.attempts]
+    assert told == [(1, False), (2, False), (3, True)]
+
+
+async def test_a_replica_whose_circuit_is_open_is_not_taken_for_the_one_that_was_called():
+    agents = [fake(f"agent{n}", works_forever(), id_suffix=f"-of-{n}") for n in range(2)]
+    first, second = map(card_of, agents)
+    policy = RetryPolicy(max_retries=2, jitter=False, base_delay=1, backoff_factor=30)
+    common = {"engine": FakeNetwork(*agents), "shared": Endpoints(), "env": Middle()}
+    client = connect([first, second], resilience=Resilience(retry=policy), **common)
+    async with client.stream_message("hello") as one, client.stream_message("hello") as other:
+        assert [agent.open_streams for agent in agents] == [1, 1]
+        is_one = (await anext(one)).id in agents[0].tasks
+        await (one if is_one else other).close()  # the second has work
+        agents[1].inject(Refuse(), times=5)
+        alone = connect(second, resilience=ONCE, **common)
+        for _ in range(5):
+            with pytest.raises(A2AConnectionError):
+                await alone.list_tasks()
+        agents[0].inject(Respond(status=502), times=2)
+        before = [len(agent.calls("ListTasks")) for agent in agents]
+
+        await client.list_tasks()  # fails at the first, is refused by the second, fails again
+
+    assert not agents[0].pending_faults
+    assert [len(agent.calls("ListTasks")) for agent in agents] == [before[0], before[1] + 1]
+
+
+PAGE = {"content-type": "text/html"}
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_replica_that_answers_not_found_is_passed_over(streaming):
+    agents, client = replicas_by_card(2, streaming=streaming)
+    agents[0].inject(Respond(status=404, headers=PAGE, body=b"<html>"), times=1000)
+
+    answers = [await client.ask("hello") for _ in range(30)]
+
+    assert {answer.text for answer in answers} == {"1"}
+    assert len(agents[0].pending_faults) > 995
+
+
+async def test_a_replica_that_answers_with_a_web_page_is_avoided_for_a_while():
+    agents, client = replicas_by_card(2)
+    agents[0].inject(Respond(status=200, headers=PAGE, body=b"<html>"), times=1000)
+
+    outcomes = [
+        outcome
+        for _ in range(30)
+        for outcome in await asyncio.gather(client.ask("hello"), return_exceptions=True)
+    ]
+
+    assert [isinstance(one, A2AError) for one in outcomes].count(True) <= 1
+    assert len(agents[1].executions) >= 29
+
+
+async def test_a_replica_that_never_answers_does_not_keep_a_task_from_being_found():
+    agents, client = replicas_by_card(3)
+    task = (await client.ask("hello")).task
+    for agent in agents:
+        if task.id not in agent.tasks:
+            agent.inject(Stall(), on="GetTask", times=1000)
+    network = FakeNetwork(*agents)
+
+    for seed in range(10):
+        cards = [card_of(agent) for agent in agents]
+        later = connect(cards, engine=network, env=Dice(seed))
+        assert (await later.get_task(task.id)).id == task.id
+        assert {one.circuit for one in later.stats().endpoints} == {"closed"}
+
+    assert now() == 0
+    assert network.in_flight == 0

@@ -3,12 +3,25 @@
 import asyncio
 import random
 
+import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
 
-from holdfast import Message, Part, Role, connect
+from holdfast import (
+    AgentCard,
+    Message,
+    Part,
+    RateLimitedError,
+    Resilience,
+    RetryPolicy,
+    Role,
+    connect,
+)
+from holdfast._aio.env import SystemEnv
 from holdfast._pipeline.retry_after_gate import RetryAfterGate
+from holdfast.extend import Endpoints
 from holdfast.testing import FakeAgent, FakeNetwork, completes, rate_limited, run
+from holdfast.types import AgentCapabilities, AgentInterface
 
 
 async def settled():
@@ -148,3 +161,82 @@ async def test_who_was_refused_last_is_let_in_before_those_who_have_come_since()
         group.create_task(send("new"))
 
     assert list(agent.executions) == ["refused late", "refused at once", "new"]
+
+
+# ── Credentials that are rate limited ────────────────────────────────────────────────────────────
+
+
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+class Middle(SystemEnv):
+    """Draws that change nothing."""
+
+    def random(self):
+        return 0.5
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+def card_of(*agents):
+    return AgentCard(
+        name="several",
+        description="one agent at several addresses",
+        version="1",
+        supported_interfaces=tuple(
+            AgentInterface(
+                url=f"{agent.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+            )
+            for agent in agents
+        ),
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+    )
+
+
+class NoTokens:
+    """Credentials from a server that asks to come later."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def credentials(self, call, /):
+        self.asked.append(now())
+        raise RateLimitedError("no", http_status=429, retry_after=60, transient=True)
+
+    async def on_unauthorized(self, call, error, /):
+        return False
+
+
+async def test_a_rate_limited_token_server_holds_back_no_other_client():
+    agent = fake("agent")
+    common = {"engine": FakeNetwork(agent), "shared": Endpoints(), "resilience": ONCE}
+    without = connect(card_of(agent), auth=NoTokens(), **common)
+    for _ in range(3):
+        with pytest.raises(RateLimitedError):
+            await without.list_tasks()
+
+    await connect(card_of(agent), **common).list_tasks()
+
+    assert now() == 0
+
+
+async def test_a_call_whose_token_server_is_rate_limited_waits_for_it():
+    agent, tokens = fake("agent"), NoTokens()
+    common = {"engine": FakeNetwork(agent), "shared": Endpoints(), "env": Middle()}
+    agent.inject(rate_limited(1), on="ListTasks")
+    await connect(card_of(agent), **common).list_tasks()
+    await asyncio.sleep(300)  # by now nobody is held back
+    began = now()
+
+    with pytest.raises(RateLimitedError):
+        await connect(card_of(agent), auth=tokens, **common).list_tasks()
+
+    assert [at - began for at in tokens.asked] == pytest.approx([0.0, 60.5, 121.0, 181.5])

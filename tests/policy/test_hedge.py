@@ -1,19 +1,28 @@
 """Hedging: after a wait that most reads do not need, and paid for by reads."""
 
 import asyncio
+import gc
 import random
 
 import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
 
-from holdfast import DeadlineExceededError, RateLimitedError, Resilience, RetryPolicy, connect
+from holdfast import (
+    A2AConnectionError,
+    DeadlineExceededError,
+    RateLimitedError,
+    Resilience,
+    RetryPolicy,
+    connect,
+)
 from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
 from holdfast._policy.hedge import HedgeBudget, Latencies, hedge_delay
 from holdfast.errors import InternalError
+from holdfast.extend import PassThrough
 from holdfast.policies import HedgePolicy
-from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
+from holdfast.testing import Delay, Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
 from holdfast.types import GetTaskRequest
 
 
@@ -349,3 +358,39 @@ async def test_a_caller_who_leaves_ends_both(moment):
 
     assert network.given_up == (1 if moment < 0.1 else 2)
     assert len(asyncio.all_tasks()) == before
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+class BreaksWhenCancelled(PassThrough):
+    """An attempt layer that cleans up badly."""
+
+    async def through(self, call, onward, /):
+        try:
+            return await onward(call)
+        except asyncio.CancelledError:
+            raise A2AConnectionError("it broke on the way out", failure="disconnected") from None
+
+
+async def test_an_error_of_the_losing_attempt_is_not_reported():
+    agent, told = fake("agent"), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        resilience=Resilience(hedge=HedgePolicy(min_samples=1)),
+        attempt_layers=[BreaksWhenCancelled],
+    )
+    task = (await client.ask("hello")).task
+    for _ in range(40):
+        await client.get_task(task.id)
+    agent.inject(Delay(seconds=50), on="GetTask")
+
+    await client.get_task(task.id)
+    await client.close()
+    del client
+    gc.collect()
+
+    assert told == []

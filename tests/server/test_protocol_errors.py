@@ -927,3 +927,40 @@ async def test_a_body_that_does_not_come_is_waited_for_once(status, seconds):
 
     assert exchange.status == status
     assert asyncio.get_running_loop().time() - began == seconds
+
+
+@pytest.mark.parametrize("status", [422, 500, 503])
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<html>" + b"Traceback (most recent call last)<br>" * 3000,
+        b'{"detail": "' + b"Traceback (most recent call last), " * 3000 + b'"}',
+        b'{"detail": "' + b"Traceback (most recent call last), " * 50_000 + b'"}',
+    ],
+    ids=["html", "json", "more json"],
+)
+async def test_an_error_page_of_the_application_is_not_passed_on_however_long_it_is(status, page):
+    sent = []
+
+    async def app(_scope, _receive, send):
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        for at in range(0, len(page), 10_000):
+            piece, rest = page[at : at + 10_000], at + 10_000 < len(page)
+            await send({"type": "http.response.body", "body": piece, "more_body": rest})
+
+    async def receive():
+        body = b'{"jsonrpc": "2.0", "id": 7, "method": "GetTask"}'
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/rpc", "headers": []}
+    await ProtocolErrors(app, agent="agent")(scope, receive, send)
+
+    told = b"".join(message.get("body", b"") for message in sent)
+    assert b"Traceback" not in told
+    reply = json.loads(told)
+    assert (sent[0]["status"], reply["id"]) == (status, 7)
+    assert A2AError.from_jsonrpc(reply["error"]).code is not None

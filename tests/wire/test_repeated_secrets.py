@@ -9,12 +9,14 @@ from holdfast import (
     A2AError,
     AuthenticationError,
     Resilience,
+    RetryPolicy,
     SchemeCredentials,
     TaskFailedError,
     connect,
 )
+from holdfast._wire.redaction import redact
 from holdfast.extend import HttpReply
-from holdfast.testing import FakeAgent, FakeNetwork, fails
+from holdfast.testing import FakeAgent, FakeNetwork, Garbage, Refuse, Respond, fails
 from holdfast.types import TaskPushNotificationConfig
 
 SECRET = "s3cret-value-of-some-length"
@@ -187,3 +189,54 @@ def test_the_token_of_a_push_configuration_is_not_in_its_repr():
     )
 
     assert SECRET not in repr(config)
+
+
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+def fake(name, behaviour="done", **options):
+    return FakeAgent(behaviour, url=f"http://{name}.test", **options)
+
+
+@pytest.mark.parametrize("place", ["http://other.test", ""])
+@pytest.mark.parametrize("fault", [Refuse(), Garbage()])
+async def test_a_secret_in_the_address_of_a_redirected_card_is_not_shown(place, fault):
+    token, seen, agent = "s3cr3t-token-value", [], fake("agent")
+    moved = Respond(status=302, headers={"location": f"{place}/{token}/card.json"})
+    agent.inject(moved, on="GetAgentCard")
+    agent.inject(fault)
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        auth=token,
+        resilience=ONCE,
+        observers=[lambda event: seen.append(repr(event))],
+    )
+
+    with pytest.raises(A2AError) as caught:
+        await client.list_tasks()
+
+    told = [str(caught.value), repr(vars(caught.value)), *seen]
+    told += [repr(client.stats()), repr(client.circuit.last_failure)]
+    assert not any(token in one for one in told)
+
+
+# ── Redaction of an error's data ─────────────────────────────────────────────────────────────────
+
+
+def test_a_secret_that_is_repeated_as_a_key_is_redacted():
+    error = A2AError("no", data={"Bearer tok-secret": {"tok-secret": 1}})
+
+    redact(error, ["Bearer tok-secret"])
+
+    assert error.data == {"***": {"***": 1}}
+
+
+def test_data_too_large_to_search_is_left_out():
+    error = A2AError("no", data=["y" * 1000] * 1000, details=[{"n": [1] * 300_000}])
+
+    redact(error, ["Bearer tok-secret", "k" * 1000])
+
+    shown = sum(item != "***" for item in error.data)
+    assert 100 < shown < 300
+    assert error.data[-1] == "***"
