@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, out_of_time
+from holdfast._cli.output.events import (
+    MessageSending,
+    Notice,
+    Result,
+    StreamEnded,
+    StreamEvent,
+    TaskBegan,
+)
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._cli.values import shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
     from holdfast._client.event_stream import EventStream
     from holdfast.types import Part
@@ -77,7 +85,7 @@ async def send(
         context_id=context_id,
         metadata=message_metadata,
     )
-    output.sending(message)
+    output.emit(MessageSending(message))
     if session.settings.stream:
         events = session.client.stream_message(
             message,
@@ -97,15 +105,15 @@ async def send(
     )
     session.message_id = None
     if isinstance(answer, Message):
-        output.result(SendMessageResponse(message=answer))
+        output.emit(Result(SendMessageResponse(message=answer)))
         return
     waits = session.settings.waits is not False
     # A server may answer a reply with the task as it was before.
     may_be_stale = task_id is not None and answer.state.is_interrupted
     if waits and (may_be_stale or not session.is_at_rest(answer)):
-        output.began(answer)
+        output.emit(TaskBegan(answer))
         answer = await _wait(session, answer.id)
-    output.result(SendMessageResponse(task=answer))
+    output.emit(Result(SendMessageResponse(task=answer)))
     comment(session, output, answer, goes_on=not waits)
 
 
@@ -124,13 +132,13 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
     if session.settings.waits:
         task = session.task = await look(None)
         if not session.is_at_rest(task):
-            output.began(task)
+            output.emit(TaskBegan(task))
             task = await _wait(session, task_id)
         # Some agents forget what goes beyond a history that was asked for: ask at the end only.
         task = task if history is None else await look(history)
     else:
         task = await look(history)
-    output.result(task, history=history is not None)
+    output.emit(Result(task, history=history is not None))
     comment(session, output, task)
 
 
@@ -162,9 +170,11 @@ async def list_tasks(
     page = await session.client.list_tasks(
         **filters, page_token=page_token, timeout=session.left(), headers=session.svc_params
     )
-    output.result(page, history=filters["history_length"] is not None)
+    output.emit(Result(page, history=filters["history_length"] is not None))
     if page.next_page_token:
-        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+        output.emit(
+            Notice.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+        )
 
 
 async def _list_all(session: Session, output: Output, filters: Filters) -> None:
@@ -175,14 +185,14 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
     async with CancelScope.within(session.left()) as scope:
         async for task in pages:
             if session.settings.stream:
-                output.result(task)
+                output.emit(Result(task))
             else:
                 tasks.append(task)
     if scope.expired:
         raise CommandError(out_of_time(session.settings.timeout))
     if not session.settings.stream:
         found = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
-        output.result(found, history=filters["history_length"] is not None)
+        output.emit(Result(found, history=filters["history_length"] is not None))
 
 
 async def cancel_task(
@@ -203,12 +213,12 @@ async def cancel_task(
         )
     except TaskNotCancelableError as error:
         task = await _canceled_before(session, output, task_id, error)
-    output.result(task)
+    output.emit(Result(task))
     if not task.state.is_terminal:
-        output.warn(f"task {task.id} is still {task.state}")
-        output.hint(session.command("task", "get", "--wait", task.id))
+        output.emit(Notice.warning(f"task {task.id} is still {task.state}"))
+        output.emit(Notice.hint(session.command("task", "get", "--wait", task.id)))
     elif task.state is not TaskState.CANCELED:
-        output.warn(f"task {task.id} was not canceled: it is {task.state}")
+        output.emit(Notice.warning(f"task {task.id} was not canceled: it is {task.state}"))
 
 
 async def _canceled_before(
@@ -223,7 +233,7 @@ async def _canceled_before(
         raise error from None
     if task.state is not TaskState.CANCELED:
         session.task = task
-        output.began(task)
+        output.emit(TaskBegan(task))
         raise error
     return task
 
@@ -245,29 +255,33 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
     offers = card is not None and bool(card.capabilities.streaming)
     if not offers:
         interval = shown_duration(session.settings.poll_interval)
-        output.warn(f"the agent offers no streams; its task is looked at every {interval} instead")
+        output.emit(
+            Notice.warning(
+                f"the agent offers no streams; its task is looked at every {interval} instead"
+            )
+        )
     began = False
     async with events:
         session.message_id = None
         async for event in events:
             task = events.task
             if shows:
-                output.event(event, task)
+                output.emit(StreamEvent(event, task))
             elif task is not None and not began:
                 began = True
-                output.began(task)
+                output.emit(TaskBegan(task))
             if task is None or not task.state.is_interrupted or events.is_stale:
                 continue
             if session.is_at_rest(task):
                 break
         task = events.task
     if task is None:
-        output.over()
+        output.emit(StreamEnded())
         return
     if shows:
-        output.over()
+        output.emit(StreamEnded())
     else:
-        output.result(task)
+        output.emit(Result(task))
     if shows:
         warn_of_gap(session, output, events)
     comment(session, output, task, why=await why_over(events))
@@ -291,14 +305,19 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
     """Says that something may be missing, where nobody has said so yet."""
     offers = session.card is not None and bool(session.card.capabilities.streaming)
     if offers and events.is_polled:
-        output.warn(
-            "the task was polled instead of subscribed to, because servers of protocol 0.3 may "
-            "store a task's text once more for each subscriber; status messages may be missing"
+        output.emit(
+            Notice.warning(
+                "the task was polled instead of subscribed to, because servers of protocol 0.3 "
+                "may store a task's text once more for each subscriber; status messages may be "
+                "missing"
+            )
         )
     elif offers and events.gap and not events.reconnects:
-        output.warn(
-            "the stream was cut and not resumed: the task was polled instead; status messages may "
-            "be missing"
+        output.emit(
+            Notice.warning(
+                "the stream was cut and not resumed: the task was polled instead; status messages "
+                "may be missing"
+            )
         )
 
 
@@ -307,15 +326,17 @@ def comment(
 ) -> None:
     """Names an outcome that is no success, and the command that goes on from here."""
     if task.state in OUTCOMES:
-        output.warn(f"{named_outcome(task)}{why or _stated_reason(task)}")
+        output.emit(Notice.warning(f"{named_outcome(task)}{why or _stated_reason(task)}"))
     if task.state is TaskState.INPUT_REQUIRED:
-        output.hint(session.command("send", "--task-id", task.id, "<reply>"))
+        output.emit(Notice.hint(session.command("send", "--task-id", task.id, "<reply>")))
     elif task.state is TaskState.AUTH_REQUIRED:
-        output.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
+        output.emit(
+            Notice.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
+        )
         reply = session.command("send", "--task-id", task.id, "<reply>")
-        output.hint(f"or answer the agent: {reply}")
+        output.emit(Notice.hint(f"or answer the agent: {reply}"))
     elif goes_on and not task.state.is_terminal:
-        output.hint(session.command("task", "get", "--wait", task.id))
+        output.emit(Notice.hint(session.command("task", "get", "--wait", task.id)))
 
 
 def described_ending(task: Task) -> str:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._cli.errors import CommandError, usage
-from holdfast._cli.execution import INTERRUPTED, cannot_write, fail, nobody_reads
+from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, usage
 from holdfast._cli.groups import LazyCommand, LazyGroup, fit_help
 from holdfast._cli.options import CONTEXT, EVERYWHERE, OUTPUT_FORMATS, version_line, with_options
 from holdfast._cli.settings import MissingAgentError
@@ -83,7 +82,7 @@ def run(arguments: Sequence[str], world: CliEnvironment) -> int:
         world: What the command runs in.
     """
     if sys.stdout is None:  # closed by whoever started us; the answer would be lost
-        return cannot_write(OSError("it is closed"))
+        return _cannot_write(OSError("it is closed"))
     in_lines = "--stream" in arguments
     try:
         code = app.main(
@@ -95,25 +94,43 @@ def run(arguments: Sequence[str], world: CliEnvironment) -> int:
         )
     except click.exceptions.NoArgsIsHelpError as error:
         told = usage("Missing command.", error.ctx.command_path, instead=error.message)
-        return fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
+        return _fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         told = usage(_message(error), command)
         if isinstance(error, MissingAgentError):
             told = replace(told, hint=error.hint)
         form = _form(arguments, world, error.ctx)
-        return fail(form, told, in_lines=in_lines, ctx=error.ctx)
+        return _fail(form, told, in_lines=in_lines, ctx=error.ctx)
     except CommandError as error:  # before there was a session to tell it
-        return fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
+        return _fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        return nobody_reads()
+        return _nobody_reads()
     except OSError as error:  # everything else that may fail so is told by now
-        return cannot_write(error)
+        return _cannot_write(error)
     except SystemExit as end:  # how click ends when nobody reads its help, and when it completes
-        return nobody_reads() if end.code else 0
+        return _nobody_reads() if end.code else 0
     return code if isinstance(code, int) else 0
+
+
+def _fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:
+    from holdfast._cli.execution import fail
+
+    return fail(form, failure, in_lines=in_lines, ctx=ctx)
+
+
+def _cannot_write(error: OSError) -> int:
+    from holdfast._cli.execution import cannot_write
+
+    return cannot_write(error)
+
+
+def _nobody_reads() -> int:
+    from holdfast._cli.execution import nobody_reads
+
+    return nobody_reads()
 
 
 def _message(error: click.UsageError) -> str:

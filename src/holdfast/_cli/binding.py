@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from holdfast._cli.configuration import DEFAULT, FLAG, PREFIX
+from holdfast._cli.output.events import Notice
 from holdfast._cli.reference import read_reference
 from holdfast._cli.sources import beside
 from holdfast._cli.values import masked_reference
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import click
 
     from holdfast._cli.configuration import Source
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.settings import Settings
     from holdfast.types import AgentCard
 
@@ -74,7 +75,7 @@ def bind(
         reason = _reason(ctx, settings, source, agent)
         if reason is not None:
             withheld[name] = f"{settings.named[name]} is not sent: {reason}"
-            output.warn(withheld[name])
+            output.emit(Notice.warning(withheld[name]))
     without_certificate = withheld.keys() & {"client_cert", "client_key"}
     return replace(
         settings,

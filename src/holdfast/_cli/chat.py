@@ -18,6 +18,7 @@ import click
 
 from holdfast._cli.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
 from holdfast._cli.error_table import describe
+from holdfast._cli.output.events import Failed, MessageSending, Notice, StreamEnded, StreamEvent
 from holdfast._cli.terminal import InterruptedLine
 from holdfast.errors import (
     A2AError,
@@ -30,7 +31,7 @@ from holdfast.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskSta
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from holdfast._cli.output.text_output import ChatOutput
+    from holdfast._cli.output.chat_text import ChatOutput
     from holdfast._cli.session import Session
     from holdfast._cli.terminal import Terminal
     from holdfast._client.conversation import Conversation
@@ -134,9 +135,11 @@ class Chat:
         if name == "help":
             self._output.note(_HELP)
         else:
-            self._output.warn(
-                f"/{name} is not a command of this chat, and was not sent; /help shows the "
-                f"commands, and //{name} sends /{name} to the agent"
+            self._output.emit(
+                Notice.warning(
+                    f"/{name} is not a command of this chat, and was not sent; /help shows the "
+                    f"commands, and //{name} sends /{name} to the agent"
+                )
             )
 
     async def _begin(self, task_id: str | None, context_id: str | None) -> Task | None:
@@ -162,8 +165,8 @@ class Chat:
                 f"task {task.id} is {task.state}, and takes no more messages; nothing was sent",
                 executed=False,
             )
-        self._output.event(task, task)
-        self._output.over()
+        self._output.emit(StreamEvent(task, task))
+        self._output.emit(StreamEnded())
         return task
 
     def _go_on(self, task: Task | None, context_id: str | None) -> None:
@@ -186,14 +189,14 @@ class Chat:
                 line.encode()
             except EOFError:
                 if lines:
-                    self._output.warn(_UNFINISHED)
+                    self._output.emit(Notice.warning(_UNFINISHED))
                 return None
             except InterruptedLine as interrupted:
                 if not lines and not interrupted.typed:
                     return None
                 lines.clear()
             except UnicodeError:
-                self._output.warn(_NO_TEXT)
+                self._output.emit(Notice.warning(_NO_TEXT))
                 lines.clear()
             else:
                 lines.append(line.removesuffix("\\"))
@@ -206,7 +209,7 @@ class Chat:
         words = ["--context-id", context_id] if context_id else []
         words += [] if task is None else ["--task-id", task.id]
         if words:
-            self._output.hint(self._session.command("chat", *words))
+            self._output.emit(Notice.hint(self._session.command("chat", *words)))
 
     @property
     def _open_task(self) -> Task | None:
@@ -231,7 +234,7 @@ class Chat:
             metadata=self._message_metadata,
         )
         session.continues = task is not None
-        self._output.sending(message)
+        self._output.emit(MessageSending(message))
         session.begin(task)
         events = self._conversation.stream_message(
             message, metadata=self._metadata, timeout=session.left(), headers=session.svc_params
@@ -271,7 +274,7 @@ class Chat:
             self._output.interrupted()
             self._left()
         except A2AError as error:
-            self._output.over()
+            self._output.emit(StreamEnded())
             self._failed(error)
         finally:
             self._answer = None
@@ -283,7 +286,7 @@ class Chat:
             self._session.message_id = None
             async for event in events:
                 task = events.task
-                self._output.event(event, task)
+                self._output.emit(StreamEvent(event, task))
                 status = _status(event)
                 if task is None or status is None:
                     continue
@@ -292,15 +295,17 @@ class Chat:
                 if status.state is TaskState.INPUT_REQUIRED:
                     break
                 if status.state is TaskState.AUTH_REQUIRED:
-                    self._output.warn(
-                        f"task {task.id} {OUTCOMES[status.state]}; waiting for it until Ctrl-C"
+                    self._output.emit(
+                        Notice.warning(
+                            f"task {task.id} {OUTCOMES[status.state]}; waiting for it until Ctrl-C"
+                        )
                     )
-        self._output.over()
+        self._output.emit(StreamEnded())
         task = events.task
         warn_of_gap(self._session, self._output, events)
         if task is not None and task.state.is_terminal and task.state in OUTCOMES:
             why = await why_over(events)
-            self._output.warn(f"{named_outcome(task)}{why}")
+            self._output.emit(Notice.warning(f"{named_outcome(task)}{why}"))
 
     def _failed(self, error: A2AError) -> None:
         failure, task = describe(error, self._session), self._open_task
@@ -310,11 +315,13 @@ class Chat:
         if task is not None and isinstance(error, TaskNotFoundError):
             self._go_on(None, self._conversation.context_id)
             failure = dataclasses.replace(failure, hint=f"{failure.hint}; {_BEGINS_ANEW}")
-        self._output.failure(failure)
+        self._output.emit(Failed(failure))
         if is_answering:
             self._left()
         elif not isinstance(error, OutcomeUnknownError):  # its text says it
-            self._output.warn(_UNANSWERED[self._session.may_have_left and error.executed])
+            self._output.emit(
+                Notice.warning(_UNANSWERED[self._session.may_have_left and error.executed])
+            )
 
     def _left(self) -> None:
         """Say what is known of an answer that was not followed to its end."""
@@ -322,11 +329,13 @@ class Chat:
         if session.message_id is not None:
             may_have = "was in flight; the agent may have received it"
             became = may_have if session.may_have_left else "was not sent"
-            self._output.warn(f"message {session.message_id} {became}")
+            self._output.emit(Notice.warning(f"message {session.message_id} {became}"))
         elif task is not None:
-            self._output.hint(
-                f"task {task.id} is still {task.state}; Enter follows it again, or later: "
-                f"{session.go_on(task.id)}"
+            self._output.emit(
+                Notice.hint(
+                    f"task {task.id} is still {task.state}; Enter follows it again, or later: "
+                    f"{session.go_on(task.id)}"
+                )
             )
 
 

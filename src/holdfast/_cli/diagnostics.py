@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast._cli.output.events import Notice
 from holdfast._wire.origins import SECURITY_LOGGER
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from holdfast._cli.output.json_output import JsonOutput
-    from holdfast._cli.output.text_output import TextOutput
+    from holdfast._cli.output.base import Output
 
 
 __all__ = ["Diagnostics"]
@@ -25,7 +25,7 @@ class Diagnostics(logging.Handler):
         enabled: Whether to show all.
     """
 
-    def __init__(self, output: TextOutput | JsonOutput, *, enabled: bool) -> None:
+    def __init__(self, output: Output, *, enabled: bool) -> None:
         super().__init__(logging.DEBUG)
         self._output = output
         self._enabled = enabled
@@ -36,9 +36,11 @@ class Diagnostics(logging.Handler):
         """Shows one record."""
         try:
             if record.name == SECURITY_LOGGER:
-                self._output.warn(record.getMessage().partition("; pass ")[0])  # of Python
+                self._output.emit(
+                    Notice.warning(record.getMessage().partition("; pass ")[0])
+                )  # of Python
             else:
-                self._output.debug(record.getMessage())
+                self._output.emit(Notice("Debug", record.getMessage()))
         except OSError:
             self.handleError(record)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.files import files_of
+from holdfast._cli.output.events import FilesSaved, Notice
 from holdfast._cli.saving import Saved, check_free, check_size, content_of, write
 from holdfast.errors import A2AError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._cli.files import File
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
 
 __all__ = ["download_task"]
@@ -62,8 +63,8 @@ async def download_task(
             saved.append(await _save(session, file, directory, left, overwrite=overwrite))
         except A2AError as error:
             failed += 1
-            output.warn(f"{file.name} is not saved: {error}")
-    output.saved(task, saved, is_whole=not failed)
+            output.emit(Notice.warning(f"{file.name} is not saved: {error}"))
+    output.emit(FilesSaved(task, saved, is_whole=not failed))
     if failed:
         raise CommandError(
             Failure(
@@ -72,9 +73,11 @@ async def download_task(
             )
         )
     if not files:
-        output.warn(f"task {task.id} has nothing to save")
+        output.emit(Notice.warning(f"task {task.id} has nothing to save"))
     if not task.state.is_terminal:
-        output.warn(f"task {task.id} is still {task.state}: there may be more to come")
+        output.emit(
+            Notice.warning(f"task {task.id} is still {task.state}: there may be more to come")
+        )
 
 
 async def _save(

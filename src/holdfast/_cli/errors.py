@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTH",
+    "CLOSED_PIPE",
     "FAILURE",
+    "INTERRUPTED",
     "TIMEOUT",
     "UNREACHABLE",
     "USAGE",
@@ -32,6 +34,9 @@ __all__ = [
 
 FAILURE, USAGE, UNREACHABLE, AUTH, TIMEOUT = 1, 2, 3, 4, 5
 """Exit codes (a2a-cli 11.6)."""
+
+INTERRUPTED, CLOSED_PIPE = 130, 141
+"""Exit codes of shells for a program that SIGINT or SIGPIPE ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """How a command is executed: from its options to its output and exit code.
 
-What talks to an agent is imported only once an action runs, so that help is quick.
-
 Rules: whatever goes wrong is told in one form; a task that was begun is named before the command
 ends, whoever ends it.
 """
@@ -9,32 +7,44 @@ ends, whoever ends it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from holdfast._cli.errors import CommandError, Failure, internal, unwritable
+from holdfast._cli.binding import bind
+from holdfast._cli.catalog import find_agent
+from holdfast._cli.diagnostics import Diagnostics
+from holdfast._cli.error_table import describe
+from holdfast._cli.errors import (
+    CLOSED_PIPE,
+    INTERRUPTED,
+    CommandError,
+    Failure,
+    internal,
+    unwritable,
+)
+from holdfast._cli.output.base import OutputError, output_for
+from holdfast._cli.output.events import Failed, Notice, WaitEnded
+from holdfast._cli.session import Session
 from holdfast._cli.settings import read_settings
 from holdfast._cli.sources import loaded_configuration, notices
 from holdfast._cli.values import masked_reference
+from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.output.interface import Output
-    from holdfast._cli.output.json_output import JsonOutput
-    from holdfast._cli.output.text_output import TextOutput
-    from holdfast._cli.session import Session
+    from holdfast._cli.output.base import Output
     from holdfast._cli.settings import Settings
     from holdfast.types import Task
 
 
 __all__ = [
-    "INTERRUPTED",
-    "NOBODY_READS",
     "Action",
     "announce",
     "cannot_write",
@@ -46,10 +56,7 @@ __all__ = [
     "reference_of",
 ]
 
-INTERRUPTED = 130
-
-NOBODY_READS = 141
-"""What a shell says of a program that SIGPIPE ended, as most are whose output nobody reads."""
+logger = logging.getLogger("holdfast.cli")
 
 _NOTHING_TO_FOLLOW = (
     "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
@@ -68,7 +75,7 @@ def execute(
     *,
     can_follow: bool = False,
     needs_card: bool = False,
-    output: TextOutput | JsonOutput | None = None,
+    output: Output | None = None,
 ) -> int:
     """Runs an action against the agent, and reports how it failed, if it did.
 
@@ -82,11 +89,6 @@ def execute(
     Raises:
         click.UsageError: The options cannot be right.
     """
-    from holdfast._cli.binding import bind
-    from holdfast._cli.diagnostics import Diagnostics
-    from holdfast._cli.output.interface import output_for
-    from holdfast._cli.session import Session
-
     world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     if settings.stream and not can_follow and settings.output != "json":
@@ -113,9 +115,9 @@ def announce(ctx: click.Context, output: Output, settings: Settings | None = Non
     if configuration is not None and not ctx.meta.get(_ANNOUNCED):
         ctx.meta[_ANNOUNCED] = True
         for notice in notices(ctx, configuration):
-            output.warn(notice)
+            output.emit(Notice.warning(notice))
     for weakness in () if settings is None else settings.weaknesses:
-        output.warn(weakness)
+        output.emit(Notice.warning(weakness))
 
 
 def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = False) -> str | Path:
@@ -125,8 +127,6 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
         click.UsageError: The reference cannot be one.
         CommandError: It is in a catalog, and cannot be found there.
     """
-    from holdfast._cli.catalog import find_agent
-
     try:
         reference = find_agent(ctx.obj, settings)
     except ValueError as error:
@@ -136,7 +136,6 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
 
 def perform(world: CliEnvironment, session: Session, output: Output, action: Action) -> int:
     """Runs an action, and gives the exit code."""
-    from holdfast._cli.output.base import OutputError
 
     async def act() -> None:
         async with session:
@@ -160,29 +159,23 @@ def perform(world: CliEnvironment, session: Session, output: Output, action: Act
         return 0
     if session.task is not None:
         _give_up(session.task, output)
-    output.failure(failure)
+    output.emit(Failed(failure))
     return failure.exit
 
 
 def _failure(error: Exception, session: Session) -> Failure:
-    import logging
-    import traceback
-
-    from holdfast._cli.error_table import describe
-    from holdfast.errors import A2AError
-
     if isinstance(error, A2AError):
         return describe(error, session)
     if isinstance(error, CommandError):
         return error.failure
-    logging.getLogger("holdfast.cli").debug("%s", "".join(traceback.format_exception(error)))
+    logger.debug("%s", "".join(traceback.format_exception(error)))
     return internal(error)
 
 
 def _give_up(task: Task, output: Output) -> None:
     """Completes what was begun, for those who read it."""
     try:
-        output.stopped_waiting(task)
+        output.emit(WaitEnded(task))
     except BrokenPipeError:  # what there is to say on standard error is said all the same
         discard()
 
@@ -191,9 +184,9 @@ def _left(session: Session, output: Output) -> None:
     """Says how to go on to those who left before the task was named, or who still look on."""
     task, is_named = session.task, output.has_named_task
     if task is not None and not task.state.is_terminal and (not is_named or _is_seen(sys.stderr)):
-        output.hint(session.go_on(task.id))
+        output.emit(Notice.hint(session.go_on(task.id)))
     elif task is not None and not is_named:
-        output.hint(session.command("task", "get", task.id))
+        output.emit(Notice.hint(session.command("task", "get", task.id)))
 
 
 def _is_seen(stream: TextIO | None) -> bool:
@@ -205,23 +198,29 @@ def _interrupted(session: Session, output: Output) -> None:
     """Says how to go on after Ctrl-C: the agent knows nothing of it."""
     if session.task is not None:
         _give_up(session.task, output)
-        output.hint(session.go_on(session.task.id))
+        output.emit(Notice.hint(session.go_on(session.task.id)))
     elif session.message_id is not None:
-        output.warn(f"message {session.message_id} was in flight; the agent may have received it")
+        output.emit(
+            Notice.warning(
+                f"message {session.message_id} was in flight; the agent may have received it"
+            )
+        )
     elif session.awaits_card:
         where = masked_reference(str(session.reference))
-        output.warn(f"interrupted while waiting for the agent card of {where}; nothing was sent")
+        output.emit(
+            Notice.warning(
+                f"interrupted while waiting for the agent card of {where}; nothing was sent"
+            )
+        )
 
 
 def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:
     """Reports what went wrong before the options were understood, which a file may explain."""
-    from holdfast._cli.output.interface import output_for
-
     output = output_for(form, in_lines=in_lines)
     try:
         if ctx is not None:
             announce(ctx, output)
-        output.failure(failure)
+        output.emit(Failed(failure))
     except BrokenPipeError:
         return nobody_reads()
     except OSError as error:
@@ -231,11 +230,9 @@ def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | No
 
 def cannot_write(error: OSError, session: Session | None = None) -> int:
     """Says so where that can still be said."""
-    from holdfast._cli.output.interface import output_for
-
     settings = None if session is None else session.settings
     with contextlib.suppress(OSError):
-        output_for("text", settings).failure(unwritable(error, session))
+        output_for("text", settings).emit(Failed(unwritable(error, session)))
     discard()
     return 1
 
@@ -243,7 +240,7 @@ def cannot_write(error: OSError, session: Session | None = None) -> int:
 def nobody_reads() -> int:
     """Leaves quietly when an output is closed at its other end, as by ``| head``."""
     discard()
-    return NOBODY_READS
+    return CLOSED_PIPE
 
 
 def discard() -> None:

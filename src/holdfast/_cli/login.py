@@ -15,6 +15,7 @@ import click
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.login_names import CLIENT_SECRET, client_secret
+from holdfast._cli.output.events import Notice, Record
 from holdfast._cli.values import read_secret
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.login_names import Flow
     from holdfast._cli.logins import Login
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
     from holdfast.auth.oauth import (
         AuthorizationServer,
@@ -250,11 +251,11 @@ def _provider(
     from holdfast.auth.oauth import AuthorizationCode, ClientCredentials, DeviceCode
 
     def prompt(told: DevicePrompt) -> None:
-        output.tell("Open", told.verification_uri_complete or told.verification_uri)
-        output.tell("Code", told.user_code)
+        output.emit(Notice("Open", told.verification_uri_complete or told.verification_uri))
+        output.emit(Notice("Code", told.user_code))
 
     def open_url(url: str) -> None:
-        output.tell("Open", url)
+        output.emit(Notice("Open", url))
 
     def make(store: TokenStore) -> OAuthProvider:
         options: OAuthOptions = {
@@ -288,9 +289,11 @@ def _provider(
 async def log_out(session: Session, output: Output) -> None:
     agent = await _agent(session)
     was_there = await session.logins.remove(agent)
-    output.call(
-        {"agent": agent, "loggedIn": False, "removed": was_there},
-        [f"Logged out: {agent}" if was_there else f"Not logged in: {agent}"],
+    output.emit(
+        Record(
+            {"agent": agent, "loggedIn": False, "removed": was_there},
+            [f"Logged out: {agent}" if was_there else f"Not logged in: {agent}"],
+        )
     )
 
 
@@ -298,7 +301,7 @@ async def show_login(session: Session, output: Output) -> None:
     agent = await _agent(session)
     login = session.logins.find(agent)
     if login is None:
-        output.call({"agent": agent, "loggedIn": False}, [f"Not logged in: {agent}"])
+        output.emit(Record({"agent": agent, "loggedIn": False}, [f"Not logged in: {agent}"]))
         return
     _tell(output, login, await session.logins.store(agent).load(""), "Logged in")
 
@@ -320,9 +323,9 @@ async def show_all_logins(world: CliEnvironment, output: Output) -> None:
         one = _described(login, token, "Logged in")
         members.append(one[0])
         lines += one[1]
-    output.call({"logins": members}, lines or ["Not logged in at any agent"])
+    output.emit(Record({"logins": members}, lines or ["Not logged in at any agent"]))
     for problem in problems:
-        output.warn(problem)
+        output.emit(Notice.warning(problem))
 
 
 async def _agent(session: Session) -> str:
@@ -335,7 +338,7 @@ async def _agent(session: Session) -> str:
 
 
 def _tell(output: Output, login: Login, token: Token | None, what: str) -> None:
-    output.call(*_described(login, token, what))
+    output.emit(Record(*_described(login, token, what)))
 
 
 def _described(login: Login, token: Token | None, what: str) -> tuple[dict[str, Any], list[str]]:

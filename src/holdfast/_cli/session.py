@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import shlex
 import uuid
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from holdfast._cli.error_messages import (
 )
 from holdfast._cli.error_table import describe
 from holdfast._cli.login_names import DIRECTORY
-from holdfast._cli.output.interface import command_line
+from holdfast._cli.output.events import Notice
 from holdfast._cli.rehearsal import DryRun, rehearse
 from holdfast._cli.settings import CLIENT_KEY_PASSWORD
 from holdfast._cli.values import (
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.logins import KeptCredentials, Login, Logins
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.settings import Settings
     from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
@@ -335,7 +336,9 @@ class Session:
         version = self.settings.version
         if version != PROTOCOL_VERSION and not leaves_room_for(version, card):
             declared = ", ".join(declared_versions(card))
-            self._output.warn(f"the card declares protocol {declared}; {version} was asked for")
+            self._output.emit(
+                Notice.warning(f"the card declares protocol {declared}; {version} was asked for")
+            )
         return card
 
     async def prepare(self) -> None:
@@ -369,9 +372,11 @@ class Session:
             message = f"--agent-card: {self.reference} changed while the command began"
             raise click.UsageError(message)
         if self._login is not None and self._login.fit(card):
-            self._output.warn(
-                "the token of your login is not sent: the card declares no scheme for it (OAuth, "
-                "OpenID Connect or bearer)"
+            self._output.emit(
+                Notice.warning(
+                    "the token of your login is not sent: the card declares no scheme for it "
+                    "(OAuth, OpenID Connect or bearer)"
+                )
             )
         if self._credentials is not None:
             try:
@@ -390,9 +395,9 @@ class Session:
             interface = await self._interface()
         except A2AError as error:
             failure = describe(error, self)
-            self._output.warn(failure.message)
+            self._output.emit(Notice.warning(failure.message))
             if failure.hint:
-                self._output.hint(failure.hint)
+                self._output.emit(Notice.hint(failure.hint))
             return None
         self._speaks(interface)
         return interface
@@ -423,9 +428,11 @@ class Session:
             return
         if spoken_version(interface.protocol_version) == OLDER_VERSION:
             self._is_warned_of_version = True
-            self._output.warn(
-                f"the agent's card declares no protocol newer than {OLDER_VERSION}, so the client "
-                f"uses {OLDER_VERSION}; --a2a-version {PROTOCOL_VERSION} refuses that"
+            self._output.emit(
+                Notice.warning(
+                    f"the agent's card declares no protocol newer than {OLDER_VERSION}, so the "
+                    f"client uses {OLDER_VERSION}; --a2a-version {PROTOCOL_VERSION} refuses that"
+                )
             )
 
     def command(self, *words: str) -> str:
@@ -444,9 +451,8 @@ class Session:
         config = [] if settings.config is None else ["--config", settings.config]
         flag = "--endpoint" if settings.is_endpoint else "--agent-card"
         card = [flag, masked_reference(settings.agent_card)]
-        return command_line(
-            [*words, *card, *config, *version, *transports, *extensions, *insecure]
-        )
+        agent = (*card, *config, *version, *transports, *extensions, *insecure)
+        return shlex.join(("holdfast", *words, *agent))
 
     def go_on(self, task_id: str) -> str:
         """The command that goes on with a task where this one left off, as this one did."""
@@ -484,7 +490,7 @@ class Session:
         if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
             said = task.status.message
             what = f": {said.text}" if said is not None and said.text else ""
-            self._output.warn(f"task {task.id} waits for an authorization{what}")
+            self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{what}"))
 
     def _observed(self, observation: Observation) -> None:
         """Says why nothing happens for a while; also where nobody looks, as other tools do.
@@ -495,19 +501,19 @@ class Session:
         if isinstance(observation, AttemptStarted):
             self.may_have_left |= observation.operation in SEND_NAMES
         elif isinstance(observation, ReconcileStarted):
-            self._output.warn(searching(observation))
+            self._output.emit(Notice.warning(searching(observation)))
         elif isinstance(observation, Reconciled):
             if observation.task_id is not None:
-                self._output.warn(found(observation))
+                self._output.emit(Notice.warning(found(observation)))
         elif isinstance(observation, RetryScheduled):
-            self._output.warn(self._retrying(observation))
+            self._output.emit(Notice.warning(self._retrying(observation)))
         elif not self.follows:
             self._wait_out(observation)
         elif isinstance(observation, Reconnected):
             if self._was_cut(observation):
-                self._output.warn(reconnected(observation))
+                self._output.emit(Notice.warning(reconnected(observation)))
         elif _is_cut(observation):
-            self._output.warn(reconnecting(observation))
+            self._output.emit(Notice.warning(reconnecting(observation)))
 
     def _await_card(self) -> None:
         self._waiting.begin(f"the agent card of {masked_reference(str(self.reference))}")
@@ -532,11 +538,11 @@ class Session:
         elif _is_cut(observation) and self.task is not None:
             self._failures += 1
             if self._failures == _FAILURES_TO_REPORT:
-                self._output.warn(waiting_out(observation, self.task.id))
+                self._output.emit(Notice.warning(waiting_out(observation, self.task.id)))
 
     def _answers_again(self) -> None:
         if self._failures >= _FAILURES_TO_REPORT:
-            self._output.warn("the agent answers again")
+            self._output.emit(Notice.warning("the agent answers again"))
         self._failures = 0
 
     def _retrying(self, retry: RetryScheduled) -> str:
@@ -561,14 +567,19 @@ class Session:
         for name in settings.transports:
             if name not in self._spoken:
                 how = how_to_install("grpc")
-                self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
+                self._output.emit(
+                    Notice.warning(f"--transport {name} is skipped: it needs an extra, {how}")
+                )
         if not settings.insecure:
             return
         given = secrets_in_params(settings.svc_params) + secrets_in_reference(settings.agent_card)
         if self._auth is not None or given:
-            self._output.warn(
-                "SECURITY: a credential, or what may be one, is sent over a connection whose "
-                "other end is not verified (--insecure): anyone on the network path can read it"
+            self._output.emit(
+                Notice.warning(
+                    "SECURITY: a credential, or what may be one, is sent over a connection "
+                    "whose other end is not verified (--insecure): anyone on the network path can "
+                    "read it"
+                )
             )
 
 

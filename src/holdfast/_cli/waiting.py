@@ -11,8 +11,10 @@ import contextlib
 import math
 from typing import TYPE_CHECKING
 
+from holdfast._cli.output.events import Notice
+
 if TYPE_CHECKING:
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
 
 __all__ = ["Waiting"]
 
@@ -58,4 +60,4 @@ class Waiting:
         self._reported = loop.time()
         self._timer = loop.call_later(_REPEATED_S, self._report)
         with contextlib.suppress(OSError):  # the next write reports it
-            self._output.tell("Progress", f"waiting for {self.subject}")
+            self._output.emit(Notice("Progress", f"waiting for {self.subject}"))

@@ -3,7 +3,7 @@
 Rules: of what is sent, a header that is not the protocol's own shows its name only, of what comes
 back one whose name or length says that it may be a credential, and the query of an address its
 names; of a body, no token or credentials by these names; the credentials of the caller are taken
-out of all that is left when it is written (`holdfast._cli.output.interface`).
+out of all that is left when it is written (`holdfast._cli.output.base`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.settings import Settings
     from holdfast._client.answer import Answer
     from holdfast._journal.sqlite import SqliteJournal

@@ -22,7 +22,7 @@ import msgspec
 from holdfast._cli.batch.input import key_of
 from holdfast._cli.errors import unusable
 from holdfast._cli.output.base import OutputError
-from holdfast._cli.output.document import write_json
+from holdfast._cli.output.json_output import write_json
 from holdfast._model import codec
 
 if sys.platform != "win32":

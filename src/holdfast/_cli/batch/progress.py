@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast._cli.batch.session import answer_of, was_not_sent
+from holdfast._cli.output.events import Notice, ProgressLine
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._cli.values import shown_duration
 from holdfast._client.answer import Answer
@@ -16,7 +17,7 @@ from holdfast.types import Task
 if TYPE_CHECKING:
     from holdfast._cli.batch.availability import Outage
     from holdfast._cli.batch.input import Lines
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._client.batch import BulkRun
 
 __all__ = ["Counts", "Progress"]
@@ -128,19 +129,19 @@ class Progress:
         """Takes the line away, if there is one."""
         if self._drawing is not None:
             self._drawing.cancel()
-            self._output.progress("")
+            self._output.emit(ProgressLine(""))
 
     async def _draw(self, lines: Lines, run: BulkRun) -> None:
         began, total = asyncio.get_running_loop().time(), _total(lines)
         while True:
-            self._output.progress(_fitted(self._line(run, began, total)))
+            self._output.emit(ProgressLine(_fitted(self._line(run, began, total))))
             await asyncio.sleep(_DRAWN)
 
     async def _report(self, lines: Lines, run: BulkRun) -> None:
         began, total = asyncio.get_running_loop().time(), _total(lines)
         while True:
             await asyncio.sleep(_REPORTED)
-            self._output.tell("Progress", self._line(run, began, total))
+            self._output.emit(Notice("Progress", self._line(run, began, total)))
 
     def _line(self, run: BulkRun, began: float, total: str) -> str:
         counts, clock = self._counts, asyncio.get_running_loop().time

@@ -20,6 +20,7 @@ from holdfast._cli.batch.session import (
 )
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output import text
+from holdfast._cli.output.events import Notice, Record
 from holdfast._cli.values import masked_reference
 from holdfast._journal.protocol import shown
 from holdfast.errors import A2AError, JournalError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast._cli.batch.session import JournaledSession
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._client.answer import Answer
     from holdfast._client.pending import PendingCall
     from holdfast._journal.protocol import CallRecord
@@ -111,10 +112,10 @@ def list_calls(found: Unfinished, output: Output, *, now: float) -> None:
         held = {} if until is None else {"heldUntil": shown(until)}
         lines = [] if until is None else [text.field("Held until", shown(until))]
         between = [""] if place else []
-        output.call({**_members(record), **held}, [*between, *_lines(record), *lines])
+        output.emit(Record({**_members(record), **held}, [*between, *_lines(record), *lines]))
     if not found.calls:
         to, others = _limits(found)
-        output.tell("Calls", f"none{to} is without an outcome{others}")
+        output.emit(Notice("Calls", f"none{to} is without an outcome{others}"))
 
 
 def _limits(found: Unfinished) -> tuple[str, str]:
@@ -152,7 +153,9 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
         await calls[0].forget()
     except JournalError as error:
         raise CommandError(journal_failure(error)) from None
-    output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+    output.emit(
+        Record({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+    )
 
 
 async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
@@ -168,7 +171,9 @@ async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
         raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
-    output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+    output.emit(
+        Record({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+    )
 
 
 async def resume(
@@ -194,9 +199,11 @@ async def resume(
     known = [record for record in records if record.message_id in calls]
     held = [until for one in known if (until := calls[one.message_id].held_until) is not None]
     if held:
-        output.warn(
-            f"{len(held)} of {len(known)} calls are held by another program, which may have "
-            f"crashed: waiting for their leases to end, at {shown(max(held).timestamp())}"
+        output.emit(
+            Notice.warning(
+                f"{len(held)} of {len(known)} calls are held by another program, which may have "
+                f"crashed: waiting for their leases to end, at {shown(max(held).timestamp())}"
+            )
         )
     went_on = [asyncio.create_task(one(record)) for record in known]
     try:
@@ -228,10 +235,10 @@ async def _one(
     if isinstance(outcome, JournalError) and (left := _LEFT.get(outcome.reason)):
         status, told = left
         members = {**_members(record), "status": status}
-        output.call(members, [*_lines(record), text.field("Left", told)])
+        output.emit(Record(members, [*_lines(record), text.field("Left", told)]))
         return await _was_answered(session, record)
     members = members_of(outcome, session, output)
-    output.call({**_named(record), **members}, _told(record, outcome, session, output))
+    output.emit(Record({**_named(record), **members}, _told(record, outcome, session, output)))
     return "error" not in members
 
 
@@ -283,7 +290,7 @@ def _told(
         told = [text.field("Message ID", record.message_id)]
         yield from text.render(answer, text.View(verbose=session.settings.verbose), told=told)
         return
-    envelope = output.envelope(failure_of(outcome, session))
+    envelope = output.error_members(failure_of(outcome, session))
     yield text.field("Error", envelope["message"])
     yield text.field("Code", envelope["code"])
     if envelope["hint"]:

@@ -30,6 +30,7 @@ from holdfast._cli.batch.session import (
 )
 from holdfast._cli.error_messages import away
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.output.events import Notice, RunEnded
 from holdfast._cli.values import shown_duration
 from holdfast._client.batch import RunItem
 from holdfast.errors import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from holdfast._cli.batch.input import Lines
     from holdfast._cli.batch.options import Plan
     from holdfast._cli.batch.output import Results
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._client.answer import Answer
     from holdfast._client.batch import BulkRun
 
@@ -214,9 +215,11 @@ class Run:
             run.stop()
             asyncio.get_running_loop().call_later(plan.grace, writing.cancel)
             if run.in_flight:
-                self._output.warn(
-                    f"sending has stopped; waiting up to {shown_duration(plan.grace)} for "
-                    f"{run.in_flight} in flight; press Ctrl-C again to stop at once"
+                self._output.emit(
+                    Notice.warning(
+                        f"sending has stopped; waiting up to {shown_duration(plan.grace)} for "
+                        f"{run.in_flight} in flight; press Ctrl-C again to stop at once"
+                    )
                 )
 
         try:
@@ -264,7 +267,7 @@ class Run:
         told = f"line {line.number} of {self._plan.input} {line.reason}"
         if self._plan.skips_bad_lines:
             self._counts.skipped += 1
-            self._output.warn(f"{told}; skipped")
+            self._output.emit(Notice.warning(f"{told}; skipped"))
             return True
         self._fault = CommandError(
             Failure(
@@ -364,11 +367,13 @@ class Run:
         error = self._outage.error
         if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
             self._is_away = True
-            told = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
-            self._output.warn(f"the agent cannot be reached: {away(error)}; {told}")
+            wait = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
+            self._output.emit(
+                Notice.warning(f"the agent cannot be reached: {away(error)}; {wait}")
+            )
         elif error is None and self._is_away:
             self._is_away = False
-            self._output.warn("the agent answers again")
+            self._output.emit(Notice.warning("the agent answers again"))
 
     async def _until_sent(self) -> None:
         """Wait for messages that are being sent: if cancelled, their outcome is unknown."""
@@ -431,7 +436,7 @@ class Run:
         counts, session, fault = self._counts, self._session, self._fault
         summary = counts.told(left)
         if self._changed:
-            self._output.warn(_told_of_changed(sorted(self._changed)))
+            self._output.emit(Notice.warning(_told_of_changed(sorted(self._changed))))
         others = counts.errors + counts.not_sent - len(self._changed)
         self._warn_of_first(self._first_failed, counts.failed, "failed")
         self._warn_of_first(self._first_unanswered, others, "have no answer")
@@ -441,13 +446,15 @@ class Run:
             failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._way_out())
             fault = CommandError(failure)
         if fault is None and self._plan.output != STANDARD:
-            self._output.run({"runId": self._plan.name, **counts.members(left)}, summary)
+            self._output.emit(
+                RunEnded({"runId": self._plan.name, **counts.members(left)}, summary)
+            )
         else:
-            self._output.tell("Summary", summary)
+            self._output.emit(Notice("Summary", summary))
         if fault is not None:
             raise fault
         if self._interruptions:
-            self._output.hint(f"to resume: {session.command(*self._plan.words())}")
+            self._output.emit(Notice.hint(f"to resume: {session.command(*self._plan.words())}"))
             raise KeyboardInterrupt
 
     def _warn_of_first(self, first: tuple[int, str] | None, count: int, what: str) -> None:
@@ -456,7 +463,7 @@ class Run:
             return
         number, reason = first
         more = f"; {count - 1} more {what}" if count > 1 else ""
-        self._output.warn(f"line {number}: {reason}{more}")
+        self._output.emit(Notice.warning(f"line {number}: {reason}{more}"))
 
     def _way_out(self) -> str:
         """Return the hint about lines without an answer."""

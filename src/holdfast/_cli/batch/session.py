@@ -14,7 +14,7 @@ import click
 
 from holdfast._cli.error_table import describe
 from holdfast._cli.errors import CommandError, Failure, internal
-from holdfast._cli.output.document import document
+from holdfast._cli.output.json_output import document
 from holdfast._cli.session import Session
 from holdfast._cli.values import masked_reference, shown_duration
 from holdfast._client.answer import Answer
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.settings import Settings
     from holdfast._pipeline.listeners import Observation
     from holdfast.errors import JournalFailure
@@ -194,7 +194,7 @@ def members_of(outcome: Answer | Exception, session: Session, output: Output) ->
     """Return the members of a document for an outcome: task, message or error."""
     answer = answer_of(outcome)
     if answer is None:
-        return {"error": output.envelope(failure_of(outcome, session))}
+        return {"error": output.error_members(failure_of(outcome, session))}
     return {"message" if isinstance(answer, Message) else "task": document(answer)}
 
 

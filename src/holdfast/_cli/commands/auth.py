@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.execution import announce, execute
+from holdfast._cli.commands import execute
 from holdfast._cli.options import CONTEXT, EVERYWHERE, OAUTH, with_options
 from holdfast._cli.settings import read_settings
 
@@ -65,8 +65,9 @@ def status(ctx: click.Context, /, **_options: object) -> int:
     Without an agent, which a file found in the working directory does not name here, all logins
     are shown.
     """
+    from holdfast._cli.execution import announce
     from holdfast._cli.login import show_all_logins, show_login
-    from holdfast._cli.output.interface import output_for
+    from holdfast._cli.output.base import output_for
 
     settings = read_settings(ctx, needs_agent=False)
     if settings.agent_card and settings.agent_source.is_trusted:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._cli.commands import execute
 from holdfast._cli.errors import AUTH, CommandError, Failure
-from holdfast._cli.execution import execute
 from holdfast._cli.options import CARD, CONTEXT, EVERYWHERE, LINES, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
 
 __all__ = ["card"]
@@ -55,6 +55,8 @@ async def _get_card(session: Session, output: Output, *, validate: bool, extende
         A2AError: There is none, or it is not usable, or its signature is wrong.
         CommandError: It is not as the protocol wants it; or no scheme takes the credentials.
     """
+    from holdfast._cli.output.events import CardShown
+
     shown = await session.get_card()
     if extended:
         session.fit(shown)
@@ -63,7 +65,7 @@ async def _get_card(session: Session, output: Output, *, validate: bool, extende
             timeout=session.left(), headers=session.svc_params
         )
     verification, document = session.client.card_verification, session.client.card_document
-    output.card(shown, await session.chosen(), verification)
+    output.emit(CardShown(shown, await session.chosen(), verification))
     if validate:
         _validate(document or shown.to_dict(), output)  # the model is all there is over gRPC 0.3
 
@@ -84,11 +86,12 @@ def _check_credentials(session: Session) -> None:
 
 
 def _validate(document: Mapping[str, Any], output: Output) -> None:
+    from holdfast._cli.output.events import Notice
     from holdfast._wire.card_schema import card_faults
 
     found = card_faults(document)
     for fault in found[:_SHOWN]:
-        output.warn(fault)
+        output.emit(Notice.warning(fault))
     if found:
         count = "1 fault" if len(found) == 1 else f"{len(found)} faults"
         raise CommandError(
@@ -98,4 +101,4 @@ def _validate(document: Mapping[str, Any], output: Output) -> None:
                 f"{found[0]}",
             )
         )
-    output.tell("Valid", "the card is as the protocol's schema has it")
+    output.emit(Notice("Valid", "the card is as the protocol's schema has it"))

@@ -65,17 +65,18 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     and say how output looks; beyond that it may only make a command stricter. What is ignored is
     named on stderr.
     """
-    from holdfast._cli.output.interface import output_for
+    from holdfast._cli.output.base import output_for
+    from holdfast._cli.output.events import Notice, SettingsShown
 
     settings, configuration = list(effective(ctx)), configuration_of(ctx)
     form = next(setting.value for setting in settings if setting.name == "output")
     output = output_for(form or OUTPUT_FORMATS[0])
     logins, problems = _logins(ctx.obj)
-    output.settings(settings, configuration, logins)
+    output.emit(SettingsShown(settings, configuration, logins))
     for problem in problems:
-        output.warn(problem)
+        output.emit(Notice.warning(problem))
     for notice in notices(ctx, configuration, every=True):
-        output.warn(notice)
+        output.emit(Notice.warning(notice))
 
 
 def _logins(world: CliEnvironment) -> tuple[dict[str, str], list[str]]:

@@ -109,13 +109,15 @@ def demo_server(
     With --faults, things go wrong: of each new message, the first request meets the first fault,
     the next one (sent again, or asking for the task) the second, until none is left.
     """
+    from holdfast._cli.output.events import Failed
+
     world: CliEnvironment = ctx.obj
     ended = _Ended()
     world.run(_serve(world, host, port, faults, ended))
     if ended.failure is not None:
-        from holdfast._cli.output.interface import output_for
+        from holdfast._cli.output.base import output_for
 
-        output_for("text").failure(ended.failure)
+        output_for("text").emit(Failed(ended.failure))
         return ended.failure.exit
     return 0
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._cli.commands import execute
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.execution import execute
 from holdfast._cli.options import CONTEXT, EVERYWHERE_BRIEFLY, LINES, with_options
 
 if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
     from holdfast.doctor import Diagnosis
 
@@ -101,6 +101,7 @@ async def _examine(
     import asyncio
 
     from holdfast._cli.card_keys import card_verifier
+    from holdfast._cli.output.events import DiagnosisShown, Notice, ProgressLine
     from holdfast._doctor.examination import Examination
     from holdfast._wire.versions import HTTP_BINDINGS
 
@@ -128,20 +129,24 @@ async def _examine(
     )
     if send is not None:
         count = "2 times" if twice else "once"
-        output.tell("Sending", f"the message is sent {count}, and the agent executes it")
+        output.emit(Notice("Sending", f"the message is sent {count}, and the agent executes it"))
     if sys.stderr is not None and sys.stderr.isatty():
-        output.progress(f"examining {examination.agent}; Ctrl-C shows what was found so far")
+        output.emit(
+            ProgressLine(f"examining {examination.agent}; Ctrl-C shows what was found so far")
+        )
     try:
         diagnosis = await examination.run()
     except asyncio.CancelledError:
-        output.progress("")
+        output.emit(ProgressLine(""))
         session.task = examination.task
-        output.diagnosis(examination.diagnosis(), is_last=True)
+        output.emit(DiagnosisShown(examination.diagnosis(), is_last=True))
         raise
-    output.progress("")
-    output.diagnosis(diagnosis, is_last=diagnosis.error is None and diagnosis.is_healthy)
+    output.emit(ProgressLine(""))
+    output.emit(
+        DiagnosisShown(diagnosis, is_last=diagnosis.error is None and diagnosis.is_healthy)
+    )
     if send is None and diagnosis.error is None:
-        output.hint("--send TEXT shows more; the agent executes the text, once")
+        output.emit(Notice.hint("--send TEXT shows more; the agent executes the text, once"))
     _judge(diagnosis)
 
 

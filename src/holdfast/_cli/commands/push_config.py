@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.execution import execute
+from holdfast._cli.commands import execute
 from holdfast._cli.options import (
     AUTHORIZING,
     CONTEXT,
@@ -20,7 +20,7 @@ from holdfast._cli.task_options import PAGES, RECEIVING
 from holdfast._cli.values import ParsedParam, read_id, read_push_url
 
 if TYPE_CHECKING:
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
 
 __all__ = ["push_config"]

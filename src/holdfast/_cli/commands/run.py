@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.configuration import DEFAULT, FLAG, Source
-from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.execution import INTERRUPTED, announce, perform, reference_of
+from holdfast._cli.errors import INTERRUPTED, CommandError, Failure
 from holdfast._cli.options import CONTEXT, EVERYWHERE, POLLING, with_options
 from holdfast._cli.settings import read_settings
 from holdfast._cli.values import (
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.output.interface import Output
-    from holdfast._cli.output.json_output import JsonOutput
-    from holdfast._cli.output.text_output import TextOutput
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
     from holdfast._cli.settings import Settings
     from holdfast._journal.protocol import CallRecord
@@ -201,7 +198,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     from holdfast._cli.batch.session import journal_at
     from holdfast._cli.binding import bind
     from holdfast._cli.diagnostics import Diagnostics
-    from holdfast._cli.output.interface import output_for
+    from holdfast._cli.execution import announce, perform, reference_of
+    from holdfast._cli.output.base import output_for
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
@@ -263,7 +261,9 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     none.
     """
     from holdfast._cli.batch import resume as resuming
-    from holdfast._cli.output.interface import output_for
+    from holdfast._cli.execution import announce
+    from holdfast._cli.output.base import output_for
+    from holdfast._cli.output.events import Failed
 
     if options["lists"] and options["forget"]:
         message = "--list and --forget contradict each other."
@@ -292,7 +292,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     try:
         world.run(look())
     except CommandError as error:
-        output.failure(error.failure)
+        output.emit(Failed(error.failure))
         return error.failure.exit
     if options["lists"]:
         return 0
@@ -301,6 +301,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
 
 def _named_agent(ctx: click.Context, settings: Settings) -> str | None:
     """Return the agent of the settings as a journal names it; None if they name none."""
+    from holdfast._cli.execution import reference_of
     from holdfast._journal.agent_name import agent_name
 
     if not settings.agent_card:
@@ -315,19 +316,20 @@ def _goes_to_one(settings: Settings) -> bool:
 
 def _resume_each(
     ctx: click.Context,
-    output: TextOutput | JsonOutput,
+    output: Output,
     settings: Settings,
     calls: Mapping[str, Sequence[CallRecord]],
     named: str | None,
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
+    from holdfast._cli.output.events import Failed
     from holdfast._journal.agent_name import is_address
 
     worst = 0
     for agent, records in calls.items():
         if agent != named and not is_address(agent):
             told = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
-            output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+            output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=told)))
             worst = max(worst, 1)
             continue
         its_own = settings if agent == named else _of_journal(ctx, settings, agent)
@@ -354,7 +356,7 @@ def _of_journal(ctx: click.Context, settings: Settings, agent: str) -> Settings:
 
 def _resume(
     ctx: click.Context,
-    output: TextOutput | JsonOutput,
+    output: Output,
     settings: Settings,
     records: Sequence[CallRecord],
 ) -> int:
@@ -364,6 +366,8 @@ def _resume(
     from holdfast._cli.binding import bind
     from holdfast._cli.catalog import find_agent
     from holdfast._cli.diagnostics import Diagnostics
+    from holdfast._cli.execution import perform
+    from holdfast._cli.output.events import Failed
 
     world: CliEnvironment = ctx.obj
     try:
@@ -373,7 +377,7 @@ def _resume(
         session = JournaledSession(world, settings, reference, output, journal)
     except (ValueError, click.UsageError, CommandError) as error:
         told = f"calls to {masked_reference(settings.agent_card)} cannot be resumed: {error}"
-        output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+        output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=told)))
         return 1
 
     async def act(_session: Session, output: Output) -> None:

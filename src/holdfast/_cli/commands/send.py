@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.execution import execute
+from holdfast._cli.commands import execute
 from holdfast._cli.options import (
     AUTHORIZING,
     CONTEXT,
@@ -206,7 +206,7 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     """
     from holdfast._cli import actions
     from holdfast._cli.chat import Chat
-    from holdfast._cli.output.text_output import ChatOutput
+    from holdfast._cli.output.chat_text import ChatOutput
     from holdfast._cli.parts import read_text
 
     world: CliEnvironment = ctx.obj

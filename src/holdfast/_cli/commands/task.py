@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from holdfast._cli.commands import execute
 from holdfast._cli.commands.push_config import push_config
-from holdfast._cli.execution import execute
 from holdfast._cli.options import (
     AUTHORIZING,
     CONTEXT,

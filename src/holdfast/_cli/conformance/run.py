@@ -23,6 +23,7 @@ from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.options import GET_TCK
 from holdfast._cli.output import text
+from holdfast._cli.output.events import Measurement, Notice
 from holdfast._model.operations import GET_TASK, WELL_KNOWN
 from holdfast._pipeline.transport import Call
 from holdfast._policy.deadline import Deadline
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast._cli.conformance.tck import Kit
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
 
 __all__ = ["measure"]
@@ -87,7 +88,11 @@ async def measure(
     session.fit(card)
     headers = await _headers(session)
     if headers and not kit.layout.takes_headers:
-        output.warn("this TCK sends no credentials and no service parameters: it was given none")
+        output.emit(
+            Notice.warning(
+                "this TCK sends no credentials and no service parameters: it was given none"
+            )
+        )
     with tempfile.TemporaryDirectory(prefix="holdfast-tck-") as place:
         report = Path(place) / "report.xml"
         command = kit.command(
@@ -135,9 +140,13 @@ def _judge(
     shown.report(url, measured.status, None, measured, is_last=True)
     if measured.status == "fail":
         count = measured.counts.failed
-        output.warn(f"the agent fails {count} of the TCK's tests")
+        output.emit(Notice.warning(f"the agent fails {count} of the TCK's tests"))
     elif measured.status == "partial":
-        output.warn(f"the agent leaves out {measured.counts.expected} things that it should do")
+        output.emit(
+            Notice.warning(
+                f"the agent leaves out {measured.counts.expected} things that it should do"
+            )
+        )
 
 
 class _Shown:
@@ -186,7 +195,9 @@ class _Shown:
             "tests": counts._asdict(),
             "failed": [one._asdict() for one in failed],
         }
-        self._output.report({"conformance": members}, self._lines(members), is_last=is_last)
+        self._output.emit(
+            Measurement({"conformance": members}, self._lines(members), is_last=is_last)
+        )
 
     def _lines(self, members: Mapping[str, Any]) -> Iterator[str]:
         yield text.field("Conformance", members["status"].replace("_", " "))

@@ -1,8 +1,9 @@
-"""What is said on standard error, the same way in every form, and how both outputs are written.
+"""What goes to standard output and what to standard error, and in which form (a2a-cli 11).
 
-Rules: no credential is on either of them because of us; what would steer a terminal or hide in it
-is written as an escape (`holdfast._cli.output.sanitizer`), and so is what an encoding cannot
-write: neither is left out.
+Rules: standard output carries the result and nothing else, in ``json`` as one document or, with
+``--stream``, as lines; everything said about it goes to standard error. No credential is on either
+of them because of us. What would steer a terminal or hide in it is written as an escape
+(`holdfast._cli.output.sanitizer`), and so is what an encoding cannot write: neither is left out.
 """
 
 from __future__ import annotations
@@ -13,25 +14,31 @@ from urllib.parse import quote
 
 import click
 
-from holdfast._cli.output import text
+from holdfast._cli.output.events import Failed, MessageSending, Notice, ProgressLine
+from holdfast._cli.output.sanitizer import clean, clean_line
 from holdfast._cli.values import secrets_in_params, secrets_in_reference
-from holdfast._wire.redaction import redact
-from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast._cli.errors import Failure
+    from holdfast._cli.output.events import OutputEvent
     from holdfast._cli.settings import Settings
-    from holdfast.types import Message
 
-__all__ = ["BaseOutput", "OutputError", "encoding_of", "write"]
+__all__ = ["Output", "OutputError", "encoding_of", "output_for", "write"]
 
 _ERASE_LINE = "\r\x1b[K"
 
 
-class BaseOutput:
-    """Says things on standard error, the same way in every form."""
+class Output:
+    """Where a command says what it has to say; a subclass for each form.
+
+    Args:
+        settings: What the command was told, once that is understood.
+
+    Attributes:
+        has_named_task: Whether the id of the task is written.
+    """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.has_named_task = False
@@ -40,44 +47,57 @@ class BaseOutput:
         self._progress = ""
         self._secrets = [] if settings is None else _secrets(settings)
 
-    def warn(self, message: str) -> None:
-        self._say("Warning", message)
+    def emit(self, event: OutputEvent) -> None:
+        """Show an event.
 
-    def hint(self, message: str) -> None:
-        self._say("Hint", message)
-
-    def debug(self, message: str) -> None:
-        self._say("Debug", message)
-
-    def tell(self, label: str, message: str) -> None:
-        self._say(label, message)
+        Raises:
+            BrokenPipeError: Nobody reads the output.
+            OutputError: The output cannot be written.
+        """
+        match event:
+            case Notice(label, text):
+                self._say(label, text)
+            case ProgressLine(line):
+                self._draw(line)
+            case Failed(failure):
+                self._fail(failure)
+            case _:
+                if isinstance(event, MessageSending):
+                    for part in event.message.parts:
+                        self.hide(secrets_in_reference(part.url or ""))
+                self._show(event)
 
     def hide(self, secrets: Iterable[str]) -> None:
+        """Show these texts nowhere from now on."""
         self._secrets += secrets
 
-    def progress(self, line: str) -> None:
-        if line != self._progress:
-            self._progress = line
-            write(f"{_ERASE_LINE}{text.clean(line)}", err=True)
-
-    def envelope(self, failure: Failure) -> dict[str, Any]:
+    def error_members(self, failure: Failure) -> dict[str, Any]:
+        """Return a failure as members of a document."""
         return {
             "code": failure.code,
-            "message": text.clean_line(self._hidden(failure.message)),
+            "message": clean_line(self._hidden(failure.message)),
             "hint": None if failure.hint is None else self._hidden(failure.hint),
             "a2aCode": failure.a2a_code,
         }
 
-    def _keep(self, message: Message) -> None:
-        """Notes what is secret in the addresses that are sent."""
-        for part in message.parts:
-            self.hide(secrets_in_reference(part.url or ""))
+    def _show(self, event: OutputEvent) -> None:
+        """Show an event that each form shows in its own way."""
+        raise NotImplementedError
+
+    def _fail(self, failure: Failure) -> None:
+        """Show why the command could not do its job."""
+        raise NotImplementedError
+
+    def _draw(self, line: str) -> None:
+        if line != self._progress:
+            self._progress = line
+            write(f"{_ERASE_LINE}{clean(line)}", err=True)
 
     def _say(self, label: str, message: str) -> None:
         before, self._is_within_line = "\n" if self._is_within_line else "", False
         if self._progress:
             before, self._progress = _ERASE_LINE, ""
-        line = self._broken(f"{label}: {text.clean_line(self._hidden(message))}")
+        line = self._broken(f"{label}: {clean_line(self._hidden(message))}")
         write(f"{before}{line}\n", err=True)
 
     def _broken(self, line: str) -> str:
@@ -85,9 +105,14 @@ class BaseOutput:
         return line
 
     def _hidden(self, message: str) -> str:
-        told = A2AError(message)
-        redact(told, self._secrets)
-        return told.message
+        if not self._secrets:
+            return message
+        from holdfast._wire.redaction import redact
+        from holdfast.errors import A2AError
+
+        error = A2AError(message)
+        redact(error, self._secrets)
+        return error.message
 
 
 def _secrets(settings: Settings) -> list[str]:
@@ -127,3 +152,20 @@ def write(content: str, *, err: bool = False) -> None:
 def encoding_of(stream: TextIO | None) -> str:
     """The encoding of an output."""
     return getattr(stream, "encoding", None) or "utf-8"
+
+
+def output_for(form: str, settings: Settings | None = None, *, in_lines: bool = False) -> Output:
+    """Return the output of a form.
+
+    Args:
+        form: ``text`` or ``json``.
+        settings: What the command was told, once that is understood.
+        in_lines: Whether each document is one line; the settings say it, where there are some.
+    """
+    if form == "json":
+        from holdfast._cli.output.json_output import JsonOutput
+
+        return JsonOutput(settings, in_lines=in_lines)
+    from holdfast._cli.output.text_output import TextOutput
+
+    return TextOutput(settings)

@@ -10,10 +10,15 @@ artifact that begins as the last status message is held back until it differs fr
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
+from holdfast._cli.output.base import write
+from holdfast._cli.output.events import MessageSending
 from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
-from holdfast._cli.output.text import artifact_head, contents, field, render_status
+from holdfast._cli.output.text import View, artifact_head, contents, field, render_status
+from holdfast._cli.output.text_output import TextOutput
 from holdfast._cli.output.wrapping import Wrapping
 from holdfast._stream.text import TextDelta, TextFold, TextReset
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent
@@ -21,11 +26,12 @@ from holdfast.types import Message, Task, TaskArtifactUpdateEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from holdfast._cli.output.text import View
+    from holdfast._cli.output.events import OutputEvent
+    from holdfast._cli.settings import Settings
     from holdfast._stream.text import TextChange
     from holdfast.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
 
-__all__ = ["ChatText"]
+__all__ = ["ChatOutput", "ChatText"]
 
 _TAKEN_BACK = "[the agent takes this back]"
 
@@ -252,3 +258,41 @@ def _bare(*texts: str) -> str:
 def _without_time(status: TaskStatus) -> object:
     message = status.message
     return status.state, None if message is None else (message.message_id, message.parts)
+
+
+class ChatOutput(TextOutput):
+    """What somebody reads who sits at a terminal and talks to an agent."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._chat = ChatText(View(verbose=settings.verbose), _columns)
+        self._live = self._chat
+
+    def emit(self, event: OutputEvent) -> None:
+        """Show an event."""
+        if isinstance(event, MessageSending):
+            self._chat.turn()
+        super().emit(event)
+
+    def interrupted(self) -> None:
+        """Ends the line, on which the terminal shows that Ctrl-C was pressed."""
+        write("\n")
+        for _ in self._chat.end_line():
+            pass
+        self._is_within_line = False
+
+    def _broken(self, line: str) -> str:
+        is_copied = line.startswith("Hint: ")  # it has a command in it
+        return line if is_copied else Wrapping(_columns).feed(line)
+
+    def note(self, text: str) -> None:
+        """Show a text of the chat itself, such as its help."""
+        write(Wrapping(_columns).feed(text))
+
+
+def _columns() -> int | None:
+    """Return the columns of the terminal of standard output; None where it is not a terminal."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None

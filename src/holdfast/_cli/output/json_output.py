@@ -1,19 +1,52 @@
-"""``-o json``: documents of the protocol's own types, or the error envelope."""
+"""``-o json``: documents of the protocol's own types, or the error envelope.
+
+Rules (a2a-cli, appendix B; A2A 5.5): what the agent said is there, under the names of the data
+model; a list or map that the data model requires (``field_behavior = REQUIRED`` in ``a2a.proto``)
+is there even if it is empty, so that schema validators are content; nothing else is added.
+"""
 
 from __future__ import annotations
 
+import base64
 import codecs
+import json
 import sys
+from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from holdfast._cli.output import text
-from holdfast._cli.output.base import BaseOutput, encoding_of, write
-from holdfast._cli.output.document import document, with_paths, write_json
+from holdfast._cli.output.base import Output, encoding_of, write
+from holdfast._cli.output.events import (
+    CardShown,
+    ConfigDeleted,
+    DiagnosisShown,
+    FilesSaved,
+    Measurement,
+    MessageSending,
+    Record,
+    Result,
+    RunEnded,
+    SettingsShown,
+    StreamEnded,
+    StreamEvent,
+    TaskBegan,
+    WaitEnded,
+)
+from holdfast._cli.output.sanitizer import replace_special
 from holdfast.types import (
+    AgentCard,
+    AgentSkill,
+    Artifact,
+    AuthorizationCodeOAuthFlow,
+    ClientCredentialsOAuthFlow,
+    DeviceCodeOAuthFlow,
     Empty,
     ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
     Message,
+    Part,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
@@ -21,21 +54,20 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    import re
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from holdfast._cli.configuration import Configuration
     from holdfast._cli.errors import Failure
+    from holdfast._cli.output.events import OutputEvent
     from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import ResolvedSetting, Settings
-    from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast.doctor import Diagnosis
-    from holdfast.types import AgentCard, AgentInterface, Event, WireValue
+    from holdfast._cli.settings import Settings
+    from holdfast.types import Event, WireValue
 
-__all__ = ["JsonOutput"]
+__all__ = ["SAVED_AS", "JsonOutput", "document", "with_paths", "write_json"]
 
 
-class JsonOutput(BaseOutput):
+class JsonOutput(Output):
     """``-o json``: a document of the protocol's own types, or the error envelope.
 
     With ``--stream`` each is one line.
@@ -47,93 +79,58 @@ class JsonOutput(BaseOutput):
         self._found: dict[str, Any] = {}
         """What belongs into the document of a failure."""
 
-    def sending(self, message: Message) -> None:
-        """The document is what comes back."""
-        self._keep(message)
+    def _show(self, event: OutputEvent) -> None:  # noqa: C901, PLR0912  a case for each event
+        match event:
+            case TaskBegan(task):  # named where it is no part of the document
+                self._say("Task ID", task.id)
+                self.has_named_task = True
+            case StreamEvent(of_stream, task):
+                self._document(document(_response(of_stream)))
+                self.has_named_task = task is not None
+            case Result(value):
+                for each in self._documents(value):
+                    self._document(document(each))
+            case FilesSaved(task, files, is_whole):
+                if is_whole:
+                    self._document(document(with_paths(task, files)))
+                    return
+                for file in files:  # the document is the error's
+                    self._say("Saved", str(file.path))
+            case ConfigDeleted():  # the agent says nothing
+                self._document(document(Empty()))
+            case CardShown(card, _, verification):
+                self._document(document(card))
+                if verification is not None:  # the document is the protocol's own
+                    self._say("Signature", text.verified(verification))
+            case SettingsShown():
+                self._document(_settings(event))
+            case Record(members):
+                self._document(dict(members))
+            case Measurement(members, _, is_last):
+                self._close(cast("dict[str, Any]", self._hiding(dict(members))), is_last=is_last)
+            case RunEnded(counts):
+                self._document({"run": counts})
+            case DiagnosisShown(diagnosis, is_last):
+                members = diagnosis.hiding(self._hidden).to_dict()
+                self._close({"diagnosis": members}, is_last=is_last)
+            case MessageSending() | WaitEnded() | StreamEnded():
+                pass  # a document or the error says it
+            case _:
+                raise TypeError(event)
 
-    def began(self, task: Task) -> None:
-        """Names the task where it is no part of the document."""
-        self._say("Task ID", task.id)
-        self.has_named_task = True
+    def _fail(self, failure: Failure) -> None:
+        self._document({"error": self.error_members(failure), **self._found})
 
-    def stopped_waiting(self, task: Task) -> None:
-        """The error's message says it."""
-
-    def event(self, event: Event, task: Task | None) -> None:
-        self._document(document(_response(event)))
-        self.has_named_task = task is not None
-
-    def over(self) -> None:
-        """Its last line is written."""
-
-    def result(self, value: WireValue, *, history: bool = False) -> None:  # noqa: ARG002  all is there
+    def _documents(self, value: WireValue) -> Iterable[WireValue]:
+        """Return the values that have a document of their own: of a page in lines, each item."""
         if self._in_lines and isinstance(value, ListTasksResponse):
-            for task in value.tasks:
-                self._document(document(task))
-            return
+            return value.tasks
         if self._in_lines and isinstance(value, ListTaskPushNotificationConfigsResponse):
-            for config in value.configs:
-                self._document(document(config))
-            return
-        self._document(document(value))
+            return value.configs
+        return (value,)
 
-    def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:
-        if is_whole:
-            self._document(document(with_paths(task, saved)))
-            return
-        for one in saved:  # the document is the error's
-            self._say("Saved", str(one.path))
-
-    def deleted(self, task_id: str, config_id: str) -> None:  # noqa: ARG002  the agent says nothing
-        self._document(document(Empty()))
-
-    def card(
-        self,
-        card: AgentCard,
-        chosen: AgentInterface | None,  # noqa: ARG002  same
-        verification: CardVerification | None,
-    ) -> None:
-        self._document(document(card))
-        if verification is not None:  # the document is the protocol's own
-            self.tell("Signature", text.verified(verification))
-
-    def settings(
-        self,
-        settings: Iterable[ResolvedSetting],
-        configuration: Configuration,
-        logins: Mapping[str, str],
-    ) -> None:
-        stated = [
-            {
-                "name": one.name,
-                "variable": one.variable,
-                "value": one.value,
-                "source": one.source.name,
-                "file": _path(one.source.path),
-            }
-            for one in settings
-        ]
-        files = {"local": _path(configuration.local), "global": _path(configuration.shared)}
-        kept = [{"agent": agent, "file": file} for agent, file in logins.items()]
-        self._document({"settings": stated, "files": files, "logins": kept})
-
-    def failure(self, failure: Failure) -> None:
-        self._document({"error": self.envelope(failure), **self._found})
-
-    def run(self, counts: Mapping[str, Any], summary: str) -> None:  # noqa: ARG002  all is there
-        self._document({"run": counts})
-
-    def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
-        self._document(dict(members))
-
-    def report(
-        self,
-        members: Mapping[str, Any],
-        lines: Iterable[str],  # noqa: ARG002  same
-        *,
-        is_last: bool,
-    ) -> None:
-        found = cast("dict[str, Any]", self._hiding(dict(members)))
+    def _close(self, found: dict[str, Any], *, is_last: bool) -> None:
+        """Write a document, or keep its members for that of the failure that follows."""
         if is_last:
             self._document(found)
         else:
@@ -151,13 +148,6 @@ class JsonOutput(BaseOutput):
                 return [self._hiding(item) for item in cast("list[object]", value)]
             case _:
                 return value
-
-    def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:
-        found = {"diagnosis": diagnosis.hiding(self._hidden).to_dict()}
-        if is_last:
-            self._document(found)
-        else:
-            self._found = found
 
     def _document(self, value: Any) -> None:
         """Writes JSON as UTF-8 or, where the stream takes something else, as ASCII."""
@@ -181,3 +171,112 @@ def _response(event: Event) -> StreamResponse:
 
 def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def _settings(shown: SettingsShown) -> dict[str, Any]:
+    """Return the settings in effect as members of a document."""
+    settings = [
+        {
+            "name": setting.name,
+            "variable": setting.variable,
+            "value": setting.value,
+            "source": setting.source.name,
+            "file": _path(setting.source.path),
+        }
+        for setting in shown.settings
+    ]
+    local, shared = shown.configuration.local, shown.configuration.shared
+    logins = [{"agent": agent, "file": file} for agent, file in shown.logins.items()]
+    files = {"local": _path(local), "global": _path(shared)}
+    return {"settings": settings, "files": files, "logins": logins}
+
+
+SAVED_AS = "holdfast/savedAs"
+"""The member of a part's metadata that names the file that it was saved as."""
+
+_REQUIRED: Mapping[type, frozenset[str]] = {
+    Message: frozenset({"parts"}),
+    Artifact: frozenset({"parts"}),
+    ListTasksResponse: frozenset({"tasks"}),
+    AgentCard: frozenset(
+        {"supported_interfaces", "default_input_modes", "default_output_modes", "skills"}
+    ),
+    AgentSkill: frozenset({"tags"}),
+    AuthorizationCodeOAuthFlow: frozenset({"scopes"}),
+    ClientCredentialsOAuthFlow: frozenset({"scopes"}),
+    DeviceCodeOAuthFlow: frozenset({"scopes"}),
+}
+_NONE: frozenset[str] = frozenset()
+_UNLESS_TRUE = frozenset({"append", "last_chunk"})
+"""What is not there unless it is true, as in the protocol's own JSON."""
+
+
+def document(value: object) -> Any:
+    """Turns a value of the data model into plain JSON values."""
+    match value:
+        case msgspec.Struct():
+            return _members(value)
+        case Enum():
+            return str(value.value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case tuple():
+            return [document(item) for item in cast("tuple[object, ...]", value)]
+        case dict():
+            members = cast("dict[str, object]", value)
+            return {
+                name: document(member) if isinstance(member, msgspec.Struct) else member
+                for name, member in members.items()
+            }
+        case _:
+            return value
+
+
+def with_paths(task: Task, saved: Iterable[Saved]) -> Task:
+    """The task with the paths of its saved parts, in the parts' metadata (A2A 4.1.6)."""
+    paths = {
+        (one.file.artifact.artifact_id, number): str(one.path.absolute())
+        for one in saved
+        for number in one.file.parts
+    }
+    replace = msgspec.structs.replace
+
+    def part_of(artifact: Artifact, number: int, part: Part) -> Part:
+        path = paths.get((artifact.artifact_id, number))
+        if path is None:
+            return part
+        return replace(part, metadata={**(part.metadata or {}), SAVED_AS: path})
+
+    artifacts = tuple(
+        replace(one, parts=tuple(part_of(one, n, part) for n, part in enumerate(one.parts)))
+        for one in task.artifacts
+    )
+    return replace(task, artifacts=artifacts)
+
+
+def write_json(value: Any, *, ascii_only: bool = False, in_line: bool = False) -> str:
+    """Writes plain JSON values, safe to show in a terminal: indented, or in one line."""
+    indent, separators = (None, (",", ":")) if in_line else (2, None)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
+    return replace_special(text, _in_json)
+
+
+def _in_json(found: re.Match[str]) -> str:
+    """The character as JSON escapes it: one that is beyond 16 bits in two halves (RFC 8259, 7)."""
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
+
+
+def _members(value: msgspec.Struct) -> dict[str, Any]:
+    required = _REQUIRED.get(type(value), _NONE)
+    members: dict[str, Any] = {}
+    for name, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+        member = getattr(value, name)
+        if member is msgspec.UNSET or (member is None and name != "data"):
+            continue
+        if member in ((), {}) and name != "data" and name not in required:
+            continue
+        if member is False and name in _UNLESS_TRUE:
+            continue
+        members[encoded] = document(member)
+    return members

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast._cli.output.events import ConfigDeleted, Notice, Result
 from holdfast._cli.values import secrets_in_reference
 
 if TYPE_CHECKING:
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
     from holdfast.types import TaskPushNotificationConfig
 
@@ -33,7 +34,7 @@ async def create_push_config(
     created = await session.client.create_task_push_notification_config(
         config, timeout=session.left(), headers=session.svc_params
     )
-    output.result(created)
+    output.emit(Result(created))
 
 
 async def get_push_config(
@@ -45,7 +46,7 @@ async def get_push_config(
     config = await session.client.get_task_push_notification_config(
         task_id, config_id, timeout=session.left(), headers=session.svc_params
     )
-    output.result(config)
+    output.emit(Result(config))
 
 
 async def list_push_configs(
@@ -65,9 +66,11 @@ async def list_push_configs(
         timeout=session.left(),
         headers=session.svc_params,
     )
-    output.result(page)
+    output.emit(Result(page))
     if page.next_page_token:
-        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+        output.emit(
+            Notice.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+        )
 
 
 async def delete_push_config(
@@ -79,4 +82,4 @@ async def delete_push_config(
     await session.client.delete_task_push_notification_config(
         task_id, config_id, timeout=session.left(), headers=session.svc_params
     )
-    output.deleted(task_id, config_id)
+    output.emit(ConfigDeleted(task_id, config_id))

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from holdfast._cli.actions import comment
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.output.events import Notice, Result, StreamEnded, StreamEvent, TaskBegan
 from holdfast._cli.push.serving import Served
 from holdfast._model.hosts import is_loopback
 from holdfast._server.host_check import HostCheck, host_rules
@@ -28,7 +29,7 @@ from holdfast.types import Task, TaskStatusUpdateEvent
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from holdfast._cli.output.interface import Output
+    from holdfast._cli.output.base import Output
     from holdfast._cli.session import Session
     from holdfast.types import Event, TaskState
 
@@ -77,7 +78,11 @@ async def _receive(
     session: Session, output: Output, served: Served, task_id: str, url: str, *, listens_on: str
 ) -> None:
     if urlsplit(url).scheme != "https" and not is_loopback(urlsplit(url).hostname or ""):
-        output.warn(f"{url} is not https: what the agent pushes can be listened to, and forged")
+        output.emit(
+            Notice.warning(
+                f"{url} is not https: what the agent pushes can be listened to, and forged"
+            )
+        )
     async with PushReceiver(url) as receiver:
         config = receiver.config(task_id)
         output.hide(config.secrets)
@@ -99,9 +104,9 @@ async def _receive(
             )
             session.task = task
             receiver.expect(task, config)
-            output.tell("Listening", f"the agent pushes news of task {task_id} to {url}")
+            output.emit(Notice("Listening", f"the agent pushes news of task {task_id} to {url}"))
             if not session.settings.stream:
-                output.began(task)
+                output.emit(TaskBegan(task))
             waiting = asyncio.ensure_future(
                 receiver.wait(
                     task_id,
@@ -119,10 +124,10 @@ async def _receive(
                 )
     if session.settings.stream:
         if taken.state is not task.state:
-            output.event(task, task)  # the last line carries the state
-        output.over()
+            output.emit(StreamEvent(task, task))  # the last line carries the state
+        output.emit(StreamEnded())
     else:
-        output.result(task)
+        output.emit(Result(task))
     comment(session, output, task)
 
 
@@ -141,7 +146,7 @@ async def _show(
                 event, session.task = coming.result()
                 taken.note(event)
                 if session.settings.stream:
-                    output.event(event, session.task)
+                    output.emit(StreamEvent(event, session.task))
             finally:
                 coming.cancel()
         return await waiting
