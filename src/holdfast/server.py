@@ -1,4 +1,4 @@
-"""For those who serve an agent: a function or an executor behind the whole protocol.
+"""Serving an agent: a function or an executor behind the whole A2A protocol.
 
     from holdfast.server import A2AServer
 
@@ -7,8 +7,8 @@
 
     asyncio.run(A2AServer(answer).serve(port=9999))
 
-`A2AServer` needs the extra ``holdfast[server]``. What is served by something else gets proper
-errors from `ProtocolErrors`, which needs no extra:
+`A2AServer` needs the extra ``holdfast[server]``. `ProtocolErrors` needs no extra; it gives proper
+protocol errors to an agent that another server serves:
 
     app = ProtocolErrors(app, agent="coordinator")  # around any ASGI application
 """

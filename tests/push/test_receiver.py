@@ -1335,7 +1335,7 @@ async def test_the_example_runs():
         "PushReceiver": PushReceiver,
         "agent": connect(agent.url, engine=FakeNetwork(agent)),
     }
-    example = textwrap.dedent(holdfast.push.__doc__.partition("\n\n")[2])
+    example = textwrap.dedent(holdfast.push.__doc__.split("\n\n")[1])
 
     await eval(compile(example, "push", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
 

@@ -9,7 +9,7 @@ from google.protobuf.json_format import ParseDict
 from tests.kit.served_agents import URL, echo, post
 
 import holdfast
-from holdfast._server.json_requests import holds_more
+from holdfast._server.json_requests import exceeds_json_values
 from holdfast.server import A2AServer
 from holdfast.testing import AsgiNetwork
 
@@ -152,8 +152,8 @@ async def test_a_request_may_be_nested_so_deeply(path, status, code, depth):
 def test_values_of_a_message_over_grpc_are_counted(parts, members, values):
     request = ParseDict(sending(*parts, **members)["params"], a2a_pb2.SendMessageRequest())
 
-    assert not holds_more(request, values)
-    assert values == 0 or holds_more(request, values - 1)
+    assert not exceeds_json_values(request, values)
+    assert values == 0 or exceeds_json_values(request, values - 1)
 
 
 # ── All bodies together ──────────────────────────────────────────────────────────────────────

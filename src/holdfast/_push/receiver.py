@@ -19,18 +19,17 @@ from holdfast._arguments import check_able, check_hook, check_seconds, check_url
 from holdfast._client.resolve import journal_file, resolve_engine
 from holdfast._model.hosts import is_loopback
 from holdfast._model.settings import check_count, check_kind
-from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
-from holdfast._push.asgi import (
+from holdfast._net.asgi import (
     ASGIReceive,
     ASGIScope,
     ASGISend,
-    Gone,
-    answer_to,
+    ClientGone,
     lifespan,
     refuse_websocket,
     reply,
 )
-from holdfast._push.refusals import Refused
+from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
+from holdfast._push.refusals import Refused, answer_to
 from holdfast._push.replay_cache import ReplayCache
 from holdfast._push.signatures import JwtPolicy, SignatureCheck
 from holdfast._push.validation import DeliveryValidator
@@ -327,7 +326,7 @@ class PushReceiver(ClosingContext):
         except Refused as refused:
             answer = answer_to(refused)
             logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
-        except Gone:
+        except ClientGone:
             return
         await reply(send, answer)
 

@@ -1,10 +1,16 @@
-"""Why a delivery is not taken: facts, whatever protocol they are told in."""
+"""Why a delivery is refused, and the HTTP reply to each refusal."""
 
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
-__all__ = ["Refusal", "Refused"]
+from holdfast._net.asgi import ShortReply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Refusal", "Refused", "answer_to"]
 
 
 class Refusal(Enum):
@@ -44,3 +50,25 @@ class Refused(Exception):  # noqa: N818  nothing fails here; it is an answer
         super().__init__(text)
         self.fact = fact
         self.text = text
+
+
+_LATER = {"retry-after": "10"}
+_ANSWERS: Mapping[Refusal, tuple[int, dict[str, str]]] = {
+    Refusal.UNPROVEN: (401, {"www-authenticate": "Bearer"}),
+    Refusal.UNVOUCHED: (401, {"www-authenticate": 'Bearer error="invalid_token"'}),  # RFC 6750
+    Refusal.UNEXPECTED: (404, {}),
+    Refusal.EARLY: (503, {"retry-after": "1"}),
+    Refusal.NOT_NOW: (503, _LATER),
+    Refusal.NOT_POSTED: (405, {"allow": "POST"}),
+    Refusal.NOT_JSON: (415, {}),
+    Refusal.UNREADABLE: (400, {}),
+    Refusal.TOO_LARGE: (413, {}),
+    Refusal.TOO_SLOW: (408, {}),
+}
+"""The status and the headers that answer each refusal."""
+
+
+def answer_to(refused: Refused) -> ShortReply:
+    """Return the reply to a refused delivery."""
+    status, headers = _ANSWERS[refused.fact]
+    return ShortReply(status, refused.text, headers)

@@ -11,12 +11,20 @@ put off, so that an agent that tries again loses nothing.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast._model.codec import MalformedError
-from holdfast._push.asgi import ASGIReceive, ASGIScope, ShortReply, headers_of, read_body
+from holdfast._net.asgi import (
+    ASGIReceive,
+    ASGIScope,
+    BodyRejected,
+    ShortReply,
+    header_map,
+    read_body,
+)
 from holdfast._push.refusals import Refusal, Refused
 from holdfast._push.watches import Watch, Watches, credentials_of
 from holdfast._wire.http import media_type
@@ -70,12 +78,12 @@ class DeliveryValidator:
 
         Raises:
             Refused: It is no delivery, or not taken.
-            Gone: Its sender has left.
+            ClientGone: Its sender has left.
         """
         self._check_open()
         if scope["method"] != "POST":
             raise Refused(Refusal.NOT_POSTED, "push notifications are posted")
-        headers = headers_of(scope)
+        headers = header_map(scope.get("headers") or ())
         proven = self._proven(headers)
         voucher = None
         if self._signatures is not None:
@@ -92,8 +100,12 @@ class DeliveryValidator:
             self._watches.hold(size)
 
         try:
-            body = await read_body(receive, limit=self._largest, seconds=_READING, take=take)
+            body = await read_body(receive, limit=self._largest, seconds=_READING, reserve=take)
             await self._take(body, proven, voucher)
+        except BodyRejected as rejected:
+            is_large = rejected.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            refusal = Refusal.TOO_LARGE if is_large else Refusal.TOO_SLOW
+            raise Refused(refusal, rejected.text) from None
         finally:
             self._watches.release(taken)
         return ShortReply(200, "taken")

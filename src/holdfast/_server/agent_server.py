@@ -1,4 +1,4 @@
-"""An agent's server: a function or an executor, and everything the protocol wants around it."""
+"""The server of an agent: serves a function or an executor over every binding of A2A."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast._arguments import (
 from holdfast._model.settings import check_count
 from holdfast._server.cards import interfaces, metadata_card
 from holdfast._server.executors import Executor, FunctionExecutor
-from holdfast._server.extra import need
+from holdfast._server.extra import require_extra
 from holdfast._server.settings import ServerSettings
 from holdfast._wire.bindings import BINDINGS, HTTP_BINDINGS
 from holdfast.types import AgentCapabilities, AgentCard, AgentExtension
@@ -49,35 +49,35 @@ __all__ = ["A2AServer"]
 
 
 class A2AServer:
-    """Serves an agent over A2A; needs the extra ``holdfast[server]``.
+    """Serve an agent over A2A; needs the extra ``holdfast[server]``.
 
         async def answer(message):
             return f"You said {message.text}"
 
         asyncio.run(A2AServer(answer).serve(port=9999))
 
-    A function takes the message, or its text where its first parameter is declared as `str`, and
-    perhaps the `AgentTurn`; it may be a coroutine function, a generator of either kind, or a plain
-    one, which runs in a thread. It gives text, a part, an artifact, a list of those, a dict, a
-    message or nothing; a generator yields text and parts, which become one artifact, artifacts,
-    and messages, which tell how it goes. Its task is announced before it is called, so that a
-    client that loses the reply can ask for it.
+    A function takes the message, or its text if its first parameter is annotated as `str`, and
+    optionally the `AgentTurn`. It may be a coroutine function, a generator or an async generator;
+    other functions run in a thread. It returns text, a part, an artifact, a list of those, a dict,
+    a message or None. A generator yields text and parts, which become one artifact; artifacts; and
+    messages, which become status updates. The task is announced before the function is called, so
+    that a client that loses the reply can fetch the task.
 
     Args:
-        agent: A function; an `Executor`, which leads its tasks itself; or an ``AgentExecutor`` of
-            the official SDK, which is taken as it is. With ``executor`` whatever the card is
-            made of, such as an agent of another framework.
-        card: An `AgentCard`, one of the SDK's, its JSON object, the `Path` of its file, or any
-            object with a ``name``, and perhaps ``description`` and ``skills``; None for the name
-            and the docstring of the agent. Its interfaces are those that are served.
-        executor: What does the work, in place of ``agent``.
-        extended_card: What clients get that are authenticated (A2A 3.1.11); who that is, is said
-            by the middleware.
-        card_modifier: Called with the public card when all is known of it; what it returns is
-            served. The place to sign it.
-        task_store: The SDK's; None for one in memory, which forgets everything at its end.
-        push: Whether clients may have themselves be told of their tasks (A2A 4.3.3), or the
-            SDK's store of what they want.
+        agent: A function; an `Executor`, which drives its tasks itself; or an ``AgentExecutor`` of
+            the official SDK, which is used unchanged. If `executor` is given, the object that the
+            card is made from, such as an agent of another framework.
+        card: An `AgentCard`, an SDK card, its JSON object, the `Path` of its file, or any object
+            with a ``name`` and optionally ``description`` and ``skills``; None for a card from the
+            name and the docstring of the agent. Its interfaces are replaced by those served.
+        executor: The function or executor to serve, if that is not `agent`.
+        extended_card: The card for authenticated clients (A2A 3.1.11); `middleware` authenticates
+            them.
+        card_modifier: Called with the complete public card; the card that it returns is served.
+            It runs last; sign the card there.
+        task_store: An SDK ``TaskStore``; None for one in memory, whose tasks end with the process.
+        push: Whether clients may register push notifications (A2A 4.3.3), or the SDK's store for
+            their configurations.
         push_sender: An SDK ``PushNotificationSender`` to use instead of the server's own; the
             server does not check where it connects to.
         push_url_validator: Returns whether a URL is allowed, before its push configuration is
@@ -87,12 +87,12 @@ class A2AServer:
             addresses, checked for each connection (SSRF protection). None allows no network, or
             with a `push_url_validator` what that allows, except link-local and metadata
             addresses. ``()`` keeps pushes to public addresses, whatever the validator allows.
-        push_engine: The `HttpEngine` that sends pushes, such as an `AiohttpEngine` with a
-            certificate authority of your own; the server does not close it. None for an engine of
-            the server's own, without proxies.
-        versions: Of the protocol, the preferred one first: ``"1.0"`` and ``"0.3"``.
+        push_engine: The `HttpEngine` that sends pushes, such as an `AiohttpEngine` with your own
+            certificate authority; the server does not close it. None for an engine that the server
+            owns, without proxies.
+        versions: Protocol versions to serve, the preferred one first: ``"1.0"`` and ``"0.3"``.
         streaming: Whether answers can be streamed.
-        extensions: That the agent supports: URIs, or with more to say `AgentExtension`.
+        extensions: Extensions that the agent supports: URIs, or `AgentExtension` for more detail.
         authenticate: Function or coroutine function that takes the headers of a request (names in
             lower case) and returns the name of the caller, or None to refuse the request: HTTP
             401, UNAUTHENTICATED over gRPC. It is called for every binding, before the body is
@@ -119,17 +119,18 @@ class A2AServer:
             HTTP 413 beyond.
         max_push_configs: Push notification configurations that a task may have; an invalid params
             error beyond. Every event of the task is posted to each of them.
-        body_timeout: Seconds in which it has to come; on sockets its head, and then its body.
-        keep_alive: Seconds without an event after which a stream says that it is alive.
-        timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
-            its own affair.
+        body_timeout: Seconds in which the body of a request must arrive; on sockets also those for
+            its head.
+        keep_alive: Seconds without an event after which a stream sends a keep-alive comment.
+        timeout: Seconds that a turn may take; None for no limit. It does not apply to an SDK
+            executor.
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
-        env: Where wall time and ids come from; None for the system's.
+        env: Source of wall time and ids; None for the system's.
 
     Raises:
         ImportError: The extra is not installed.
-        TypeError: An argument of another type.
-        ValueError: One that cannot be right.
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is out of range, or does not go with another one.
     """
 
     def __init__(
@@ -164,9 +165,9 @@ class A2AServer:
         handler_options: dict[str, Any] | None = None,
         env: Env | None = None,
     ) -> None:
-        need("server", "A2AServer")
+        require_extra("server", "A2AServer")
         check_count("max_body", max_body, least=1)
-        self._executor = _executor(agent if executor is None else executor)
+        self._executor = _to_executor(agent if executor is None else executor)
         self._card = metadata_card(agent, card)
         extended = None if extended_card is None else metadata_card(agent, extended_card)
         if task_store is None:
@@ -184,16 +185,16 @@ class A2AServer:
             push_networks=None
             if push_networks is None
             else check_networks("push_networks", push_networks),
-            push_engine=_engine(push_engine),
+            push_engine=_check_engine(push_engine),
             versions=items("versions", versions),
             streaming=streaming,
             extensions=tuple(
-                _extension(extension) for extension in items("extensions", extensions)
+                _to_extension(extension) for extension in items("extensions", extensions)
             ),
             authenticate=authenticate,
             middleware=items("middleware", middleware),
-            allowed_hosts=_named("allowed_hosts", allowed_hosts),
-            allowed_origins=_named("allowed_origins", allowed_origins),
+            allowed_hosts=_optional_items("allowed_hosts", allowed_hosts),
+            allowed_origins=_optional_items("allowed_origins", allowed_origins),
             max_body=max_body,
             max_body_memory=4 * max_body if max_body_memory is None else max_body_memory,
             max_parts=max_parts,
@@ -202,7 +203,7 @@ class A2AServer:
             body_timeout=body_timeout,
             keep_alive=keep_alive,
             timeout=timeout,
-            handler_options=_options(handler_options),
+            handler_options=_check_handler_options(handler_options),
         )
         self._env: Env = SystemEnv() if env is None else env
         check_able("env", self._env, "wall", "random", "new_id")
@@ -218,58 +219,62 @@ class A2AServer:
         bindings: Sequence[str] = HTTP_BINDINGS,
         grpc_url: str | None = None,
     ) -> AgentCard:
-        """The public card of the agent at an address.
+        """Return the public card of the agent as served at an address.
 
         Args:
-            url: Where its application is: JSON-RPC there, the paths of HTTP+JSON below.
-            bindings: What is served, the preferred one first: ``"JSONRPC"``, ``"HTTP+JSON"`` and
-                ``"GRPC"``.
-            grpc_url: ``host:port`` for gRPC; None for those of `url`.
+            url: The address of the application: JSON-RPC is at this URL, the paths of HTTP+JSON
+                are below it.
+            bindings: The bindings to serve, the preferred one first: ``"JSONRPC"``,
+                ``"HTTP+JSON"`` and ``"GRPC"``.
+            grpc_url: ``host:port`` for gRPC; None for the host and port of `url`.
 
         Raises:
-            ValueError: The address or a binding is none.
-            TypeError: An argument of another type.
+            ValueError: The address is not an http(s) URL, or a binding is unknown.
+            TypeError: An argument has the wrong type.
         """
         check_url(url, "url")
         if grpc_url is not None:
             not_empty("grpc_url", grpc_url)
-        found = _bindings(bindings)
+        names = _check_bindings(bindings)
         settings = self._settings
-        own = self._card.capabilities
+        declared = self._card.capabilities.extensions
         capabilities = AgentCapabilities(
             streaming=settings.streaming,
             push_notifications=bool(settings.push),
             extended_agent_card=settings.extended_card is not None,
             extensions=(
-                *own.extensions,
-                *(e for e in settings.extensions if e not in own.extensions),
+                *declared,
+                *(extension for extension in settings.extensions if extension not in declared),
             ),
         )
-        places = interfaces(url, found, versions=settings.versions, grpc_url=grpc_url)
         card = msgspec.structs.replace(
-            self._card, capabilities=capabilities, supported_interfaces=places
+            self._card,
+            capabilities=capabilities,
+            supported_interfaces=interfaces(
+                url, names, versions=settings.versions, grpc_url=grpc_url
+            ),
         )
         if settings.card_modifier is None:
             return card
-        changed: AgentCard = settings.card_modifier(card)
-        check_kind("what card_modifier returns", changed, AgentCard)
-        return changed
+        modified: AgentCard = settings.card_modifier(card)
+        check_kind("what card_modifier returns", modified, AgentCard)
+        return modified
 
     def app(self, *, url: str, bindings: Sequence[str] = HTTP_BINDINGS) -> ProtocolErrors:
-        """An ASGI application: the card at its well-known path, JSON-RPC at ``/``, REST below.
+        """Return an ASGI application: card at its well-known path, JSON-RPC at ``/``, REST below.
 
-        Serve it, or mount it where `url` says. The end of its ASGI lifespan closes it; a mounted
-        application has none, so close the server.
+        Serve it, or mount it at the path of `url`. The end of its ASGI lifespan closes it; a
+        mounted application has no lifespan, so call `close`.
 
         Args:
-            url: Where it can be reached.
-            bindings: What is served, the preferred one first.
+            url: The address at which clients reach the application.
+            bindings: The bindings to serve, the preferred one first; not ``"GRPC"``.
 
         Raises:
-            ValueError: The address or a binding is none.
-            TypeError: An argument of another type.
+            ValueError: The address is not an http(s) URL, or a binding is unknown or ``"GRPC"``.
+            TypeError: An argument has the wrong type.
         """
-        if "GRPC" in _bindings(bindings):
+        if "GRPC" in _check_bindings(bindings):
             raise ValueError("gRPC is not an ASGI application: see serving()")
         from holdfast._server.host_check import host_rules
 
@@ -283,20 +288,19 @@ class A2AServer:
         return self._service(card).app(card, bindings, rules)
 
     def _service(self, card: AgentCard) -> Service:
-        """The agent at work."""
-        from holdfast._server.sdk_executors import ForeignRuns
+        """Create what answers for the agent; `close` closes it."""
         from holdfast._server.service import Service
-        from holdfast._server.turn_registry import TurnRegistry
+        from holdfast._server.turn_registry import SdkTurnRegistry, TurnRegistry
 
         executor, name = self._executor, self._card.name
-        runs: TurnRegistry | ForeignRuns
+        turns: TurnRegistry | SdkTurnRegistry
         if isinstance(executor, Executor):
-            runs = TurnRegistry(
+            turns = TurnRegistry(
                 executor, agent=name, timeout=self._settings.timeout, env=self._env
             )
         else:
-            runs = ForeignRuns(executor)
-        service = Service(runs, card, self._settings)
+            turns = SdkTurnRegistry(executor)
+        service = Service(turns, card, self._settings)
         self._services.add(service)
         return service
 
@@ -313,29 +317,33 @@ class A2AServer:
         key_file: str | None = None,
         grpc_interceptors: Sequence[Any] = (),
     ) -> Serving:
-        """Serves the agent while a block runs.
+        """Serve the agent on sockets for the duration of an ``async with`` block.
 
             async with A2AServer(answer).serving() as running:
                 print(running.url)
 
-        At the end of the block no new turn begins; those under way have their time, and are ended
-        then: their tasks fail, and say why. Where the block ends in an exception they have none.
+        At the end of the block no new turn starts. Turns in flight get `grace` seconds to finish;
+        then they are stopped, and their tasks fail with the reason. If the block ends with an
+        exception, there is no grace.
 
         Args:
-            host: Where to listen; `url` is needed where that is every address of the machine.
-            port: The port; 0 for any that is free.
-            bindings: What is served, the preferred one first; gRPC has a port of its own.
-            url: Where callers find it, if that is not where it listens.
-            grpc_port: The port for gRPC; 0 for any that is free.
-            grace: Seconds that turns under way have at the end.
-            cert_file: The certificate for TLS in PEM, with its chain.
-            key_file: The key that goes with it.
-            grpc_interceptors: Of grpc.aio, behind `authenticate`; they cannot say who calls.
+            host: The address to listen on; if that is every address of the machine, `url` is
+                required.
+            port: The port; 0 for a free one.
+            bindings: The bindings to serve, the preferred one first; gRPC has its own port.
+            url: The address at which clients reach the agent, if it differs from the one that it
+                listens on.
+            grpc_port: The port for gRPC; 0 for a free one.
+            grace: Seconds that turns in flight get to finish at the end of the block.
+            cert_file: The TLS certificate with its chain, in PEM.
+            key_file: The private key of the certificate, in PEM.
+            grpc_interceptors: Interceptors of grpc.aio, called after `authenticate`; they cannot
+                change the caller's name.
 
         Raises:
             ImportError: The extra of a binding is not installed.
-            ValueError: An argument that cannot be right.
-            TypeError: One of another type.
+            ValueError: An argument is out of range, or does not go with another one.
+            TypeError: An argument has the wrong type.
         """
         from holdfast._server.running import Serving
 
@@ -345,7 +353,7 @@ class A2AServer:
             self._settings,
             host,
             port,
-            bindings=_bindings(bindings),
+            bindings=_check_bindings(bindings),
             url=url,
             grpc_port=grpc_port,
             grace=grace,
@@ -367,18 +375,31 @@ class A2AServer:
         key_file: str | None = None,
         grpc_interceptors: Sequence[Any] = (),
     ) -> None:
-        """Serves the agent until the process gets SIGINT or SIGTERM; see `serving`.
+        """Serve the agent until the process receives SIGINT or SIGTERM.
 
-        Where the program has not set up logging, what ``holdfast.server`` says goes to stderr:
-        where the agent is, and why turns failed. A second signal takes away what is left of the
-        grace. Outside the main thread there are no
-        signals: cancel it.
+        If the program has not configured logging, the log of ``holdfast.server`` goes to stderr:
+        the agent's address, and why turns failed. A second signal ends the grace at once. Signals
+        work in the main thread only; in another thread, cancel this call.
+
+        Args:
+            host: The address to listen on; if that is every address of the machine, `url` is
+                required.
+            port: The port; 0 for a free one.
+            bindings: The bindings to serve, the preferred one first; gRPC has its own port.
+            url: The address at which clients reach the agent, if it differs from the one that it
+                listens on.
+            grpc_port: The port for gRPC; 0 for a free one.
+            grace: Seconds that turns in flight get to finish after the first signal.
+            cert_file: The TLS certificate with its chain, in PEM.
+            key_file: The private key of the certificate, in PEM.
+            grpc_interceptors: Interceptors of grpc.aio, called after `authenticate`; they cannot
+                change the caller's name.
 
         Raises:
             OSError: The port is taken.
             ImportError: The extra of a binding is not installed.
-            ValueError: An argument that cannot be right.
-            TypeError: One of another type.
+            ValueError: An argument is out of range, or does not go with another one.
+            TypeError: An argument has the wrong type.
         """
         from holdfast._server.running import serve
 
@@ -397,35 +418,32 @@ class A2AServer:
         )
 
     async def close(self, grace: float = 0.0) -> None:
-        """Ends what runs in the applications that this server made, and frees everything.
+        """Stop the turns in flight in every application of this server, and free all resources.
 
         Args:
-            grace: Seconds that turns under way have to end by themselves.
+            grace: Seconds that turns in flight get to finish.
         """
         await asyncio.gather(*(service.close(grace) for service in list(self._services)))
 
 
-def _named(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Names that may be left out."""
-    return None if given is None else items(name, given)
+def _optional_items(name: str, names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else items(name, names)
 
 
-def _options(given: dict[str, Any] | None) -> dict[str, Any]:
-    """Arguments of the SDK's handler, which may be left out."""
-    if given is not None:
-        check_kind("handler_options", given, Mapping)
-    return dict(given or {})
+def _check_handler_options(options: dict[str, Any] | None) -> dict[str, Any]:
+    if options is not None:
+        check_kind("handler_options", options, Mapping)
+    return dict(options or {})
 
 
-def _engine(engine: HttpEngine | None) -> HttpEngine | None:
-    """An engine that may be left out."""
+def _check_engine(engine: HttpEngine | None) -> HttpEngine | None:
     if engine is not None:
         check_able("push_engine", engine, "request", "stream", "close")
     return engine
 
 
-def _executor(agent: object) -> Executor | AgentExecutor:
-    """What does the work: Holdfast's or the SDK's executor."""
+def _to_executor(agent: object) -> Executor | AgentExecutor:
+    """Return an executor of Holdfast or of the SDK as it is, and one for a function."""
     from a2a.server.agent_execution import AgentExecutor
 
     if isinstance(agent, Executor | AgentExecutor):
@@ -440,14 +458,14 @@ def _executor(agent: object) -> Executor | AgentExecutor:
     )
 
 
-def _extension(extension: object) -> AgentExtension:
+def _to_extension(extension: object) -> AgentExtension:
     if isinstance(extension, str):
         return AgentExtension(uri=extension)
     check_kind("an extension", extension, AgentExtension, or_else=" or a URI")
     return extension  # type: ignore[return-value]
 
 
-def _bindings(bindings: Sequence[str]) -> tuple[str, ...]:
+def _check_bindings(bindings: Sequence[str]) -> tuple[str, ...]:
     names = items("bindings", bindings)
     for binding in names:
         check_one_of("bindings", binding, BINDINGS)

@@ -1,8 +1,8 @@
-"""One turn of a task: the message that came, and all that can be done about it.
+"""One turn of a task: the received message, and the operations that answer it.
 
-Rules: a turn is told in order, and ends once; what comes after its end is refused. Who leads a
-task says so with the first word: a task is announced before anything of it is told, unless the
-whole answer is one `reply`.
+Rules: the events of a turn are emitted in order, and it ends once; an event after its end is
+refused. A task is announced before any other event of it is emitted, unless the whole answer is
+one `reply`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ __all__ = ["AgentTurn", "Requester"]
 
 
 class Requester(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a message, and how.
+    """The sender of a message, and the request that carried it.
 
     Attributes:
-        user: The name that the application's authentication gives; None for nobody known.
-        tenant: That the request names; None for none.
-        extensions: The URIs of the extensions that the client asked for.
-        headers: Of the request, names in lower case, credentials among them; gRPC's metadata.
-        accepts: The media types that the client wants as an answer; empty for any.
-        metadata: Of the request.
+        user: The caller's name from authentication; None if the caller is not authenticated.
+        tenant: The tenant that the request names; None for none.
+        extensions: The URIs of the extensions that the client requested.
+        headers: The headers of the request, or its gRPC metadata; names in lower case. They
+            include credentials.
+        accepts: The media types that the client accepts as output; empty for any.
+        metadata: The metadata of the request.
     """
 
     user: str | None = None
@@ -61,14 +62,14 @@ class Requester(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentTurn:
-    """What an agent is given: a message, what there was before, and how to answer.
+    """A message for the agent, its history, and the operations that answer it.
 
     Attributes:
         message: The message.
-        task: The task that it continues, as it stood before; None for a new one.
-        task_id: Id of the task, a new one's too.
-        context_id: The conversation that it belongs to.
-        requester: Who sent it, and how.
+        task: The task that the message continues, as it was before; None for a new task.
+        task_id: Id of the task, also of a new one.
+        context_id: Id of the conversation.
+        requester: The sender, and the request that carried the message.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class AgentTurn:
     def __repr__(self) -> str:
         return f"<AgentTurn of task {self.task_id}>"
 
-    # ── What came ────────────────────────────────────────────────────────────────────────────
+    # ── The message and its history ──────────────────────────────────────────────────────────
 
     @property
     def text(self) -> str:
@@ -106,19 +107,19 @@ class AgentTurn:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """What was said on the task before this message, the last question included."""
+        """The messages of the task before this one, including the agent's last question."""
         if self.task is None:
             return ()
-        asked = self.task.status.message
-        known = {message.message_id for message in self.task.history}
+        question = self.task.status.message
+        message_ids = {message.message_id for message in self.task.history}
         earlier = [m for m in self.task.history if m.message_id != self.message.message_id]
-        if asked is not None and asked.message_id not in known:
-            earlier.append(asked)
+        if question is not None and question.message_id not in message_ids:
+            earlier.append(question)
         return tuple(earlier)
 
     @property
     def asked(self) -> str | None:
-        """What the agent had asked, where this message answers; None where it asked nothing."""
+        """The text of the question that this message answers; None if the agent asked none."""
         task = self.task
         if task is None or not task.state.is_interrupted or task.status.message is None:
             return None
@@ -131,37 +132,37 @@ class AgentTurn:
 
     @property
     def has_end(self) -> bool:
-        """Whether the client knows how it stands, should nothing more be told."""
+        """Whether the client knows the state of the turn even if no event follows."""
         return self._is_over or self._is_waiting
 
     @property
     def is_announced(self) -> bool:
-        """Whether the client knows of the task."""
+        """Whether the client knows the task."""
         return self._is_announced
 
-    # ── What is told ─────────────────────────────────────────────────────────────────────────
+    # ── Status updates and artifacts ─────────────────────────────────────────────────────────
 
     async def working(self, content: Content | None = None) -> None:
-        """Tells that the agent is at work, and perhaps on what.
+        """Emit the state WORKING.
 
         Args:
-            content: Text, parts or a message.
+            content: The status message: text, parts or a message; None for none.
         """
-        await self._status(TaskState.WORKING, content)
+        await self._emit_status(TaskState.WORKING, content)
 
     async def write(self, *pieces: str | Part) -> None:
-        """Adds to the answer: one artifact, which grows with each call.
+        """Append to the answer, which is one artifact that grows with each call.
 
         Args:
             pieces: Text and parts; empty texts are left out.
         """
-        parts = to_parts(piece for piece in pieces if piece != "")
+        parts = _to_parts(piece for piece in pieces if piece != "")
         if not parts:
             return
         is_first = self._answer_id is None
         answer_id = self._answer_id = self._answer_id or self._env.new_id()
         artifact = Artifact(artifact_id=answer_id, parts=parts)
-        await self._add(artifact, append=not is_first)
+        await self._emit_artifact(artifact, append=not is_first)
 
     async def artifact(
         self,
@@ -171,95 +172,114 @@ class AgentTurn:
         append: bool = False,
         last_chunk: bool = True,
     ) -> str:
-        """Tells a result.
+        """Emit an artifact: a result of the task.
 
         Args:
             content: The artifact, or its parts. An artifact without an id gets a new one.
-            name: Its name for people.
-            append: Whether to add it to the artifact of this id.
-            last_chunk: Whether it is complete.
+            name: A name for people; None for that of the artifact.
+            append: Whether to append the parts to the artifact with this id.
+            last_chunk: Whether the artifact is complete.
 
         Returns:
-            Its id.
+            The artifact's id.
         """
-        made = content if isinstance(content, Artifact) else Artifact(parts=to_parts(content))
-        made = msgspec.structs.replace(
-            made,
-            artifact_id=made.artifact_id or self._env.new_id(),
-            name=made.name if name is None else name,
-            parts=to_parts(made.parts),
+        artifact = content if isinstance(content, Artifact) else Artifact(parts=_to_parts(content))
+        artifact = msgspec.structs.replace(
+            artifact,
+            artifact_id=artifact.artifact_id or self._env.new_id(),
+            name=artifact.name if name is None else name,
+            parts=_to_parts(artifact.parts),
         )
-        await self._add(made, append=append, last_chunk=last_chunk)
-        return made.artifact_id
+        await self._emit_artifact(artifact, append=append, last_chunk=last_chunk)
+        return artifact.artifact_id
 
     async def emit(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
-        """Tells an event as it is, but for the ids of the task and the conversation.
+        """Emit an event unchanged, except for the ids of the task and the conversation.
 
-        A status in which nothing happens without another message ends the turn. AUTH_REQUIRED does
-        not: an executor may wait here for an authorization that comes in another way, and go on.
+        INPUT_REQUIRED and the terminal states end the turn. AUTH_REQUIRED does not: an executor
+        may wait for an authorization that arrives out of band, and continue.
         """
-        await self._tell(event)
+        await self._emit_event(event)
 
-    # ── How it ends ──────────────────────────────────────────────────────────────────────────
+    # ── The end of the turn ──────────────────────────────────────────────────────────────────
 
     async def complete(self, content: Content | None = None) -> None:
-        """Ends the task: COMPLETED.
+        """End the task as COMPLETED.
 
         Args:
-            content: What is said with it; results are artifacts.
+            content: The status message; None for none. Results are artifacts.
         """
-        await self._status(TaskState.COMPLETED, content)
+        await self._emit_status(TaskState.COMPLETED, content)
 
     async def requires_input(self, prompt: Content) -> None:
-        """Ends the turn: the task waits for another message; see `requires_input`."""
+        """End the turn; the task waits for another message (INPUT_REQUIRED).
+
+        Args:
+            prompt: The question: text, parts or a message.
+        """
         await self.end(InputRequired(prompt))
 
     async def requires_auth(self, prompt: Content) -> None:
-        """Ends the turn: the task waits for an authorization; see `requires_auth`."""
+        """End the turn; the task waits for an authorization (AUTH_REQUIRED, A2A 7.6).
+
+        Args:
+            prompt: What to authorize, and where: text, parts or a message; never a secret.
+        """
         await self.end(AuthRequired(prompt))
 
     async def reject(self, reason: Content) -> None:
-        """Ends the task: the agent does not do it; see `reject`."""
+        """End the task as REJECTED.
+
+        Args:
+            reason: Why the agent does not do it: text, parts or a message.
+        """
         await self.end(Rejected(reason))
 
     async def fail(self, error: A2AError) -> None:
-        """Ends the task: FAILED, in the words of the error and with its facts.
+        """End the task as FAILED, with the error's text and facts.
 
-        The status message has them as ``metadata["error"]``, a JSON-RPC error object: read it by
-        `A2AError.from_jsonrpc`.
+        The status message carries the facts as ``metadata["error"]``, a JSON-RPC error object;
+        `A2AError.from_jsonrpc` reads it.
         """
         message = Message(
             message_id=self._env.new_id(),
             parts=(Part(text=own_words(error)),),
             metadata={"error": error.to_jsonrpc()},
         )
-        await self._status(TaskState.FAILED, message)
+        await self._emit_status(TaskState.FAILED, message)
 
     async def cancel(self) -> None:
-        """Ends the task: CANCELED."""
-        await self._status(TaskState.CANCELED)
+        """End the task as CANCELED."""
+        await self._emit_status(TaskState.CANCELED)
 
     async def end(self, ending: Ending) -> None:
-        """Ends the turn in the state of an `Ending`."""
-        await self._status(ending.state, ending.content, ends=True)
+        """End the turn in the state of an `Ending`."""
+        await self._emit_status(ending.state, ending.content, ends_turn=True)
 
     async def reply(self, content: Content) -> None:
-        """Ends the turn with a message and no task; only before anything else was told.
+        """End the turn with a message instead of a task; only before any other event.
 
-        Whoever loses it on the way can look it up nowhere; a task can be asked for again.
+        A client that loses the reply cannot fetch it again; it can fetch a task.
+
+        Raises:
+            RuntimeError: The task was announced, or the turn is over.
         """
         if self._is_announced:
             raise RuntimeError("the task was announced; end it by complete()")
-        self._check()
+        self._check_not_over()
         message = agent_message(content, new_id=self._env.new_id(), context_id=self.context_id)
         self._is_over = True
         await self._emit(message)
 
     async def announce(self) -> None:
-        """Tells the client that there is a task, so that it can be asked for; see `working`."""
+        """Emit the task as SUBMITTED, so that the client learns its id; every other event does.
+
+        Raises:
+            RuntimeError: The turn is over.
+        """
         if self._is_announced:
             return
-        self._check()
+        self._check_not_over()
         self._is_announced = True
         status = TaskStatus(state=TaskState.SUBMITTED, timestamp=self._now())
         message = msgspec.structs.replace(
@@ -270,39 +290,41 @@ class AgentTurn:
         )
 
     def close(self) -> None:
-        """Refuses whatever comes now: the task was ended from outside."""
+        """Refuse further events: the task was ended from outside."""
         self._is_over = True
 
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
+    # ── Internal ─────────────────────────────────────────────────────────────────────────────
 
-    async def _status(
-        self, state: TaskState, content: Content | None = None, *, ends: bool = False
+    async def _emit_status(
+        self, state: TaskState, content: Content | None = None, *, ends_turn: bool = False
     ) -> None:
         message = None
         if content is not None:
             ids = {"task_id": self.task_id, "context_id": self.context_id}
             message = agent_message(content, new_id=self._env.new_id(), **ids)
         status = TaskStatus(state=state, message=message, timestamp=self._now())
-        await self._tell(TaskStatusUpdateEvent(status=status), ends=ends)
+        await self._emit_event(TaskStatusUpdateEvent(status=status), ends_turn=ends_turn)
 
-    async def _add(self, artifact: Artifact, *, append: bool, last_chunk: bool = False) -> None:
-        await self._tell(
+    async def _emit_artifact(
+        self, artifact: Artifact, *, append: bool, last_chunk: bool = False
+    ) -> None:
+        await self._emit_event(
             TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk)
         )
 
-    async def _tell(
-        self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent, *, ends: bool = False
+    async def _emit_event(
+        self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent, *, ends_turn: bool = False
     ) -> None:
-        self._check()
+        self._check_not_over()
         await self.announce()
         if isinstance(event, TaskStatusUpdateEvent):
             state = event.status.state
             self._is_waiting = state.is_interrupted
-            self._is_over = ends or state.is_settled
+            self._is_over = ends_turn or state.is_settled
         event = msgspec.structs.replace(event, task_id=self.task_id, context_id=self.context_id)
         await self._emit(event)
 
-    def _check(self) -> None:
+    def _check_not_over(self) -> None:
         if self._is_over:
             raise RuntimeError(f"the turn of task {self.task_id} is over")
 
@@ -311,12 +333,12 @@ class AgentTurn:
         return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def to_parts(content: object) -> tuple[Part, ...]:
-    """The parts of a result.
+def _to_parts(content: object) -> tuple[Part, ...]:
+    """Return the parts of a result.
 
     Raises:
-        ValueError: There are none, or one is not right.
-        TypeError: It is no content.
+        ValueError: A part is not valid.
+        TypeError: It is not content.
     """
     if isinstance(content, str):
         return (Part(text=content),)

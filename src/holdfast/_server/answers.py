@@ -1,16 +1,15 @@
-"""What is answered in place of an application's own errors: those of the protocol."""
+"""Errors of the protocol in the form of each binding, in place of an application's own."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast._model import codec
 from holdfast._model.error_hops import as_hop
 from holdfast._model.error_values import integer, text_of
-from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend, ShortReply, reply
+from holdfast._net.asgi import ShortReply, reply
 from holdfast._wire.http import HttpReply, media_type
 from holdfast._wire.status import from_http_status
 from holdfast.errors import (
@@ -24,8 +23,9 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast._net.asgi import ASGISend
+
 __all__ = [
-    "Application",
     "answer",
     "error_of_failure",
     "error_of_status",
@@ -34,23 +34,21 @@ __all__ = [
     "refuse",
 ]
 
-Application = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
-
 
 async def refuse(
     send: ASGISend, status: int, reason: str, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Answers a request with a status, and with the reason as the ``detail`` of a JSON object.
+    """Answer a request with a status, and with the reason as the ``detail`` of a JSON object.
 
     Args:
-        send: Where the answer goes.
-        status: From 400 on.
+        send: The request's ``send``.
+        status: HTTP status, from 400 on.
         reason: One line, without a secret.
-        headers: Besides those of the body; names in lower case.
+        headers: Headers besides those of the body; names in lower case.
     """
-    kind = {"content-type": "application/json"}
     text = json.dumps({"detail": reason})
-    await reply(send, ShortReply(status, text, {**(headers or {}), **kind}))
+    content_type = {"content-type": "application/json"}
+    await reply(send, ShortReply(status, text, {**(headers or {}), **content_type}))
 
 
 _CODES = {
@@ -62,18 +60,19 @@ _CODES = {
     422: -32602,
     501: -32601,
 }
-"""JSON-RPC codes for HTTP statuses, for clients that do not look at those."""
+"""JSON-RPC codes for HTTP statuses, for clients that ignore the status."""
 
 
 def error_of_failure(failure: Exception, agent: str) -> A2AError:
-    """What an exception of the application's is to the client of the agent.
+    """Return the error that the client gets for an exception of the application.
 
     Args:
-        failure: The exception. Only an `A2AError` is meant for others; one that is about another
-            agent tells where the chain broke.
+        failure: The exception. The text of an `A2AError` is passed on; an error of another agent
+            is wrapped, so that the client sees where the chain broke. Of every other exception
+            the client sees nothing.
         agent: The name of the agent.
     """
-    failure = _alone(failure)
+    failure = _unwrap_group(failure)
     if isinstance(failure, NotEnoughResultsError):
         return wrap_downstream(failure, current=agent)
     if isinstance(failure, A2AError):
@@ -89,14 +88,14 @@ def error_of_failure(failure: Exception, agent: str) -> A2AError:
 def error_of_status(
     status: int, headers: Mapping[str, str], body: bytes, *, now: float
 ) -> A2AError:
-    """What an HTTP status of the application's own is to the client of the agent.
+    """Return the error that the client gets for an HTTP status of the application.
 
     Args:
-        status: From 400 on.
-        headers: Names in lower case.
-        body: That it would have been answered with; of it only a ``detail`` in JSON is told, and
-            only of what the client did wrong.
-        now: Wall time in seconds since the epoch, to read a Retry-After date by.
+        status: HTTP status, from 400 on.
+        headers: The response's headers; names in lower case.
+        body: The response's body. Only the ``detail`` of a JSON object is passed on, and only if
+            the status is below 500.
+        now: Wall time in seconds since the epoch, for a ``Retry-After`` date.
     """
     error = from_http_status(HttpReply(status=status, headers=headers), now=now)
     if status == 500:
@@ -108,7 +107,7 @@ def error_of_status(
 
 
 def is_proper(headers: Mapping[str, str], body: bytes, *, is_rpc: bool) -> bool:
-    """Whether an application's answer is an error in the form of the request's binding."""
+    """Whether an application's response is an error in the form of the request's binding."""
     members = _members(body) if "json" in media_type(headers) else None
     if members is None:
         return False
@@ -118,17 +117,16 @@ def is_proper(headers: Mapping[str, str], body: bytes, *, is_rpc: bool) -> bool:
     if is_rpc:
         return "jsonrpc" in members and "result" in members
     is_problem = media_type(headers) == "application/problem+json"
-    of_v03 = isinstance(members.get("message"), str) and members.keys() <= {"message", "data"}
-    return is_problem or of_v03 or integer(members.get("code")) is not None
+    is_v03 = isinstance(members.get("message"), str) and members.keys() <= {"message", "data"}
+    return is_problem or is_v03 or integer(members.get("code")) is not None
 
 
 def answer(
     error: A2AError, *, is_rpc: bool, rpc_id: Any, request_id: str, nested: bool
 ) -> tuple[int, dict[str, str], bytes]:
-    """The status, headers and body of an error in the form of a binding.
+    """Return the status, headers and body of an error in the form of a binding.
 
-    A JSON-RPC error is answered with HTTP 200, as official servers do, but for those that HTTP
-    itself has a word for.
+    A JSON-RPC error has HTTP 200, as official servers answer, unless it is an `A2AHTTPError`.
     """
     status = error.to_rest()["code"]
     if is_rpc and not isinstance(error, A2AHTTPError):
@@ -141,25 +139,25 @@ def answer(
 
 
 def event(error: A2AError, *, is_rpc: bool, rpc_id: Any, request_id: str, nested: bool) -> bytes:
-    """The last event of a stream that fails (A2A 9.4.2); over HTTP+JSON as official servers do."""
+    """Return the last event of a failed stream (A2A 9.4.2); HTTP+JSON as official servers do."""
     body = _body(error, is_rpc=is_rpc, rpc_id=rpc_id, request_id=request_id, nested=nested)
     return b"%sdata: %s\n\n" % (b"" if is_rpc else b"event: error\n", body)
 
 
 def _body(error: A2AError, *, is_rpc: bool, rpc_id: Any, request_id: str, nested: bool) -> bytes:
     if is_rpc:
-        written = error.to_jsonrpc(nested=nested, request_id=request_id)
-        return codec.encode({"jsonrpc": "2.0", "id": rpc_id, "error": written})
+        document = error.to_jsonrpc(nested=nested, request_id=request_id)
+        return codec.encode({"jsonrpc": "2.0", "id": rpc_id, "error": document})
     return codec.encode({"error": error.to_rest(request_id=request_id)})
 
 
-def _alone(failure: Exception) -> Exception:
-    """The failure that is alone in a group, as task groups wrap it."""
+def _unwrap_group(failure: Exception) -> Exception:
+    """Return the only exception of a group, as task groups wrap it."""
     if not isinstance(failure, ExceptionGroup):
         return failure
     group = cast("ExceptionGroup[Exception]", failure)
     first, *others = group.exceptions
-    return group if others else _alone(first)
+    return group if others else _unwrap_group(first)
 
 
 def _members(body: bytes) -> dict[str, Any] | None:

@@ -1,49 +1,41 @@
-"""How much clients may send: each body is bounded in size and time, and all together in memory.
+"""Bounds on request bodies: size and time of each, and memory of all together.
 
 Rules: a body is read whole when the application first asks for it, and not before, so that
-authentication comes first; the agent sees none that is refused. A body counts from its first byte
-until the response begins, since the application holds on to it until then. The first bytes of each
-body do not count: the connection that they came over costs as much, and small requests get through
-while large ones fill the memory.
+authentication comes first; the agent gets no body that is refused. A body counts from its first
+byte until the response begins, because the application keeps it until then. The first bytes of
+each body do not count: the connection costs as much, and small requests succeed while large ones
+fill the memory.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast._push.asgi import Gone, read_body
-from holdfast._push.refusals import Refusal, Refused
+from holdfast._net.asgi import BodyRejected, ClientGone, read_body
 from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast._server.answers import Application
+    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["BoundedBodies"]
 
-_UNCOUNTED = 64 * 1024
+_UNCOUNTED_BYTES = 64 * 1024
 """Bytes of each body that do not count towards the sum."""
 
-_RETRY_AFTER = "1"
-
-_ANSWERS: dict[Refusal, tuple[int, dict[str, str]]] = {
-    Refusal.TOO_LARGE: (413, {}),
-    Refusal.TOO_SLOW: (408, {"connection": "close"}),
-    Refusal.NOT_NOW: (503, {"retry-after": _RETRY_AFTER}),
-}
-"""A body that is too large is still taken from the socket, and thrown away, so that the client
-reads the answer; one that is too slow is not waited for."""
+_HEADERS: dict[int, dict[str, str]] = {408: {"connection": "close"}, 503: {"retry-after": "1"}}
+"""Headers of the answers to refused bodies. With 413 the server still reads the rest of the body
+and discards it, so that the client reads the answer; with 408 it does not wait for the rest."""
 
 
 class BoundedBodies:
-    """An ASGI application around another, which gets no body that is too large or too slow.
+    """ASGI middleware whose application gets no body that is too large or too slow.
 
     Args:
         app: The application.
         limit: Bytes that a body may have.
-        seconds: How long it may take to come.
+        seconds: Seconds that reading a body may take.
         memory: Bytes that all bodies together may take.
     """
 
@@ -55,7 +47,7 @@ class BoundedBodies:
         self._held = 0
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Serves one request."""
+        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -63,43 +55,43 @@ class BoundedBodies:
         try:
             await self._app(scope, request.receive, request.send)
         except Exception:
-            if not request.is_refused:  # else it was answered, and this is what followed
+            if not request.is_refused:  # else the client was answered, and this is a consequence
                 raise
         finally:
             request.release()
 
     async def read(self, receive: ASGIReceive, request: _Request) -> bytes:
-        """Reads the body of a request.
+        """Read the body of a request.
 
         Raises:
-            Refused: It is too large, too slow, or there is no memory for it now.
-            Gone: The client has left.
+            BodyRejected: It is too large or too slow, or there is no memory left.
+            ClientGone: The client has left.
         """
         return await read_body(
-            receive, limit=self._limit, seconds=self._seconds, take=request.take
+            receive, limit=self._limit, seconds=self._seconds, reserve=request.reserve
         )
 
     def hold(self, size: int) -> None:
-        """Counts bytes in memory.
+        """Reserve memory for bytes of a body.
 
         Raises:
-            Refused: There are too many.
+            BodyRejected: There is none left.
         """
         if self._held + size > self._memory:
             text = "the bodies of other requests take all memory that there is for them"
-            raise Refused(Refusal.NOT_NOW, text)
+            raise BodyRejected(503, text)
         self._held += size
 
     def release(self, size: int) -> None:
-        """Counts bytes that are not in memory any more."""
+        """Free reserved memory."""
         self._held -= size
 
 
 class _Request:
-    """One request, whose body is read when it is asked for.
+    """One request, whose body is read when the application asks for it.
 
     Attributes:
-        is_refused: Whether it was answered here.
+        is_refused: Whether the request was answered with a refusal.
     """
 
     def __init__(self, bodies: BoundedBodies, receive: ASGIReceive, send: ASGISend) -> None:
@@ -107,13 +99,13 @@ class _Request:
         self._bodies = bodies
         self._receive = receive
         self._send = send
-        self._has_begun = False  # to be answered
+        self._has_response = False  # it has started
         self._is_read = False
         self._size = 0
         self._held = 0
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """The body in one piece, and then whatever the server says (ASGI 3)."""
+        """Return the body in one piece, and then the server's messages (ASGI 3)."""
         if self.is_refused:
             return _DISCONNECTED
         if self._is_read:
@@ -121,45 +113,45 @@ class _Request:
         self._is_read = True
         try:
             body = await self._bodies.read(self._receive, self)
-        except Gone:
+        except ClientGone:
             return _DISCONNECTED
-        except Refused as refused:
-            await self._refuse(refused)
+        except BodyRejected as rejected:
+            await self._refuse(rejected)
             return _DISCONNECTED
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Passes on what the application answers, unless the request was refused."""
+        """Pass on the application's response, unless the request was refused."""
         if self.is_refused:
             return
         if message["type"] == "http.response.start":
-            self._has_begun = True
+            self._has_response = True
             self.release()
         await self._send(message)
 
-    def take(self, size: int) -> None:
-        """Counts bytes that were read.
+    def reserve(self, size: int) -> None:
+        """Reserve memory for bytes that were read.
 
         Raises:
-            Refused: There is no memory for them now.
+            BodyRejected: There is none left.
         """
         self._size += size
-        more = max(0, self._size - _UNCOUNTED) - self._held
-        if more > 0:
-            self._bodies.hold(more)
-            self._held += more
+        uncovered = max(0, self._size - _UNCOUNTED_BYTES) - self._held
+        if uncovered > 0:
+            self._bodies.hold(uncovered)
+            self._held += uncovered
 
     def release(self) -> None:
-        """Counts the body no more; can be called twice."""
+        """Free the memory of the body; may be called twice."""
         held, self._held = self._held, 0
         self._bodies.release(held)
 
-    async def _refuse(self, refused: Refused) -> None:
+    async def _refuse(self, rejected: BodyRejected) -> None:
         self.release()
-        if not self._has_begun:
+        if not self._has_response:
             self.is_refused = True
-            status, headers = _ANSWERS[refused.fact]
-            await refuse(self._send, status, refused.text, headers)
+            headers = _HEADERS.get(rejected.status)
+            await refuse(self._send, rejected.status, rejected.text, headers)
 
 
 _DISCONNECTED: MutableMapping[str, Any] = {"type": "http.disconnect"}

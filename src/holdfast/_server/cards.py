@@ -1,7 +1,7 @@
-"""The card of an agent: from a card, a stub of an agent, or the function that answers.
+"""The card of an agent, made from a card, an object with a name, or a function.
 
-Rules: what is given is taken as it is; what only the server knows is filled in: the interfaces,
-and of the capabilities what it was told to offer.
+Rules: given members are kept; the server fills in what only it knows: the interfaces, and the
+capabilities that it was configured to offer.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
 __all__ = ["interfaces", "metadata_card"]
 
-_VERSION = "1.0.0"
-_MODES = ("text/plain",)
-_LARGEST = 1024 * 1024
+_DEFAULT_VERSION = "1.0.0"
+_DEFAULT_MODES = ("text/plain",)
+_MAX_FILE_BYTES = 1024 * 1024
 
 
 def metadata_card(agent: object, card: object) -> AgentCard:
-    """The card without what only the server knows.
+    """Return the card without interfaces and capabilities, which only the server knows.
 
     Args:
-        agent: What answers; its name and docstring are taken where there is no card.
-        card: An `AgentCard`, one of the SDK's, its JSON object, the path of its file, or any
-            object with a ``name``; None for the agent itself.
+        agent: The agent; if there is no card, its name and docstring are used.
+        card: An `AgentCard`, an SDK card, its JSON object, the path of its file, or any object
+            with a ``name``; None for the agent itself.
 
     Raises:
-        ValueError: It is no card, or has no name.
+        ValueError: The card is not valid, cannot be read, or has no name.
         TypeError: It is none of these.
     """
-    found = _read(agent if card is None else card, is_agent=card is None)
-    if not found.name:
+    made = _read(agent if card is None else card, is_agent=card is None)
+    if not made.name:
         raise ValueError("the card has no name")
-    changes: dict[str, Any] = {
-        "version": found.version or _VERSION,
-        "description": found.description or found.name,
-        "default_input_modes": found.default_input_modes or _MODES,
-        "default_output_modes": found.default_output_modes or _MODES,
-    }
-    found = msgspec.structs.replace(found, **changes)
-    return found if found.skills else msgspec.structs.replace(found, skills=(_skill(found),))
+    return msgspec.structs.replace(
+        made,
+        version=made.version or _DEFAULT_VERSION,
+        description=made.description or made.name,
+        default_input_modes=made.default_input_modes or _DEFAULT_MODES,
+        default_output_modes=made.default_output_modes or _DEFAULT_MODES,
+        skills=made.skills or (_default_skill(made),),
+    )
 
 
 def interfaces(
@@ -60,12 +60,12 @@ def interfaces(
     versions: Sequence[str] = ("1.0",),
     grpc_url: str | None = None,
 ) -> tuple[AgentInterface, ...]:
-    """Where an agent is, in the order of the bindings.
+    """Return the interfaces of a served agent, in the order of versions and bindings.
 
     Args:
-        url: Where its application is.
+        url: The address of its application.
         bindings: Some of `holdfast._wire.bindings.BINDINGS`.
-        versions: Of the protocol, the preferred one first.
+        versions: Protocol versions, the preferred one first.
         grpc_url: ``host:port`` for gRPC; None for the host and port of `url`.
     """
     root = url.rstrip("/")
@@ -81,53 +81,53 @@ def interfaces(
     )
 
 
-def _skill(card: AgentCard) -> AgentSkill:
+def _default_skill(card: AgentCard) -> AgentSkill:
     return AgentSkill(
         id=card.name.replace(" ", "-").lower(),
         name=card.name,
-        description=card.description,
+        description=card.description or card.name,
         tags=(card.name,),
     )
 
 
-def _read(given: Any, *, is_agent: bool) -> AgentCard:
-    match given:
+def _read(source: Any, *, is_agent: bool) -> AgentCard:
+    match source:
         case AgentCard():
-            return given
+            return source
         case str() | bytes() | int() | float() | list():
             pass
         case Path():
-            return _from_document(_document(given))
+            return _from_document(_read_file(source))
         case Mapping():
-            return _from_document(dict(cast("Mapping[str, Any]", given)))
-        case _ if _is_message(given):
+            return _from_document(dict(cast("Mapping[str, Any]", source)))
+        case _ if _is_sdk_card(source):
             from holdfast._integrations.a2a_sdk.messages import to_card
 
-            return to_card(given)
-        case _ if isinstance(getattr(given, "name", None), str) and not isinstance(given, type):
-            return _of_stub(given)
+            return to_card(source)
+        case _ if isinstance(getattr(source, "name", None), str) and not isinstance(source, type):
+            return _from_object(source)
         case _ if is_agent:
-            return _of_code(given)
+            return _from_code(source)
         case _:
             pass
     raise TypeError(
         "card must be an AgentCard, its JSON object, the Path of its file, or an object with a "
-        f"name, not {type(cast('object', given)).__name__}"
+        f"name, not {type(cast('object', source)).__name__}"
     )
 
 
-def _is_message(given: object) -> bool:
-    return hasattr(given, "DESCRIPTOR") and type(given).__name__ == "AgentCard"
+def _is_sdk_card(source: object) -> bool:
+    return hasattr(source, "DESCRIPTOR") and type(source).__name__ == "AgentCard"
 
 
-def _document(path: Path) -> Any:
+def _read_file(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read the card {path}: {error.strerror or error}") from None
-    if len(content) > _LARGEST:
-        raise ValueError(f"the card {path} is larger than {_LARGEST} bytes")
+    if len(content) > _MAX_FILE_BYTES:
+        raise ValueError(f"the card {path} is larger than {_MAX_FILE_BYTES} bytes")
     try:
         return codec.parse(content)
     except MalformedError as error:
@@ -141,30 +141,29 @@ def _from_document(document: Any) -> AgentCard:
         raise ValueError(f"the card is not valid: {error}") from None
 
 
-def _of_stub(stub: Any) -> AgentCard:
-    """The card of whatever has a name, with what else it has of a card.
+def _from_object(agent: Any) -> AgentCard:
+    """Return the card of an object with a name and any other attributes of a card.
 
-    A prompt is none of it: that is nobody else's business.
+    Other attributes, such as a prompt, are private to the agent.
     """
     document: dict[str, Any] = {}
     for name in AgentCard.__struct_fields__:
-        value = getattr(stub, name, None)
+        value = getattr(agent, name, None)
         if isinstance(value, str | Mapping | WireValue | list | tuple):
-            document[_camel(name)] = _plain(cast("Any", value))
-    document["skills"] = [_skill_of(skill) for skill in document.get("skills", ())]
+            document[_camel(name)] = _to_json(cast("Any", value))
+    document["skills"] = [_skill_to_json(skill) for skill in document.get("skills", ())]
     return _from_document(document)
 
 
-def _plain(value: Any) -> Any:
-    """The JSON of a member."""
+def _to_json(value: Any) -> Any:
     match value:
         case WireValue():
             return value.to_dict()
         case Mapping():
             items = cast("Mapping[str, Any]", value).items()
-            return {name: _plain(item) for name, item in items}
+            return {name: _to_json(item) for name, item in items}
         case list() | tuple():
-            return [_plain(item) for item in cast("list[Any]", value)]
+            return [_to_json(item) for item in cast("list[Any]", value)]
         case _:
             return value
 
@@ -174,24 +173,23 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _skill_of(skill: Any) -> dict[str, Any]:
-    """The JSON of a skill, of which a name will do."""
+def _skill_to_json(skill: Any) -> dict[str, Any]:
+    """Return the JSON of a skill, which may be only a name."""
     if isinstance(skill, dict):
         return cast("dict[str, Any]", skill)
     name = skill if isinstance(skill, str) else str(getattr(skill, "name", "") or "")
-    about = str(getattr(skill, "description", "") or name)
     return {
         "id": str(getattr(skill, "id", "") or name),
         "name": name,
-        "description": about,
+        "description": str(getattr(skill, "description", "") or name),
         "tags": [name],
     }
 
 
-def _of_code(agent: Any) -> AgentCard:
-    """The card of a function or an object: its name, and the first paragraph of its docstring."""
-    named: Any = agent if inspect.isroutine(agent) else cast("Any", type(agent))
-    named = inspect.unwrap(named)
-    name = str(getattr(named, "__name__", "") or "agent").strip("_<>")
-    about = " ".join((inspect.getdoc(named) or "").partition("\n\n")[0].split())
-    return AgentCard(name=name, description=about)
+def _from_code(agent: Any) -> AgentCard:
+    """Return a card from the name of a function or class, and its docstring's first paragraph."""
+    code: Any = agent if inspect.isroutine(agent) else cast("Any", type(agent))
+    code = inspect.unwrap(code)
+    name = str(getattr(code, "__name__", "") or "agent").strip("_<>")
+    description = " ".join((inspect.getdoc(code) or "").partition("\n\n")[0].split())
+    return AgentCard(name=name, description=description)

@@ -1,7 +1,7 @@
-"""Around an agent's application: whatever goes wrong in it, its clients get a proper error.
+"""ASGI middleware that turns every failure of an agent's application into a protocol error.
 
-Rules: what is a proper answer passes untouched, and at once; nothing but an `A2AError` says
-anything of itself to clients; every failure is logged with the id that the client gets to see.
+Rules: a proper response passes unchanged and at once; clients see the text of an `A2AError` and
+of no other exception; every failure is logged with the request id that the client sees.
 """
 
 from __future__ import annotations
@@ -15,71 +15,70 @@ from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_able
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import check_kind
+from holdfast._net.asgi import header_map
 from holdfast._server.answers import answer, error_of_failure, error_of_status, event, is_proper
-from holdfast._server.requests import TappedRequest, by_name
+from holdfast._server.requests import TappedRequest
 from holdfast._wire.http import media_type
 from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import MutableMapping
 
     from holdfast._aio.env import Env
-    from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
+    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
 
-    Application = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
     Message = MutableMapping[str, Any]
 
 __all__ = ["ProtocolErrors"]
 
 logger = logging.getLogger("holdfast.server")
 
-_KEPT = 1024 * 1024
-"""Bytes of an error's body that are looked at; no error of the protocol is larger."""
+_MAX_ERROR_BYTES = 1024 * 1024
+"""Bytes of an error response that are parsed; no error of the protocol is larger."""
 
-_SENDING = 60.0
-"""Seconds that a client has to take a piece of the answer, before it is given up."""
+_SEND_TIMEOUT_S = 60.0
+"""Seconds that a client has to read a piece of the response, before it counts as gone."""
 
-_OF_THE_BODY = ("content-", "etag", "last-modified", "transfer-encoding", "accept-ranges")
-"""Headers that go with the body that they came with."""
+_BODY_HEADERS = ("content-", "etag", "last-modified", "transfer-encoding", "accept-ranges")
+"""Prefixes of headers that describe the body they came with."""
 
-_BY_THE_HEAD = frozenset({401, 403, 421})
-"""Statuses of requests that are refused before their body is read, as it may be large."""
+_STATUSES_BEFORE_BODY = frozenset({401, 403, 421})
+"""Statuses of requests that are refused before their body is read; it may be large."""
 
-_BOUNDARIES = (b"\n\n", b"\r\r", b"\r\n\r\n")
-"""What ends an event of a stream."""
+_EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 
 
 class ProtocolErrors:
-    """An ASGI application around an agent's: its errors are JSON-RPC's, or HTTP+JSON's.
+    """ASGI middleware: the errors of an agent's application become JSON-RPC or HTTP+JSON errors.
 
-    To a JSON-RPC request it answers with a JSON-RPC error under the request's id, to any other one
-    with a `google.rpc.Status` (A2A 9.5, 11.6): where the application raises an exception, answers
-    nothing, or answers with a status from 400 on and something else than such an error, as
-    frameworks do with HTML or text. The status stays as it is then. An exception is HTTP 200 to a
-    JSON-RPC request, as official servers answer errors, and 500 to others. A stream under way
-    ends with the error as its last event, where it stands between two events; any other response
-    under way is cut off by the server, as the exception is raised. A client that takes nothing of
-    its answer for 60 s has left.
+    If the application raises an exception, sends no response, or sends a status from 400 on whose
+    body is not a protocol error (as frameworks do, with HTML or text), a JSON-RPC request gets a
+    JSON-RPC error with the request's id, and any other request a `google.rpc.Status` (A2A 9.5,
+    11.6). A status that the application sent is kept. An exception is HTTP 200 for a JSON-RPC
+    request, as official servers answer errors, and 500 for others. A stream in flight ends with
+    the error as its last event, if it stands between two events; any other response in flight is
+    cut off by the server, as the exception is raised. A client that reads nothing of its response
+    for 60 s counts as gone.
 
-    An `A2AError` says what it says, and keeps its facts; one that is about another agent, as
-    Holdfast's calls raise it, is passed on by `wrap_downstream`. Any other exception is an
-    "internal error" and no more; it is logged under ``holdfast.server``, with its traceback and
-    the request's id: that of the request's ``X-Request-ID``, or a new one. The response has it in
-    the same header, an error also as `google.rpc.RequestInfo`.
+    An `A2AError` keeps its text and its facts; one of another agent, as Holdfast's calls raise it,
+    is passed on by `wrap_downstream`. Any other exception becomes "internal error" without detail;
+    it is logged under ``holdfast.server``, with its traceback and the request id: that of the
+    request's ``X-Request-ID``, or a new one. The response has the id in the same header; an error
+    also has it as `google.rpc.RequestInfo`.
 
-    Of a request's body at most the first 256 KB are kept while the application reads it.
+    At most the first 256 KiB of a request's body are kept while the application reads it.
 
     Args:
-        app: The agent's application (ASGI 3). Its own paths beside the agent's are treated alike.
+        app: The agent's application (ASGI 3). All its paths are treated alike.
         agent: The name of the agent, for the log and for the hops of a chain.
         nested: Whether JSON-RPC errors are written in the older dialect (see
             `A2AError.to_jsonrpc`).
-        env: Where wall time and ids come from; None for the system's.
+        env: Source of wall time and ids; None for the system's.
 
     Raises:
-        TypeError: The application is none, or the name is no string.
-        ValueError: It is empty.
+        TypeError: The application is not callable, or another argument has the wrong type.
+        ValueError: The name is empty.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class ProtocolErrors:
         check_able("env", self._env, "wall", "random", "new_id")
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Serves one request; what is no HTTP request passes (ASGI 3)."""
+        """Serve one request; events other than HTTP requests pass unchanged (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -108,14 +107,14 @@ class ProtocolErrors:
         response = _Response(request, send, self._agent, nested=self._nested, env=self._env)
         try:
             await self._app(scope, request.receive, response.send)
-        except Exception as failure:  # noqa: BLE001  anything may go wrong, and none of it is told
-            await response.failed(failure)
+        except Exception as failure:  # noqa: BLE001  it is logged; the client gets no detail
+            await response.fail(failure)
         else:
-            await response.finished()
+            await response.finish()
 
 
 class _Response:
-    """What an application answers, until it is known whether that may pass."""
+    """The response of an application, held back until it is known whether it may pass."""
 
     def __init__(
         self, request: TappedRequest, send: ASGISend, agent: str, *, nested: bool, env: Env
@@ -129,74 +128,74 @@ class _Response:
         self._start: Message | None = None  # while it is held back
         self._held = bytearray()
         self._is_whole = False
-        self._is_passing = False
+        self._passes = False
         self._is_over = False
         self._is_plain_stream = False
         self._tail = b"\n\n"
 
-    # ── What the application sends ───────────────────────────────────────────────────────────
+    # ── Messages of the application ──────────────────────────────────────────────────────────
 
     async def send(self, message: Message) -> None:
-        """Takes a message of the application's."""
-        if self._is_passing:
-            await self._pass(message)
+        """Take a message of the application."""
+        if self._passes:
+            await self._pass_on(message)
         elif self._is_over or self._is_whole:
-            return  # it was answered in its place, or will be
+            return  # an error was or will be sent instead
         elif message["type"] == "http.response.start":
             self._start = message
-            headers = by_name(message.get("headers", ()))
+            headers = header_map(message.get("headers", ()))
             is_stream = media_type(headers) == EVENT_STREAM
             self._is_plain_stream = is_stream and "content-encoding" not in headers
             if message["status"] < 400 and is_stream:
-                await self._let_pass()  # who waits for events sees that they will come
+                await self._release()  # the client sees that the stream is open
         elif self._start is None or self._start["status"] < 400:
-            await self._let_pass()
-            await self._pass(message)
+            await self._release()
+            await self._pass_on(message)
         else:
             await self._hold(self._start, message)
 
     async def _hold(self, start: Message, message: Message) -> None:
-        """Keeps the body of an error, until it is known whether it may pass."""
+        """Keep the body of an error, until it is known whether it may pass."""
         is_body = message["type"] == "http.response.body"
         self._held += message.get("body", b"") if is_body else b""
         self._is_whole = not (is_body and message.get("more_body", False))
-        if len(self._held) > _KEPT:
-            del self._held[:]  # a page, of which nothing will be told
+        if len(self._held) > _MAX_ERROR_BYTES:
+            del self._held[:]  # too large for a protocol error: it will be replaced
         if self._is_whole:
-            await self._judge(start)
+            await self._release_or_replace(start)
 
-    async def _judge(self, start: Message, *, is_final: bool = False) -> None:
-        """Lets a held answer pass, or answers in its place."""
-        status, headers = start["status"], by_name(start.get("headers", ()))
+    async def _release_or_replace(self, start: Message, *, is_final: bool = False) -> None:
+        """Send a held response if it is a protocol error, and a protocol error instead if not."""
+        status, headers = start["status"], header_map(start.get("headers", ()))
         body = bytes(self._held)
-        if status == HTTPStatus.REQUEST_TIMEOUT:  # it was waited for
+        if status == HTTPStatus.REQUEST_TIMEOUT:  # the application has waited for the body already
             self._request.is_slow = True
-        is_rpc, _ = await self._request.rpc_id(glance=status in _BY_THE_HEAD)
+        is_rpc, _ = await self._request.rpc_id(from_received=status in _STATUSES_BEFORE_BODY)
         if is_proper(headers, body, is_rpc=is_rpc):
-            await self._let_pass()
+            await self._release()
             return
         if status == 500 and not is_final:
-            return  # frameworks answer first, and raise what happened then
+            return  # frameworks send this first, and raise the exception afterwards
         error = error_of_status(status, headers, body, now=self._env.wall())
         self._log(logging.WARNING, f"the application answered without an error: {error.message}")
         await self._answer(error, start, status=status)
 
-    async def _let_pass(self) -> None:
-        """Sends what was held back, and lets the rest pass."""
-        start, self._start, self._is_passing = self._start, None, True
+    async def _release(self) -> None:
+        """Send the held part of the response, and let the rest pass."""
+        start, self._start, self._passes = self._start, None, True
         if start is None:
             return
         raw = list(start.get("headers", ()))
         if not any(name.lower() == b"x-request-id" for name, _ in raw):
             raw.append((b"x-request-id", self._id.encode("ascii")))
-        await self._pass({**start, "headers": raw})
+        await self._pass_on({**start, "headers": raw})
         if self._held or self._is_whole:
             more = {"more_body": not self._is_whole}
-            await self._pass({"type": "http.response.body", "body": bytes(self._held), **more})
+            await self._pass_on({"type": "http.response.body", "body": bytes(self._held), **more})
 
-    async def _pass(self, message: Message) -> None:
+    async def _pass_on(self, message: Message) -> None:
         try:
-            await self._sent(message)
+            await self._send_bounded(message)
         except OSError:
             self._request.is_gone = True
             raise
@@ -204,28 +203,28 @@ class _Response:
             self._tail = (self._tail + message.get("body", b"")[-4:])[-4:]
             self._is_over = not message.get("more_body", False)
 
-    # ── How it ends ──────────────────────────────────────────────────────────────────────────
+    # ── The end of the application ───────────────────────────────────────────────────────────
 
-    async def finished(self) -> None:
-        """The application has returned."""
-        if self._is_over or self._is_passing or self._request.is_gone:
+    async def finish(self) -> None:
+        """Complete the response after the application has returned."""
+        if self._is_over or self._passes or self._request.is_gone:
             return
         if self._start is not None and (self._is_whole or self._start["status"] >= 400):
             self._is_whole = True
-            await self._judge(self._start, is_final=True)
+            await self._release_or_replace(self._start, is_final=True)
         elif self._start is not None:
             self._is_whole = True
-            await self._let_pass()
+            await self._release()
         else:
             failure = RuntimeError("the application returned without an answer")
             self._log(logging.ERROR, str(failure))
             await self._answer(error_of_failure(failure, self._agent))
 
-    async def failed(self, failure: Exception) -> None:
-        """The application has raised an exception.
+    async def fail(self, failure: Exception) -> None:
+        """Answer with an error after the application has raised an exception.
 
         Raises:
-            Exception: The same, where the server has to cut off what is under way.
+            Exception: The same exception, if the server has to cut off a response in flight.
         """
         if self._request.is_gone and not self._is_over:
             self._log(logging.INFO, f"the client left: {type(failure).__name__}: {failure}")
@@ -235,68 +234,66 @@ class _Response:
         self._log(level, f"{type(failure).__name__}: {failure}", failure)
         if self._is_over:
             return
-        if not self._is_passing:
+        if not self._passes:
             await self._answer(error, self._start)
-        elif self._can_tell():
+        elif self._can_append_event():
             is_rpc, rpc_id = await self._request.rpc_id()
-            last = event(
+            last_event = event(
                 error, is_rpc=is_rpc, rpc_id=rpc_id, request_id=self._id, nested=self._nested
             )
-            await self._last({"type": "http.response.body", "body": last})
+            await self._send_last({"type": "http.response.body", "body": last_event})
         else:
             raise failure
 
-    def _can_tell(self) -> bool:
-        """Whether another event can be put behind what was sent."""
-        return self._is_plain_stream and self._tail.endswith(_BOUNDARIES)
+    def _can_append_event(self) -> bool:
+        return self._is_plain_stream and self._tail.endswith(_EVENT_ENDS)
 
     async def _answer(
-        self, error: A2AError, instead_of: Message | None = None, *, status: int | None = None
+        self, error: A2AError, replaced: Message | None = None, *, status: int | None = None
     ) -> None:
-        """Answers with an error, with the headers of what it stands for."""
+        """Answer with an error, and with the headers of the response that it replaces."""
         self._is_over = True
-        is_rpc, rpc_id = await self._request.rpc_id(glance=status in _BY_THE_HEAD)
+        is_rpc, rpc_id = await self._request.rpc_id(from_received=status in _STATUSES_BEFORE_BODY)
         if self._request.is_gone:
             return
-        usual, headers, body = answer(
+        usual_status, headers, body = answer(
             error, is_rpc=is_rpc, rpc_id=rpc_id, request_id=self._id, nested=self._nested
         )
-        kept = () if instead_of is None else instead_of.get("headers", ())
         raw = [
             (name, value)
-            for name, value in kept
+            for name, value in (() if replaced is None else replaced.get("headers", ()))
             if name.decode("latin-1").lower() not in headers
-            and not name.decode("latin-1").lower().startswith(_OF_THE_BODY)
+            and not name.decode("latin-1").lower().startswith(_BODY_HEADERS)
         ]
         headers["content-length"] = str(len(body))
         raw += [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        await self._last(
-            {"type": "http.response.start", "status": status or usual, "headers": raw},
+        await self._send_last(
+            {"type": "http.response.start", "status": status or usual_status, "headers": raw},
             {
                 "type": "http.response.body",
                 "body": b"" if self._request.method == "HEAD" else body,
             },
         )
 
-    async def _last(self, *messages: Message) -> None:
-        """Sends the last there is; what is sent to a client that has left is lost."""
+    async def _send_last(self, *messages: Message) -> None:
+        """Send the last messages of the response; if the client has left, they are lost."""
         self._is_over = True
         try:
             for message in messages:
-                await self._sent(message)
+                await self._send_bounded(message)
         except OSError:
             self._log(logging.INFO, "the client left before it was answered")
 
-    async def _sent(self, message: Message) -> None:
-        """Sends a message.
+    async def _send_bounded(self, message: Message) -> None:
+        """Send a message.
 
         Raises:
-            OSError: The client has left (ASGI 2.4), or does not read what it was sent.
+            OSError: The client has left (ASGI 2.4), or does not read.
         """
-        async with asyncio.timeout(_SENDING):  # a TimeoutError is an OSError
+        async with asyncio.timeout(_SEND_TIMEOUT_S):  # a TimeoutError is an OSError
             await self._send(message)
 
-    def _log(self, level: int, what: str, failure: Exception | None = None) -> None:
+    def _log(self, level: int, text: str, failure: Exception | None = None) -> None:
         traceparent = self._request.headers.get("traceparent")
         logger.log(
             level,
@@ -305,7 +302,7 @@ class _Response:
             self._agent,
             one_line(self._request.method, 20),
             one_line(self._request.path, 200),
-            one_line(what, 1000),
+            one_line(text, 1000),
             exc_info=failure,
             extra={"request_id": self._id, "agent": self._agent, "traceparent": traceparent},
         )

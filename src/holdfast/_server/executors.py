@@ -1,8 +1,8 @@
-"""What does the work: an executor that leads its task itself, or a function that answers.
+"""The code that answers messages: an executor that drives its turns itself, or a function.
 
-An `Executor` owns the life of each turn: it reads the message, tells how it goes and what comes of
-it, and ends the turn. A function is led: its task is announced at once, and ends in what it
-returns or raises.
+An `Executor` owns each turn: it reads the message, emits status updates and artifacts, and ends
+the turn. `FunctionExecutor` does that for a function: it announces the task at once, and ends the
+turn with what the function returns or raises.
 """
 
 from __future__ import annotations
@@ -25,91 +25,91 @@ __all__ = ["Executor", "FunctionExecutor"]
 
 
 class Executor(ABC):
-    """Leads tasks: each message is a turn, and the executor ends it.
+    """Drives tasks: each message starts a turn, and the executor ends it.
 
-    It ends by `AgentTurn.complete`, `AgentTurn.requires_input` and the like, or by raising: what
-    `requires_input`, `requires_auth` and `reject` make, an `A2AError` (see `fail`), which is told
-    as it is, or anything else, of which the client sees "internal error". A turn that is left
-    without an end fails.
+    A turn ends by `AgentTurn.complete`, `AgentTurn.requires_input` and similar methods, or by an
+    exception: the result of `requires_input`, `requires_auth` or `reject`; an `A2AError` (see
+    `fail`), whose text the client sees; or any other exception, of which the client sees "internal
+    error". A turn that `execute` leaves without an end fails.
     """
 
     @abstractmethod
     async def execute(self, turn: AgentTurn) -> None:
-        """Does what a message asks for.
+        """Answer a message.
 
-        Turns of one task come one after the other, those of others at the same time. It is
-        cancelled where the client cancels the task, and where the server stops.
+        Turns of one task run one after the other, those of different tasks concurrently. This
+        coroutine is cancelled if the client cancels the task, or if the server stops.
 
         Args:
-            turn: The message, and how to answer.
+            turn: The message, and the operations that answer it.
         """
 
-    async def cancel(self, turn: AgentTurn) -> None:  # noqa: B027  nothing has to be done
-        """Is told that a task was cancelled, `execute` having ended if it was running.
+    async def cancel(self, turn: AgentTurn) -> None:  # noqa: B027  overriding it is optional
+        """Clean up after a task was cancelled; `execute` has ended if it was running.
 
-        The task is CANCELED after this. Where this raises an exception the task fails, and the
-        client is told as of any other: an `A2AError` as it is.
+        The task becomes CANCELED after this. If this raises an exception, the task fails, and the
+        client sees the same as for any other turn: the text of an `A2AError`, or "internal error".
 
         Args:
-            turn: Without a message; of the task.
+            turn: A turn of the task, without a message.
         """
 
 
 class FunctionExecutor(Executor):
-    """Leads a function's tasks.
+    """Drives the tasks of a function.
 
     Args:
-        function: Takes the message (or its text, where its first parameter is declared as `str`),
-            and perhaps the `AgentTurn`.
+        function: Takes the message (or its text, if its first parameter is annotated as `str`),
+            and optionally the `AgentTurn`.
 
     Raises:
-        TypeError: It takes something else.
+        TypeError: The function takes other parameters.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._takes_text, self._takes_turn = _takes(function)
+        self._takes_text, self._takes_turn = _check_parameters(function)
         called = function if inspect.isroutine(function) else type(function).__call__
         self._is_async = any(
-            is_async(one)
+            is_async(code)
             for is_async in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-            for one in (function, called)
+            for code in (function, called)
         )
 
     async def execute(self, turn: AgentTurn) -> None:
-        """Runs the function, and tells what it gives."""
+        """Call the function, and emit what it returns or yields."""
         await turn.working()
         first = turn.text if self._takes_text else turn.message
         arguments = (first, turn) if self._takes_turn else (first,)
         if self._is_async:
-            given = self._function(*arguments)
+            result = self._function(*arguments)
         else:
-            given = await in_thread(self._function, *arguments)
-        if inspect.isawaitable(given):
-            given = await given
-        if isinstance(given, AsyncIterator):
-            await _tell_all(turn, cast("AsyncIterator[Any]", given))
-        elif isinstance(given, Iterator):
-            await _tell_all(turn, _each_in_thread(cast("Iterator[Any]", given)))
+            result = await in_thread(self._function, *arguments)
+        if inspect.isawaitable(result):
+            result = await result
+        if isinstance(result, AsyncIterator):
+            await _emit_all(turn, cast("AsyncIterator[Any]", result))
+        elif isinstance(result, Iterator):
+            await _emit_all(turn, _each_in_thread(cast("Iterator[Any]", result)))
         else:
-            await _finish(turn, given)
+            await _finish(turn, result)
             return
         if not turn.is_over:
             await turn.complete()
 
 
-async def _tell_all(turn: AgentTurn, pieces: AsyncIterator[Any]) -> None:
-    """Tells what a generator yields, as it comes."""
+async def _emit_all(turn: AgentTurn, pieces: AsyncIterator[Any]) -> None:
+    """Emit each piece that a generator yields."""
     if hasattr(pieces, "aclose"):
         async with aclosing(cast("Any", pieces)):
             async for piece in pieces:
-                await _tell(turn, piece)
+                await _emit(turn, piece)
         return
     async for piece in pieces:
-        await _tell(turn, piece)
+        await _emit(turn, piece)
 
 
-async def _tell(turn: AgentTurn, piece: object) -> None:
+async def _emit(turn: AgentTurn, piece: object) -> None:
     match piece:
         case str() | Part():
             await turn.write(piece)
@@ -124,12 +124,12 @@ async def _tell(turn: AgentTurn, piece: object) -> None:
         case Mapping():
             await turn.write(Part(data=dict(cast("Mapping[str, Any]", piece))))
         case _:
-            raise _unfit("yielded", piece)
+            raise _wrong_result("yielded", piece)
 
 
 async def _finish(turn: AgentTurn, result: object) -> None:
-    """Tells what a function returned, and ends the turn."""
-    if isinstance(result, Ending | A2AError):  # what `fail` makes, too
+    """Emit what a function returned, and end the turn."""
+    if isinstance(result, Ending | A2AError):  # `fail` returns an A2AError
         raise result
     if turn.is_over:
         return
@@ -145,14 +145,14 @@ async def _finish(turn: AgentTurn, result: object) -> None:
         case str() | Part() | Artifact():
             await turn.artifact(result)
         case list() | tuple():
-            await _tell_items(turn, cast("list[object]", result))
+            await _emit_items(turn, cast("list[object]", result))
         case _:
-            raise _unfit("returned", result)
+            raise _wrong_result("returned", result)
     await turn.complete()
 
 
-async def _tell_items(turn: AgentTurn, items: list[object] | tuple[object, ...]) -> None:
-    """Tells a list: artifacts each by itself, the parts between them as one artifact."""
+async def _emit_items(turn: AgentTurn, items: list[object] | tuple[object, ...]) -> None:
+    """Emit the artifacts of a list, and the parts between them as one artifact."""
     parts: list[str | Part] = []
     for item in [*items, None]:
         if isinstance(item, str | Part):
@@ -164,41 +164,41 @@ async def _tell_items(turn: AgentTurn, items: list[object] | tuple[object, ...])
         if isinstance(item, Artifact):
             await turn.artifact(item)
         elif item is not None:
-            raise _unfit("returned a list with", item)
+            raise _wrong_result("returned a list with", item)
 
 
-def _unfit(what: str, thing: object) -> TypeError:
+def _wrong_result(verb: str, value: object) -> TypeError:
     return TypeError(
-        f"the function {what} {type(thing).__name__}; an answer is text, a Part, an Artifact, a "
+        f"the function {verb} {type(value).__name__}; an answer is text, a Part, an Artifact, a "
         "list of those, a dict, a Message or None"
     )
 
 
 async def _each_in_thread(pieces: Iterator[Any]) -> AsyncIterator[Any]:
-    """What a generator that blocks yields, each piece made in a thread."""
-    nothing = object()
-    while (piece := await in_thread(next, pieces, nothing)) is not nothing:
+    """Yield the pieces of a blocking generator, each computed in a thread."""
+    end = object()
+    while (piece := await in_thread(next, pieces, end)) is not end:
         yield piece
 
 
-def _takes(function: Callable[..., Any]) -> tuple[bool, bool]:
-    """Whether a function takes the text instead of the message, and whether it takes the turn."""
+def _check_parameters(function: Callable[..., Any]) -> tuple[bool, bool]:
+    """Return whether a function takes the text instead of the message, and whether the turn."""
     name = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some are written in C
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return False, False
-    by_place = [
+    positional = [
         p
         for p in parameters
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
     ]
-    needed = [p for p in by_place if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-    by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if not by_place or len(needed) > 2 or by_name:
+    required = [p for p in positional if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    required_names = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if not positional or len(required) > 2 or required_names:
         raise TypeError(
             f"{name}() must take the message, and perhaps the turn: "
             f"async def {name}(message) or async def {name}(message, turn)"
         )
-    takes_text = by_place[0].annotation in (str, "str")
-    return takes_text, len(needed) == 2
+    takes_text = positional[0].annotation in (str, "str")
+    return takes_text, len(required) == 2

@@ -1,4 +1,4 @@
-"""What is said where the packages of the server are missing."""
+"""The check that the packages of the server's extras are installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 from holdfast._model.extras import missing_extra
 
-__all__ = ["need"]
+__all__ = ["require_extra"]
 
 _PACKAGES = {
     "server": ("a2a.types.a2a_pb2", "starlette", "sse_starlette"),
@@ -14,19 +14,19 @@ _PACKAGES = {
 }
 
 
-def need(extra: str, what: str, *modules: str) -> None:
-    """Checks that the packages of an extra are there.
+def require_extra(extra: str, feature: str, *modules: str) -> None:
+    """Check that the packages of an extra are installed.
 
     Args:
-        extra: Its name.
-        what: What needs them.
-        modules: More of them than the extra always takes.
+        extra: The extra's name, or names with commas.
+        feature: The feature that needs them, for the error.
+        modules: Modules to check besides those of the extra.
 
     Raises:
-        ImportError: One is missing; the message says how to install it.
+        ImportError: A package is missing; the message says how to install it.
     """
     for module in (*_PACKAGES[extra], *modules):
         try:
             import_module(module)
         except ModuleNotFoundError as missing:
-            raise missing_extra(what, extra, library=missing.name) from missing
+            raise missing_extra(feature, extra, library=missing.name) from missing

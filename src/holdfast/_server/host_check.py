@@ -1,4 +1,4 @@
-"""Protection against DNS rebinding: which hosts and origins requests may name.
+"""Protection against DNS rebinding: the hosts and origins that requests may name.
 
 A web page can point its own host name at 127.0.0.1, and then call a server that only listens
 there. The browser still sends the name that it called (``Host``, RFC 9110, 7.2) and the page's
@@ -21,18 +21,17 @@ from holdfast._server.answers import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast._server.answers import Application
+    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["HostCheck", "HostRules", "host_rules"]
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s\[\]:/?#@\\]+))(?::[0-9]*)?")
 _ANY = "*"
-_SHOWN = 200
+_MAX_SHOWN_CHARS = 200
 
 
 class HostRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Which hosts and origins requests may name.
+    """The hosts and origins that requests may name.
 
     Attributes:
         hosts: Names in the spelling of `holdfast._model.hosts.spelled`, ``*.`` before those whose
@@ -41,7 +40,8 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         is_loopback: Whether every name of this machine is accepted.
         checks_hosts: Whether ``Host`` is checked.
         checks_origins: Whether ``Origin`` is checked.
-        hint: What the operator can do about a refusal; None for the options of `A2AServer`.
+        hint: What the operator can do about a refusal, for its text; None to name the options of
+            `A2AServer`.
     """
 
     hosts: frozenset[str]
@@ -52,11 +52,11 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
 
     def refusal(self, hosts: list[str], origins: list[str]) -> tuple[int, str] | None:
-        """The HTTP status and reason to answer a request with; None for one that is accepted.
+        """Return the HTTP status and reason of a refusal; None for an accepted request.
 
         Args:
-            hosts: The values of its ``Host`` headers.
-            origins: Those of its ``Origin`` headers.
+            hosts: The values of the ``Host`` headers.
+            origins: The values of the ``Origin`` headers.
         """
         if self.checks_hosts:
             host = _host_of(hosts[0]) if len(hosts) == 1 else ""
@@ -69,22 +69,23 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
                 return 403, self._reason("origin", origin, "allowed_origins")
         return None
 
-    def _reason(self, what: str, value: str, option: str) -> str:
+    def _reason(self, kind: str, value: str, option: str) -> str:
         hint = self.hint or f"to accept it, its operator adds it to {option}="
+        shown = one_line(value, _MAX_SHOWN_CHARS)
         return (
-            f"this server does not accept requests for the {what} {one_line(value, _SHOWN)!r} "
+            f"this server does not accept requests for the {kind} {shown!r} "
             f"(protection against DNS rebinding); {hint}"
         )
 
     def accepts_host(self, host: str) -> bool:
-        """Whether a host, as in an address without brackets, may be named."""
+        """Whether requests may name a host; an IPv6 address is without brackets."""
         name = spelled(host).removesuffix(".")
         if _ANY in self.hosts or name in self.hosts or (self.is_loopback and is_loopback(name)):
             return True
         return any(rule.startswith("*.") and name.endswith(rule[1:]) for rule in self.hosts)
 
     def accepts_origin(self, origin: str) -> bool:
-        """Whether the value of an ``Origin`` header may be named; ports make no difference."""
+        """Whether requests may name an origin; its port does not matter."""
         if not self.checks_origins or not {_ANY, origin.lower()}.isdisjoint(self.origins):
             return True
         scheme, _, authority = origin.partition("://")
@@ -100,22 +101,22 @@ def host_rules(
     allowed_origins: Iterable[str] | None,
     hint: str | None = None,
 ) -> HostRules:
-    """The rules of a server.
+    """Return the rules of a server.
 
     Args:
-        url: Where callers find it; its host is always accepted.
-        listens_on: The host that it listens on; None where that is not known, as of an
-            application that is mounted elsewhere: then the host of `url` stands for it.
-        allowed_hosts: More hosts; None for none, and no check but on a loopback address.
+        url: The address at which clients reach the server; its host is always accepted.
+        listens_on: The host that the server listens on; None if it is unknown, as for a mounted
+            application: then that of `url` counts.
+        allowed_hosts: More hosts; None for none, and for a check on loopback addresses only.
         allowed_origins: More origins; None for none.
         hint: See `HostRules`.
     """
-    own = urlsplit(url).hostname or ""
-    is_local = is_loopback(own if listens_on is None else listens_on)
+    own_host = urlsplit(url).hostname or ""
+    is_local = is_loopback(own_host if listens_on is None else listens_on)
     checks_hosts = is_local or allowed_hosts is not None
-    named = (own, *(() if allowed_hosts is None else allowed_hosts))
+    accepted = (own_host, *(() if allowed_hosts is None else allowed_hosts))
     return HostRules(
-        hosts=frozenset(spelled(_unbracketed(host)).removesuffix(".") for host in named),
+        hosts=frozenset(spelled(_unbracketed(host)).removesuffix(".") for host in accepted),
         origins=frozenset(origin.lower() for origin in allowed_origins or ()),
         is_loopback=is_local,
         checks_hosts=checks_hosts,
@@ -125,11 +126,11 @@ def host_rules(
 
 
 class HostCheck:
-    """An ASGI application around another, which gets only requests that the rules accept.
+    """ASGI middleware whose application gets only requests that the rules accept.
 
     Args:
         app: The application.
-        rules: Which hosts and origins are accepted.
+        rules: The accepted hosts and origins.
     """
 
     def __init__(self, app: Application, rules: HostRules) -> None:
@@ -137,11 +138,10 @@ class HostCheck:
         self._rules = rules
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Serves one request."""
+        """Serve one request."""
         refusal = None
         if scope["type"] == "http":
-            named = [_values(scope, name) for name in (b"host", b"origin")]
-            refusal = self._rules.refusal(*named)
+            refusal = self._rules.refusal(_values(scope, b"host"), _values(scope, b"origin"))
         if refusal is None:
             await self._app(scope, receive, send)
         else:
@@ -149,15 +149,15 @@ class HostCheck:
 
 
 def _values(scope: ASGIScope, name: bytes) -> list[str]:
-    """Each value of a header."""
+    """Return the values of every header with a name."""
     headers = scope.get("headers") or ()
     return [value.decode("latin-1").strip() for n, value in headers if n.lower() == name]
 
 
 def _host_of(authority: str) -> str:
-    """The host of ``host[:port]``; empty if it is not one."""
-    found = _HOST.fullmatch(authority)
-    return "" if found is None else (found[1] or found[2])
+    """Return the host of ``host[:port]``; empty if it is not valid."""
+    match = _HOST.fullmatch(authority)
+    return "" if match is None else (match[1] or match[2])
 
 
 def _unbracketed(host: str) -> str:

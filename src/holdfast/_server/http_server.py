@@ -1,4 +1,4 @@
-"""uvicorn, without its signals: when it ends is decided by who started it."""
+"""uvicorn without signal handlers: the code that starts the server also stops it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def configuration(
     head_timeout: float,
     last_grace: float,
 ) -> uvicorn.Config:
-    """How uvicorn serves an agent.
+    """Return uvicorn's configuration for serving an agent.
 
     Args:
-        app: The application; its lifespan is the caller's affair.
-        cert_file: For TLS, with the chain; None for none.
-        key_file: That goes with it.
-        head_timeout: Seconds in which the head of a request has to come.
-        last_grace: Seconds after which connections are cut that are still open at the end.
+        app: The application; its lifespan is not run.
+        cert_file: The TLS certificate with its chain, in PEM; None for no TLS.
+        key_file: The private key of the certificate.
+        head_timeout: Seconds in which the head of a request must arrive.
+        last_grace: Seconds after which connections that are open at shutdown are cut.
     """
     config = uvicorn.Config(
         app,
@@ -47,68 +47,68 @@ def configuration(
         ws="none",
     )
     config.load()
-    config.http_protocol_class = _with_limit(config.http_protocol_class, head_timeout)
+    config.http_protocol_class = _with_head_timeout(config.http_protocol_class, head_timeout)
     return config
 
 
-def _with_limit(protocol: Any, seconds: float) -> Any:
-    """A protocol of uvicorn's that does not wait for ever for the head of a request.
+def _with_head_timeout(protocol: Any, seconds: float) -> Any:
+    """Return a protocol of uvicorn with a timeout for the head of a request.
 
-    uvicorn itself waits so for connections that send nothing, or half a head.
+    uvicorn itself waits forever for connections that send nothing, or half a head.
     """
 
-    class Limited(protocol):  # type: ignore[misc]
-        _limit: asyncio.TimerHandle | None = None
+    class TimedProtocol(protocol):  # type: ignore[misc]
+        _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            above: Any = super()
-            above.connection_made(transport)
-            self._begin(transport)
+            base: Any = super()
+            base.connection_made(transport)
+            self._start_timer(transport)
 
         def data_received(self, data: bytes) -> None:
-            above: Any = super()
-            above.data_received(data)
+            base: Any = super()
+            base.data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
-                self._end()
-            elif self._limit is None:
-                self._begin(self.transport)
+                self._stop_timer()
+            elif self._timer is None:
+                self._start_timer(self.transport)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._end()
-            above: Any = super()
-            above.connection_lost(exc)
+            self._stop_timer()
+            base: Any = super()
+            base.connection_lost(exc)
 
-        def _begin(self, transport: asyncio.Transport) -> None:
-            self._limit = asyncio.get_running_loop().call_later(seconds, transport.abort)
+        def _start_timer(self, transport: asyncio.Transport) -> None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, transport.abort)
 
-        def _end(self) -> None:
-            if self._limit is not None:
-                self._limit.cancel()
-                self._limit = None
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
-    return Limited
+    return TimedProtocol
 
 
 class HttpServer(uvicorn.Server):
-    """A server that says when it has started, and leaves the signals of the process alone."""
+    """A server that reports when it has started, and installs no signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._has_started = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         self._has_started.set()
 
     async def wait_started(self, serving: asyncio.Task[None]) -> None:
-        """Waits until it listens.
+        """Wait until the server listens.
 
         Args:
-            serving: The task that it runs in.
+            serving: The task that runs `serve`.
 
         Raises:
-            Exception: What it failed with.
+            Exception: The server failed to start.
         """
         started = asyncio.create_task(self._has_started.wait())
         try:
@@ -119,16 +119,16 @@ class HttpServer(uvicorn.Server):
             await serving
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down, and close connections that were made just before."""
+        """Shut down, and close connections that were accepted just before."""
         try:
             await settle_accepted()
-        finally:  # cancelled or not, the port is closed
+        finally:  # the port is closed even on cancellation
             for server in self.servers:
                 server.close()
-        await asyncio.sleep(0)  # uvicorn looks only once at which connections there are
+        await asyncio.sleep(0)  # uvicorn lists its open connections only once
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Captures none."""
+        """Capture no signals."""
         yield

@@ -1,9 +1,9 @@
 """Authentication of callers of a served agent: one function for all bindings, or middleware.
 
 Rules: a request is authenticated by its headers, before its body is read; the public card needs no
-authentication; a caller has one name over every binding, and tasks, lists, streams and push
-configurations belong to it: those of others are not found. All callers without a name count as
-one.
+authentication; a caller has one name over every binding, and its tasks, lists, streams and push
+configurations belong to that name: those of other callers are not found. All callers without a
+name count as one caller.
 """
 
 from __future__ import annotations
@@ -18,51 +18,49 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.utils.errors import InternalError
 
-from holdfast._push.asgi import headers_of
+from holdfast._net.asgi import header_map
 from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-    from holdfast._server.answers import Application
+    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["Authenticate", "Authentication", "HttpContextBuilder", "NamedUser", "name_of_caller"]
 
 logger = logging.getLogger("holdfast.server")
 
 Authenticate = Callable[[Mapping[str, str]], "str | Awaitable[str | None] | None"]
-"""Gives the name of a caller by the headers of a request; None for one that is refused."""
+"""Returns the name of a caller from the headers of a request; None to refuse the request."""
 
 UNPROVEN = "the request needs valid credentials"
 
-_AUTHENTICATE_S = 30.0
-"""Seconds that a function has to say who calls."""
+_AUTHENTICATE_TIMEOUT_S = 30.0
 
 
 async def name_of_caller(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
-    """The name of a caller; None for one that is refused.
+    """Return the name of a caller; None if it is refused.
 
     Args:
-        authenticate: What knows.
-        headers: Of the request, names in lower case.
+        authenticate: The function that authenticates callers; it has 30 s.
+        headers: The headers of the request; names in lower case.
 
     Raises:
-        TypeError: It gives something else.
-        TimeoutError: It takes too long.
-        Exception: What it raises.
+        TypeError: The function returns something else.
+        TimeoutError: The function takes too long.
+        Exception: The function raises it.
     """
-    async with asyncio.timeout(_AUTHENTICATE_S):
-        named: Any = authenticate(headers)
-        if inspect.isawaitable(named):
-            named = await named
-    if named is not None and not isinstance(named, str):
-        raise TypeError(f"authenticate must give a name or None, not {type(named).__name__}")
-    return named or None
+    async with asyncio.timeout(_AUTHENTICATE_TIMEOUT_S):
+        name: Any = authenticate(headers)
+        if inspect.isawaitable(name):
+            name = await name
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"authenticate must give a name or None, not {type(name).__name__}")
+    return name or None
 
 
 class NamedUser(User):
-    """A caller with a name, in the form of the SDK and of Starlette.
+    """A caller with a name, as a user of the SDK and of Starlette.
 
     Attributes:
         display_name: The name.
@@ -73,27 +71,27 @@ class NamedUser(User):
 
     @property
     def is_authenticated(self) -> bool:
-        """Always: who has no name gets no further."""
+        """Always True: a caller without a name is refused."""
         return True
 
     @property
     def user_name(self) -> str:
-        """The name, by which the SDK's stores tell callers apart."""
+        """The name, by which the SDK's stores separate callers."""
         return self.display_name
 
     @property
     def identity(self) -> str:
-        """The name, as Starlette's users have it."""
+        """The name, as for Starlette's users."""
         return self.display_name
 
 
 class Authentication:
-    """An ASGI application around another, which gets only requests of callers with a name.
+    """ASGI middleware whose application gets only requests of authenticated callers.
 
     Args:
-        app: The application; it finds the caller as ``scope["user"]``.
-        authenticate: What gives the name.
-        public: Paths that are for everybody.
+        app: The application; the caller is ``scope["user"]``.
+        authenticate: Returns the name of a caller.
+        public: Paths that need no authentication.
     """
 
     def __init__(
@@ -104,41 +102,42 @@ class Authentication:
         self._public = public
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Serves one request."""
+        """Serve one request."""
         if scope["type"] != "http" or self._is_public(scope):
             await self._app(scope, receive, send)
             return
-        name = await name_of_caller(self._authenticate, headers_of(scope))
+        name = await name_of_caller(self._authenticate, header_map(scope.get("headers") or ()))
         if name is None:
             await refuse(send, 401, UNPROVEN, {"www-authenticate": "Bearer"})
             return
         await self._app({**scope, "user": NamedUser(name)}, receive, send)
 
     def _is_public(self, scope: ASGIScope) -> bool:
-        if scope["method"] == "OPTIONS":  # a browser asks by it, without credentials
+        if scope["method"] == "OPTIONS":  # a browser's preflight has no credentials
             return True
         path = str(scope["path"]).removeprefix(scope.get("root_path") or "")
         return scope["method"] in {"GET", "HEAD"} and path in self._public
 
 
 class HttpContextBuilder(DefaultServerCallContextBuilder):
-    """Tells the SDK who calls, by the ``scope["user"]`` of a request.
+    """Passes the ``scope["user"]`` of a request on to the SDK.
 
-    Its ``identity`` counts, and where it has none its ``display_name``, which two users may share.
+    The caller's name is the user's ``identity``; without one it is the ``display_name``, which two
+    users may share.
     """
 
     def build_user(self, request: Request) -> User:
-        """The caller.
+        """Return the caller.
 
         Raises:
-            InternalError: The SDK's: it is authenticated, and has no name.
+            InternalError: Of the SDK: the caller is authenticated, but has no name.
         """
         user = request.scope.get("user")
         if user is None or not user.is_authenticated:
             return UnauthenticatedUser()
         try:
             name = getattr(user, "identity", None)
-        except NotImplementedError:  # as Starlette's base class has it
+        except NotImplementedError:  # Starlette's base class raises it
             name = None
         name = name or user.display_name
         if not name:

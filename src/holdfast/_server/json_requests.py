@@ -1,12 +1,12 @@
-"""Requests whose JSON is read here: what is none is said to be none, whatever it made of Python.
+"""Requests whose JSON is parsed here, before the official SDK gets it.
 
-The SDK tells a client what an exception says, and calls it an internal error, where JSON is nested
-too deeply, or holds a number that is too long. And it takes a body whatever it is called: but
-browsers let any page send text to any server of the machine or its network, and ask the server
-first before they send what is called JSON, as it has to be (A2A 9.1, 11.1).
+The SDK answers with an internal error and the exception's text if the JSON is nested too deeply or
+contains a number that is too long; here that is a parse error. The SDK also accepts a body of any
+content type. Browsers let every page send text to any server of the machine or its network, but
+ask the server before they send JSON; so the content type must be JSON (A2A 9.1, 11.1).
 
-How much the JSON holds is bounded before the SDK reads it, which takes it far longer than the
-agent's other callers can wait.
+The number of JSON values is bounded first, because the SDK would take so long to read a large
+body that other callers wait too long.
 """
 
 from __future__ import annotations
@@ -23,63 +23,66 @@ from holdfast._wire.http import media_type
 from holdfast._wire.limits import Limits, check_json_size
 from holdfast.errors import LimitExceededError
 
-__all__ = ["JsonRequest", "holds_more"]
+__all__ = ["JsonRequest", "exceeds_json_values"]
 
-_DEPTH = 100
-"""Levels of JSON; protobuf reads no more."""
+_MAX_DEPTH = 100
+"""Levels of nested JSON; protobuf reads no more."""
 
 
 class JsonRequest(Request):
-    """A request, as the SDK's routes take it."""
+    """A request for the SDK's routes, whose JSON is parsed and bounded here."""
 
-    _read: Any = None
+    _document: Any = None
 
-    async def is_called_json(self) -> bool:
-        """Whether the body, if there is one, may be taken for JSON."""
+    async def has_json_type(self) -> bool:
+        """Whether the content type is JSON, or there is no body."""
         return "json" in media_type(self.headers) or not await self.body()
 
-    async def refusal(self, *, values: int, is_rpc: bool) -> Response | None:
-        """The answer to a body that holds more than is read; None for one that may be read.
+    async def refusal(self, *, max_values: int, is_rpc: bool) -> Response | None:
+        """Return the answer to a body that exceeds a bound; None for an accepted one.
 
         Args:
-            values: Objects, lists, members and items that it may hold altogether.
-            is_rpc: Whether it is JSON-RPC, or should be.
+            max_values: Objects, lists, members and items that the body may contain altogether.
+            is_rpc: Whether the request is JSON-RPC, or should be.
         """
+        limits = Limits(json_values=max_values, json_depth=_MAX_DEPTH)
         try:
-            check_json_size(await self.body(), Limits(json_values=values, json_depth=_DEPTH))
+            check_json_size(await self.body(), limits)
         except LimitExceededError as error:
             if error.which == "json_values":
-                text = f"the body holds more than {values} JSON values"
+                text = f"the body holds more than {max_values} JSON values"
                 return JSONResponse({"detail": text}, status_code=413)
         else:
             return None
-        text = f"the JSON is nested deeper than {_DEPTH} levels"
+        text = f"the JSON is nested deeper than {_MAX_DEPTH} levels"
         if not is_rpc:
             return JSONResponse({"detail": text}, status_code=400)
         try:
             rpc_id, code = _id_of(await self.json()), -32602
         except json.JSONDecodeError:
             rpc_id, code = None, -32700
-        told = {"code": code, "message": text}
-        return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "error": told})
+        error_object = {"code": code, "message": text}
+        return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "error": error_object})
 
     async def json(self) -> Any:
-        """What the body holds.
+        """Return the parsed body.
 
         Raises:
-            JSONDecodeError: It cannot be read as JSON (RFC 8259).
+            JSONDecodeError: The body is not valid JSON (RFC 8259).
         """
-        if self._read is None:
-            self._read = _parsed(await self.body())
-        return self._read
+        if self._document is None:
+            self._document = _parse(await self.body())
+        return self._document
 
 
-def holds_more(request: Any, most: int) -> bool:
-    """Whether the metadata of a message in protobuf, and its parts, hold more values than that.
+def exceeds_json_values(request: Any, max_values: int) -> bool:
+    """Whether the message of a protobuf request contains too many values.
+
+    Its metadata and the data and metadata of its parts count.
 
     Args:
-        request: One with a message.
-        most: Values.
+        request: A request with a message.
+        max_values: Objects, lists, members and items that it may contain altogether.
     """
     structs = [request.metadata, request.message.metadata]
     for part in request.message.parts:
@@ -96,27 +99,27 @@ def holds_more(request: Any, most: int) -> bool:
                 continue
             kind = struct.DESCRIPTOR.name
         values += len(struct.values if kind == "ListValue" else struct.fields)
-        if values > most:
+        if values > max_values:
             return True
         structs += struct.values if kind == "ListValue" else struct.fields.values()
     return False
 
 
 def _id_of(document: Any) -> Any:
-    """The ``id`` of a JSON-RPC request, as far as it can be one."""
+    """Return the ``id`` of a JSON-RPC request; None if there is no valid one."""
     rpc_id = (codec.as_object(document) or {}).get("id")
     return rpc_id if isinstance(rpc_id, str) else int64(rpc_id)
 
 
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     try:
-        # As UTF-8 (RFC 8259, 8.1), in which it was counted: by itself, it takes others as well.
-        return json.loads(body.decode("utf-8-sig"), parse_constant=_no_json)
+        # json.loads accepts other encodings than UTF-8 (RFC 8259, 8.1), as which it was counted.
+        return json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError):
         raise json.JSONDecodeError("no JSON that can be read", "", 0) from None
 
 
-def _no_json(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise json.JSONDecodeError(f"{constant} is not JSON", "", 0)

@@ -1,8 +1,8 @@
-"""How a turn ends other than by an answer: it asks, refuses, or fails in words of its own.
+"""Ends of a turn other than an answer: it needs input or authorization, is rejected, or fails.
 
     raise requires_input("Which city?")
 
-Each is an exception, made by a function of its name; a function may return it as well.
+Each is an exception that a function of the same name creates; agents may raise or return it.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 
-class Ending(Exception):  # noqa: N818  none of them is an error
-    """The end of a turn, in a state of the task's; raised, or returned.
+class Ending(Exception):  # noqa: N818  an end is not an error
+    """The end of a turn, which leaves the task in a state; raised or returned.
 
     Attributes:
-        state: The state.
-        content: What the agent says with it, as it was given.
+        state: The state of the task.
+        content: The status message, as it was passed.
     """
 
     state: ClassVar[TaskState]
 
     def __init__(self, content: Content) -> None:
-        agent_message(content, new_id="-")  # so that what is wrong shows where it was written
+        agent_message(content, new_id="-")  # raises here, where the mistake was made
         super().__init__(content)
         self.content = content
 
@@ -63,71 +63,75 @@ class AuthRequired(Ending):
 
 
 class Rejected(Ending):
-    """The agent does not do it: REJECTED."""
+    """The agent refuses the task: REJECTED."""
 
     state = TaskState.REJECTED
 
 
 def requires_input(prompt: Content) -> InputRequired:
-    """The end of a turn that needs to know more; raise it.
+    """Return the end of a turn that needs input from the user; raise it.
 
         raise requires_input("Which city?")
 
-    The task goes to INPUT_REQUIRED. The next message on it comes to the same function or executor,
-    with what was asked in `AgentTurn.asked`, and what was said before in `AgentTurn.history`.
+    The task becomes INPUT_REQUIRED. The next message of the task goes to the same function or
+    executor, with the question in `AgentTurn.asked` and earlier messages in `AgentTurn.history`.
 
     Args:
-        prompt: What is asked: text, parts or a message.
+        prompt: The question: text, parts or a message.
 
     Raises:
-        ValueError: There is nothing in it, or a part is not right.
-        TypeError: It is nothing that can be said.
+        ValueError: The prompt is empty, or a part of it is not valid.
+        TypeError: It is not text, parts or a message.
     """
     return InputRequired(prompt)
 
 
 def requires_auth(prompt: Content) -> AuthRequired:
-    """The end of a turn that needs an authorization: the task goes to AUTH_REQUIRED (A2A 7.6).
+    """Return the end of a turn that needs an authorization; raise it.
+
+    The task becomes AUTH_REQUIRED (A2A 7.6).
 
     Args:
-        prompt: What is needed, and where; never a secret.
+        prompt: What to authorize, and where: text, parts or a message; never a secret.
 
     Raises:
-        ValueError: There is nothing in it, or a part is not right.
-        TypeError: It is nothing that can be said.
+        ValueError: The prompt is empty, or a part of it is not valid.
+        TypeError: It is not text, parts or a message.
     """
     return AuthRequired(prompt)
 
 
 def reject(reason: Content) -> Rejected:
-    """The end of a turn that is not for this agent: the task goes to REJECTED.
+    """Return the end of a turn that the agent refuses; raise it.
+
+    The task becomes REJECTED.
 
     Args:
-        reason: Why.
+        reason: Why the agent refuses: text, parts or a message.
 
     Raises:
-        ValueError: There is nothing in it, or a part is not right.
-        TypeError: It is nothing that can be said.
+        ValueError: The reason is empty, or a part of it is not valid.
+        TypeError: It is not text, parts or a message.
     """
     return Rejected(reason)
 
 
 def fail(text: str, *, retryable: bool = False, retry_after: float | None = None) -> A2AError:
-    """A failure in words that are meant; raise it.
+    """Return a failure whose text the client sees; raise it.
 
         raise fail("The shop is closed.", retry_after=60)
 
-    The task goes to FAILED with this text. Of any exception that is no `A2AError` the client sees
-    nothing but "internal error".
+    The task becomes FAILED with this text. Of an exception that is not an `A2AError`, the client
+    sees only "internal error".
 
     Args:
-        text: What is told.
-        retryable: Whether it may help to try again; it may where there is a time for it.
-        retry_after: In how many seconds.
+        text: The status message.
+        retryable: Whether a retry may succeed; always so if `retry_after` is given.
+        retry_after: Seconds after which to retry; None for no advice.
 
     Raises:
-        ValueError: The text is empty, or the time cannot be waited for.
-        TypeError: An argument of another type.
+        ValueError: The text is empty, or `retry_after` is not a positive number.
+        TypeError: An argument has the wrong type.
     """
     check_kind("text", text, str)
     not_empty("text", text)
@@ -142,11 +146,11 @@ def fail(text: str, *, retryable: bool = False, retry_after: float | None = None
 def agent_message(
     content: Content, *, new_id: str, task_id: str | None = None, context_id: str | None = None
 ) -> Message:
-    """What an agent says, as a message of its own.
+    """Return a message of the agent.
 
     Raises:
-        ValueError: There is nothing in it, or a part is not right.
-        TypeError: It is nothing that can be said.
+        ValueError: The content is empty, or a part of it is not valid.
+        TypeError: It is not text, parts or a message.
     """
     message = to_message(content, new_id=new_id)
     return msgspec.structs.replace(

@@ -1,8 +1,8 @@
-"""Serving an agent on sockets: uvicorn for what is HTTP, grpc.aio for gRPC.
+"""Serving an agent on sockets: uvicorn for HTTP, grpc.aio for gRPC.
 
-Rules: the card says where the agent really is; at the end no new turn begins, those under way
-have their time, and then they are ended and say so; nothing is left running, and nothing waits for
-ever.
+Rules: the card names the real addresses. At shutdown no new turn starts; turns in flight get the
+grace to finish, and then they are stopped and their tasks fail. No task of the event loop is left
+behind, and every wait has a timeout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast._arguments import check_age, check_kind, check_port, check_url
-from holdfast._server.extra import need
+from holdfast._server.extra import require_extra
 from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
@@ -35,25 +35,25 @@ __all__ = ["Running", "Serving", "serve"]
 
 logger = logging.getLogger("holdfast.server")
 
-_MARGIN = 10.0
-"""Seconds beyond the grace that replies have to leave, before their connections are cut."""
+_FLUSH_GRACE_S = 10.0
+"""Seconds beyond the grace for sending replies, before their connections are cut."""
 
-_STARTING = 30.0
-_NOWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  refused as an address for callers
+_START_TIMEOUT_S = 30.0
+_WILDCARD_HOSTS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  refused as addresses of the agent
 _BACKLOG = 2048
 
-_UNACKNOWLEDGED = 60_000
-"""Milliseconds after which the system ends a connection whose other end takes nothing of what is
-sent, where the system can: closing it would wait for that end for ever."""
+_USER_TIMEOUT_MS = 60_000
+"""Milliseconds after which the system closes a connection whose peer acknowledges nothing, if the
+system supports it: closing the connection would wait forever for that peer."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that is served.
+    """An agent that is being served.
 
     Attributes:
-        url: Where it can be reached.
-        card: As it is served.
-        grpc_url: ``host:port`` of gRPC; None where it is not served.
+        url: The agent's address.
+        card: The public card.
+        grpc_url: ``host:port`` of gRPC; None if it is not served.
     """
 
     url: str
@@ -62,7 +62,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Serving(AbstractAsyncContextManager["Running"]):
-    """Serves an agent while a block runs; see `A2AServer.serving`."""
+    """Serves an agent for the duration of an ``async with`` block; see `A2AServer.serving`."""
 
     def __init__(
         self,
@@ -86,15 +86,15 @@ class Serving(AbstractAsyncContextManager["Running"]):
         check_age("grace", grace)
         if url is not None:
             check_url(url, "url")
-        elif host in _NOWHERE:
+        elif host in _WILDCARD_HOSTS:
             raise ValueError(
                 f"clients cannot connect to {host!r}: pass the agent's address as url="
             )
         if (cert_file is None) != (key_file is None):
             raise ValueError("cert_file and key_file go together")
-        need("server", "serving an agent", "uvicorn")
+        require_extra("server", "serving an agent", "uvicorn")
         if "GRPC" in bindings:
-            need("server,grpc", "serving an agent over gRPC")
+            require_extra("server,grpc", "serving an agent over gRPC")
         self._agent_card = agent_card
         self._make_service = service
         self._settings = settings
@@ -112,7 +112,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
         self._http_task: asyncio.Task[None] | None = None
         self._grpc: GrpcServer | None = None
 
-    if not TYPE_CHECKING:  # type checkers tell it themselves
+    if not TYPE_CHECKING:  # type checkers report the mistake by themselves
 
         def __getattr__(self, name: str) -> object:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -121,7 +121,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
             raise AttributeError(text, name=name, obj=self)
 
     async def __aenter__(self) -> Running:
-        """Starts it.
+        """Start serving.
 
         Raises:
             OSError: The port is taken.
@@ -145,27 +145,28 @@ class Serving(AbstractAsyncContextManager["Running"]):
         await self.stop(self._grace if error is None else 0.0)
 
     async def stop(self, grace: float | None = None) -> int:
-        """Ends it: what runs has its time, then it is ended.
+        """Stop serving: turns in flight get a grace to finish, and are stopped after it.
 
         Args:
-            grace: Seconds that turns under way have; None for what was said at first.
+            grace: Seconds that turns in flight get to finish; None for the ``grace`` of
+                `A2AServer.serving`.
 
         Returns:
-            How many turns were ended.
+            The number of turns that were stopped.
         """
         seconds = self._grace if grace is None else grace
-        ending = asyncio.create_task(self._end(seconds), name="stopping the agent")
+        shutdown = asyncio.create_task(self._shut_down(seconds), name="stopping the agent")
         try:
-            return await asyncio.shield(ending)
+            return await asyncio.shield(shutdown)
         except asyncio.CancelledError:
-            self.hurry()
-            await asyncio.wait([ending], timeout=_MARGIN)
+            self.end_grace()
+            await asyncio.wait([shutdown], timeout=_FLUSH_GRACE_S)
             raise
 
-    def hurry(self) -> None:
-        """Takes away what is left of the grace."""
+    def end_grace(self) -> None:
+        """End the grace of a `stop` in progress at once."""
         if self._service is not None:
-            self._service.hurry()
+            self._service.end_grace()
         if self._http is not None:
             self._http.force_exit = True
 
@@ -173,7 +174,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
         from holdfast._server.host_check import host_rules
 
         scheme = "http" if self._cert_file is None else "https"
-        host, port = _shown(self._host), listener.getsockname()[1]
+        host, port = _bracketed(self._host), listener.getsockname()[1]
         url = self._url or f"{scheme}://{host}:{port}"
         rules = host_rules(
             url,
@@ -183,8 +184,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
         )
         grpc_url: str | None = None
         if "GRPC" in self._bindings:
-            from holdfast._server.grpc_gate import GrpcGate
-            from holdfast._server.grpc_server import GrpcServer
+            from holdfast._server.grpc_server import GrpcGate, GrpcServer
 
             self._grpc = grpc = GrpcServer(
                 f"{host}:{self._grpc_port}",
@@ -198,7 +198,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
         card = self._agent_card(url=url, bindings=self._bindings, grpc_url=grpc_url)
         self._service = service = self._make_service(card)
         if self._grpc is not None:
-            await self._grpc.start(service.handler, with_older="0.3" in self._settings.versions)
+            await self._grpc.start(service.handler, with_v03="0.3" in self._settings.versions)
         await self._start_http(service.app(card, self._bindings, rules), listener)
         return Running(url=url, card=card, grpc_url=grpc_url)
 
@@ -210,117 +210,117 @@ class Serving(AbstractAsyncContextManager["Running"]):
             cert_file=self._cert_file,
             key_file=self._key_file,
             head_timeout=self._settings.body_timeout,
-            last_grace=self._grace + _MARGIN,
+            last_grace=self._grace + _FLUSH_GRACE_S,
         )
         self._http = http = HttpServer(config)
         self._http_task = asyncio.create_task(http.serve(sockets=[listener]), name="uvicorn")
-        async with asyncio.timeout(_STARTING):
+        async with asyncio.timeout(_START_TIMEOUT_S):
             await http.wait_started(self._http_task)
 
-    async def _end(self, grace: float) -> int:
-        """Stops listening, ends the turns, and then what carries them."""
+    async def _shut_down(self, grace: float) -> int:
+        """Stop listening, then the turns, then the servers that carry their replies."""
         if self._http is not None:
             self._http.should_exit = True
-        carriers = [self._http_task] if self._http_task is not None else []
+        servers = [self._http_task] if self._http_task is not None else []
         if self._grpc is not None:
-            stopping = asyncio.create_task(self._grpc.stop(grace + _MARGIN), name="stopping gRPC")
-            carriers.append(stopping)
-        ended = 0 if self._service is None else await self._service.close(grace)
-        if carriers:
-            _, late = await asyncio.wait(carriers, timeout=_MARGIN)
-            for task in late:
+            stopping = self._grpc.stop(grace + _FLUSH_GRACE_S)
+            servers.append(asyncio.create_task(stopping, name="stopping gRPC"))
+        stopped = 0 if self._service is None else await self._service.close(grace)
+        if servers:
+            _, pending = await asyncio.wait(servers, timeout=_FLUSH_GRACE_S)
+            for task in pending:
                 task.cancel()
-            await asyncio.gather(*carriers, return_exceptions=True)
-        return ended
+            await asyncio.gather(*servers, return_exceptions=True)
+        return stopped
 
 
 async def serve(serving: Serving) -> None:
-    """Serves until the process is told to stop, by SIGINT or SIGTERM; by a second one at once."""
-    told = asyncio.Event()
+    """Serve until SIGINT or SIGTERM; a second signal ends the grace."""
+    stop_requested = asyncio.Event()
 
     def stop(number: int) -> None:
-        if told.is_set():
+        if stop_requested.is_set():
             logger.warning("stopping at once")
-            serving.hurry()
+            serving.end_grace()
         else:
             logger.info("stopping on %s", signal.Signals(number).name)
-            told.set()
+            stop_requested.set()
 
-    with _heard():
+    with _log_to_stderr():
         async with serving:
-            with _signals(stop):
-                await told.wait()
+            with _signal_handlers(stop):
+                await stop_requested.wait()
                 await serving.stop()
 
 
 @contextlib.contextmanager
-def _heard() -> Generator[None]:
-    """Shows on stderr what the server says, where the program has not set up logging.
+def _log_to_stderr() -> Generator[None]:
+    """Write the server's log to stderr, if the program has not configured logging.
 
-    A library is silent then, but whoever runs a server wants to know where it is, and why a
-    function of theirs fails: clients are not told.
+    Without it the operator would see neither the agent's address nor why a function fails:
+    clients get no detail.
     """
-    if _is_set_up(logger):
+    if _has_handler(logger):
         yield
         return
-    shown = logging.StreamHandler()
-    shown.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-    earlier = logger.level
-    logger.addHandler(shown)
-    if earlier == logging.NOTSET:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    if level == logging.NOTSET:
         logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.setLevel(earlier)
-        logger.removeHandler(shown)
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
-def _is_set_up(asked: logging.Logger) -> bool:
-    """Whether anything does something with what a logger is given."""
-    at: logging.Logger | None = asked
-    while at is not None:
-        if any(not isinstance(handler, logging.NullHandler) for handler in at.handlers):
+def _has_handler(log: logging.Logger) -> bool:
+    """Whether a logger or one of its parents handles records."""
+    current: logging.Logger | None = log
+    while current is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in current.handlers):
             return True
-        at = at.parent if at.propagate else None
+        current = current.parent if current.propagate else None
     return False
 
 
 @contextlib.contextmanager
-def _signals(handle: Any) -> Generator[None]:
-    """Hands over the signals that end a process, where that is possible."""
+def _signal_handlers(handle: Callable[[int], None]) -> Generator[None]:
+    """Call a function on SIGINT and SIGTERM, if this is the main thread."""
     loop = asyncio.get_running_loop()
-    earlier: dict[signal.Signals, Any] = {}
+    previous: dict[signal.Signals, Any] = {}
 
-    def from_system(number: int, _: FrameType | None) -> None:
+    def on_signal(number: int, _: FrameType | None) -> None:
         loop.call_soon_threadsafe(handle, number)
 
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            earlier[number] = signal.signal(number, from_system)
-    except ValueError:  # not in the main thread: whoever started it ends it
+            previous[number] = signal.signal(number, on_signal)
+    except ValueError:  # not in the main thread, where the caller cancels instead
         pass
     try:
         yield
     finally:
-        for number, handler in earlier.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, so that asyncio sends small replies without delay.
+    # asyncio sets TCP_NODELAY only on sockets whose protocol is named.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-        listener.setblocking(False)  # noqa: FBT003  it has no name
+        listener.setblocking(False)  # noqa: FBT003  the parameter is positional-only
     except OSError as error:
         listener.close()
-        text = f"cannot listen on {_shown(host)}:{port}: {error.strerror or error}"
+        text = f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}"
         raise OSError(error.errno, text) from None
     except BaseException:
         listener.close()
@@ -328,5 +328,5 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _shown(host: str) -> str:
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -1,7 +1,7 @@
-"""Around the official SDK's request handler: what fails in it says nothing that is not meant.
+"""A wrapper around the official SDK's request handler that hides the text of exceptions.
 
-The SDK answers an exception with its text. Here it is an error of the protocol as it is, an
-`A2AError` in the SDK's form, or "internal error" and a line in the log.
+The SDK answers an exception with its text. Here an error of the SDK stays as it is, an `A2AError`
+becomes the SDK's, and any other exception becomes "internal error" and a line in the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast._aio.cancel_scope import CancelScope
 from holdfast._integrations.a2a_sdk.messages import to_value
 from holdfast._model.error_writing import own_words
 from holdfast._server.answers import error_of_failure
-from holdfast._server.json_requests import holds_more
+from holdfast._server.json_requests import exceeds_json_values
 from holdfast.types import Message
 
 if TYPE_CHECKING:
@@ -35,19 +35,18 @@ logger = logging.getLogger("holdfast.server")
 
 _STREAMS = frozenset({"on_message_send_stream", "on_subscribe_to_task"})
 _SENDS = frozenset({"on_message_send", "on_message_send_stream"})
-_LIMITS = {"on_cancel_task": 30.0}
-"""Seconds after which is answered what does not end."""
+_TIMEOUTS_S = {"on_cancel_task": 30.0}
 
 
 class SafeRequestHandler:
-    """Every operation of a handler, under the SDK's name; none tells a failure that is not meant.
+    """The operations of an SDK request handler, under the same names, with safe errors.
 
     Args:
-        handler: The SDK's.
+        handler: The SDK's handler.
         agent: The name of the agent.
-        required: The URIs of the extensions that whoever sends a message has to declare.
+        required: The URIs of the extensions that a client must declare to send a message.
         max_parts: Parts that a message may have.
-        max_values: JSON values that a message may hold.
+        max_values: JSON values that a message may contain.
     """
 
     def __init__(
@@ -68,47 +67,47 @@ class SafeRequestHandler:
         self._is_idle.set()
         for name in dir(handler):
             if name.startswith("on_"):
-                guard = self._stream if name in _STREAMS else self._unary
-                setattr(self, name, guard(getattr(handler, name), _LIMITS.get(name)))
+                wrap = self._stream if name in _STREAMS else self._unary
+                setattr(self, name, wrap(getattr(handler, name), _TIMEOUTS_S.get(name)))
 
-    async def idle(self, seconds: float) -> None:
-        """Waits until all is answered, but not for ever."""
+    async def wait_idle(self, seconds: float) -> None:
+        """Wait until no request is in flight, but no longer than the given seconds."""
         async with CancelScope.within(seconds):
             await self._is_idle.wait()
 
-    def _unary(self, method: Callable[..., Any], limit: float | None) -> Callable[..., Any]:
+    def _unary(self, method: Callable[..., Any], timeout: float | None) -> Callable[..., Any]:
         @functools.wraps(method)
-        async def call(*arguments: Any, **named: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
             with self._guard():
-                self._check(method, arguments)
-                async with asyncio.timeout(limit):
-                    return await method(*arguments, **named)
+                self._check_message(method, args)
+                async with asyncio.timeout(timeout):
+                    return await method(*args, **kwargs)
 
         return call
 
     def _stream(self, method: Callable[..., Any], _: float | None) -> Callable[..., Any]:
         @functools.wraps(method)
-        async def call(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             with self._guard():
-                self._check(method, arguments)
-                async with aclosing(method(*arguments, **named)) as events:
+                self._check_message(method, args)
+                async with aclosing(method(*args, **kwargs)) as events:
                     async for event in events:
                         yield event
 
         return call
 
-    def _check(self, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Refuses messages that cannot be read, before there is a turn that could not be led.
+    def _check_message(self, method: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """Refuse a message that is not valid, before a turn starts.
 
-        And those of whoever does not declare an extension that is required (A2A 4.6.3).
+        Refuse also a client that does not declare a required extension (A2A 4.6.3).
         """
         if method.__name__ not in _SENDS:
             return
-        request, context = arguments[:2]
+        request, context = args[:2]
         if len(request.message.parts) > self._max_parts:
             text = f"the message has more than {self._max_parts} parts"
             raise sdk.InvalidParamsError(text)
-        if holds_more(request, self._max_values):  # gRPC brings no JSON that was counted before
+        if exceeds_json_values(request, self._max_values):  # gRPC has no JSON to count earlier
             text = f"the request holds more than {self._max_values} JSON values"
             raise sdk.InvalidParamsError(text)
         try:
@@ -128,14 +127,15 @@ class SafeRequestHandler:
         except sdk.A2AError:
             raise
         except Exception as failure:
-            raise _told(failure, self._agent) from failure
+            raise _safe_error(failure, self._agent) from failure
         finally:
             self._in_flight -= 1
             if not self._in_flight:
                 self._is_idle.set()
 
 
-def _told(failure: Exception, agent: str) -> sdk.A2AError:
+def _safe_error(failure: Exception, agent: str) -> sdk.A2AError:
+    """Log a failure, and return the error that the client gets."""
     logger.error(
         "a request to %s failed: %s: %s",
         agent,
@@ -148,8 +148,8 @@ def _told(failure: Exception, agent: str) -> sdk.A2AError:
 
 
 def sdk_error(error: A2AError) -> sdk.A2AError:
-    """The SDK's error for one of Holdfast's, with its hint to try again and its chain."""
-    kind = getattr(sdk, type(error).__name__, sdk.InternalError)
+    """Return the SDK's error for an `A2AError`, with its retry advice and its chain."""
+    error_class = getattr(sdk, type(error).__name__, sdk.InternalError)
     info = error.to_rest()["details"][0]
-    made: sdk.A2AError = kind(message=own_words(error), data=dict(info["metadata"]))
-    return made
+    result: sdk.A2AError = error_class(message=own_words(error), data=dict(info["metadata"]))
+    return result

@@ -1,7 +1,7 @@
-"""One agent at work: the official SDK's request handler and what is around it, until it is closed.
+"""A served agent: the official SDK's request handler, its ASGI application, and their shutdown.
 
-The same service answers over every binding, so that a task that came by one of them can be asked
-for by another.
+One service answers over every binding, so that a task created over one binding can be fetched over
+another.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from holdfast._server.bodies import BoundedBodies
 from holdfast._server.errors import ProtocolErrors
 from holdfast._server.host_check import HostCheck
 from holdfast._server.identity import Authentication, HttpContextBuilder
-from holdfast._server.push_configs import BoundedPushConfigs
-from holdfast._server.push_sending import PushSender, PushTargets
+from holdfast._server.push import BoundedPushConfigs, PushSender, PushTargets
 from holdfast._server.safe_handler import SafeRequestHandler
-from holdfast._server.streams import with_own_streams
+from holdfast._server.streams import with_safe_requests
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -45,9 +44,8 @@ if TYPE_CHECKING:
 
     from holdfast._net.engine import HttpEngine
     from holdfast._server.host_check import HostRules
-    from holdfast._server.sdk_executors import ForeignRuns
     from holdfast._server.settings import ServerSettings
-    from holdfast._server.turn_registry import TurnRegistry
+    from holdfast._server.turn_registry import SdkTurnRegistry, TurnRegistry
     from holdfast.types import AgentCard
 
 __all__ = ["Service"]
@@ -55,83 +53,83 @@ __all__ = ["Service"]
 logger = logging.getLogger("holdfast.server")
 
 _CARD_PATH = "/.well-known/agent-card.json"
-_CLOSING = 10.0
-"""Seconds that the SDK's handler has to end what it left running."""
+_HANDLER_CLOSE_TIMEOUT_S = 10.0
+"""Seconds that the SDK's handler has to end its tasks."""
 
-_ANSWERING = 1.0
-"""Seconds in which those who wait hear how the turns ended."""
+_REPLY_GRACE_S = 1.0
+"""Seconds for requests in flight to get the outcome of stopped turns."""
 
-_OLDER = "0.3"
+_V03 = "0.3"
 
 
 class Service:
     """Answers for an agent, over any binding, in one event loop.
 
     Args:
-        runs: What does the work, as the SDK takes it.
-        card: Of the agent; what it declares is offered.
-        settings: The server's.
+        turns: The executor, as the SDK takes it.
+        card: The agent's card; its capabilities are offered.
+        settings: The server's settings.
 
     Attributes:
-        handler: The SDK's, which tells no failure that is not meant.
+        handler: The SDK's request handler, with safe errors.
     """
 
     def __init__(
-        self, runs: TurnRegistry | ForeignRuns, card: AgentCard, settings: ServerSettings
+        self, turns: TurnRegistry | SdkTurnRegistry, card: AgentCard, settings: ServerSettings
     ) -> None:
-        self._runs = runs
+        self._turns = turns
         self._name = card.name
         self._settings = settings
         self._engine: HttpEngine | None = None
         self._closing: asyncio.Task[int] | None = None
-        self._inner = self._handler(runs, card)
-        self._guarded = SafeRequestHandler(
-            self._inner,
+        self._sdk_handler = self._make_handler(turns, card)
+        self._safe_handler = SafeRequestHandler(
+            self._sdk_handler,
             card.name,
             required=frozenset(e.uri for e in card.capabilities.extensions if e.required),
             max_parts=settings.max_parts,
             max_values=settings.max_json_values,
         )
-        self.handler = cast("RequestHandler", self._guarded)
+        self.handler = cast("RequestHandler", self._safe_handler)
 
     def app(self, card: AgentCard, bindings: Sequence[str], rules: HostRules) -> ProtocolErrors:
-        """The ASGI application for the bindings that are HTTP.
+        """Return the ASGI application for the HTTP bindings.
 
         Args:
-            card: As it is served.
-            bindings: What is served.
-            rules: Which hosts and origins requests may name.
+            card: The public card.
+            bindings: The bindings to serve.
+            rules: The hosts and origins that requests may name.
         """
         settings = self._settings
-        is_older = _OLDER in settings.versions
+        with_v03 = _V03 in settings.versions
         routes: list[BaseRoute] = [_card_route(card)]
         if "JSONRPC" in bindings:
             routes += create_jsonrpc_routes(
-                self.handler, "/", HttpContextBuilder(), enable_v0_3_compat=is_older
+                self.handler, "/", HttpContextBuilder(), enable_v0_3_compat=with_v03
             )
         if "HTTP+JSON" in bindings:
             routes += create_rest_routes(
-                self.handler, HttpContextBuilder(), enable_v0_3_compat=is_older
+                self.handler, HttpContextBuilder(), enable_v0_3_compat=with_v03
             )
-        routes = with_own_streams(
-            routes, keep_alive=settings.keep_alive, json_values=settings.max_json_values
+        routes = with_safe_requests(
+            routes, keep_alive=settings.keep_alive, max_values=settings.max_json_values
         )
-        inner: Any = Starlette(routes=routes, lifespan=self._lifespan)
+        app: Any = Starlette(routes=routes, lifespan=self._lifespan)
         for wrap in reversed(settings.middleware):
-            inner = wrap(inner)
+            app = wrap(app)
         if settings.authenticate is not None:
-            inner = Authentication(inner, settings.authenticate, public=frozenset({_CARD_PATH}))
-        self._log_who_may_call(is_local=rules.is_loopback)
+            app = Authentication(app, settings.authenticate, public=frozenset({_CARD_PATH}))
+        self._warn_if_open(is_local=rules.is_loopback)
         bounded = BoundedBodies(
-            inner,
+            app,
             limit=settings.max_body,
             seconds=settings.body_timeout,
             memory=settings.max_body_memory,
         )
         return ProtocolErrors(HostCheck(bounded, rules), agent=self._name)
 
-    def _log_who_may_call(self, *, is_local: bool) -> None:
-        """Says it where callers are not told apart."""
+    def _warn_if_open(self, *, is_local: bool) -> None:
+        """Log that all callers share all tasks, if there is no authentication."""
         if self._settings.authenticate is None and not self._settings.middleware:
             logger.log(
                 logging.INFO if is_local else logging.WARNING,
@@ -141,36 +139,37 @@ class Service:
             )
 
     async def close(self, grace: float = 0.0) -> int:
-        """Lets what runs end, ends what does not, and frees everything; a second call waits too.
+        """Stop the turns in flight after a grace, and free all resources; may be called twice.
 
         Args:
-            grace: Seconds that turns under way have to end.
+            grace: Seconds that turns in flight get to finish.
 
         Returns:
-            How many turns were ended.
+            The number of turns that were stopped.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(grace), name="closing the agent")
         return await asyncio.shield(self._closing)
 
-    def hurry(self) -> None:
-        """Takes away what is left of the grace."""
-        self._runs.hurry()
+    def end_grace(self) -> None:
+        """End the grace of a `close` in progress at once."""
+        self._turns.end_grace()
 
     async def _close(self, grace: float) -> int:
-        ended = await self._runs.stop(grace)
-        if ended:
-            logger.warning("%s was stopped: %d turns were ended", self._name, ended)
-        await self._guarded.idle(_ANSWERING)
-        aclose = getattr(self._inner, "aclose", None)
+        stopped = await self._turns.stop(grace)
+        if stopped:
+            logger.warning("%s was stopped: %d turns were ended", self._name, stopped)
+        await self._safe_handler.wait_idle(_REPLY_GRACE_S)
+        aclose = getattr(self._sdk_handler, "aclose", None)
         if aclose is not None:
-            async with CancelScope.within(_CLOSING) as scope:
+            seconds = _HANDLER_CLOSE_TIMEOUT_S
+            async with CancelScope.within(seconds) as scope:
                 await aclose()
             if scope.expired:
-                logger.warning("the tasks of %s did not end within %g s", self._name, _CLOSING)
+                logger.warning("the tasks of %s did not end within %g s", self._name, seconds)
         if self._engine is not None:
             await self._engine.close()
-        return ended
+        return stopped
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:
@@ -179,11 +178,11 @@ class Service:
         finally:
             await self.close()
 
-    def _handler(self, executor: AgentExecutor, card: AgentCard) -> DefaultRequestHandler:
+    def _make_handler(self, executor: AgentExecutor, card: AgentCard) -> DefaultRequestHandler:
         settings = self._settings
         options: dict[str, Any] = dict(settings.handler_options)
         if settings.push:
-            options |= self._pushing()
+            options |= self._push_options()
         if settings.extended_card is not None:
             extended = msgspec.structs.replace(
                 settings.extended_card,
@@ -191,8 +190,8 @@ class Service:
                 supported_interfaces=card.supported_interfaces,
             )
             options["extended_agent_card"] = to_proto(extended, a2a_pb2.AgentCard)
-        known = inspect.signature(DefaultRequestHandler.__init__).parameters
-        for name in options.keys() - known.keys():
+        parameters = inspect.signature(DefaultRequestHandler.__init__).parameters
+        for name in options.keys() - parameters.keys():
             raise ValueError(f"the a2a-sdk that is installed has no {name}: a newer one may")
         return DefaultRequestHandler(
             agent_executor=executor,
@@ -201,8 +200,8 @@ class Service:
             **options,
         )
 
-    def _pushing(self) -> dict[str, Any]:
-        """What the SDK needs to push: a store, a sender, and which addresses it may take."""
+    def _push_options(self) -> dict[str, Any]:
+        """Return the SDK handler's arguments for push: a store, a sender, and a URL validator."""
         settings = self._settings
         store = InMemoryPushNotificationConfigStore() if settings.push is True else settings.push
         targets = PushTargets(settings.push_networks, settings.push_url_validator)
@@ -210,7 +209,7 @@ class Service:
         if sender is None:
             engine = settings.push_engine
             if engine is None:
-                from holdfast._net.aiohttp import AiohttpEngine  # heavy; serving is not
+                from holdfast._net.aiohttp import AiohttpEngine  # slow to import
 
                 engine = self._engine = AiohttpEngine(proxies=False)
             sender = PushSender(engine, store, targets)
@@ -222,15 +221,15 @@ class Service:
 
 
 def _card_route(card: AgentCard) -> Route:
-    """Where the public card is, with an entity tag (A2A 8.6)."""
+    """Return the route of the public card, with an entity tag (A2A 8.6)."""
     document = agent_card_to_dict(to_proto(card, a2a_pb2.AgentCard))
     body = json.dumps(document, ensure_ascii=False).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": "public, max-age=60"}
 
     async def serve(request: Request) -> Response:
-        known = request.headers.get("if-none-match", "")
-        if tag in {one.strip().removeprefix("W/") for one in known.split(",")}:
+        cached = request.headers.get("if-none-match", "").split(",")
+        if tag in {cached_tag.strip().removeprefix("W/") for cached_tag in cached}:
             return Response(status_code=304, headers=headers)
         return Response(body, media_type="application/json", headers=headers)
 

@@ -1,4 +1,4 @@
-"""What an agent's server is told at its construction, checked there."""
+"""The settings of an agent's server, and their checks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings"]
 
 CardModifier = Callable[[AgentCard], AgentCard]
-"""Changes the public card when all is known of it, last of all: the place to sign it."""
+"""Takes the complete public card and returns the card to serve; sign the card there."""
 
 Middleware = Callable[[Any], Any]
-"""Makes an ASGI application of another one."""
+"""Takes an ASGI application and returns one that wraps it."""
 
 PushUrlValidator = Callable[[str], "Awaitable[bool]"]
-"""Whether pushing to an address is allowed."""
+"""Returns whether pushing to a URL is allowed."""
 
 _VERSIONS = ("1.0", "0.3")
 
@@ -34,7 +34,7 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@]+")
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """See `A2AServer`."""
+    """The arguments of `A2AServer`, where they are documented."""
 
     extended_card: AgentCard | None = None
     card_modifier: Any = None
@@ -79,10 +79,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             kind = type(self.push).__name__
             raise TypeError(f"push must be True, False or a store of the SDK's, not {kind}")
         self._check_callables()
-        pushing = ("push_sender", "push_url_validator", "push_networks", "push_engine")
-        if not self.push and any(getattr(self, name) is not None for name in pushing):
+        push_options = ("push_sender", "push_url_validator", "push_networks", "push_engine")
+        if not self.push and any(getattr(self, name) is not None for name in push_options):
             raise ValueError(
-                f"{', '.join(pushing[:-1])} and {pushing[-1]} need push=True or a store"
+                f"{', '.join(push_options[:-1])} and {push_options[-1]} need push=True or a store"
             )
         if self.push_sender is not None and self.push_engine is not None:
             raise ValueError("push_engine is for the server's own sender: leave out push_sender")

@@ -1,7 +1,7 @@
-"""Streams of events over HTTP, with a word now and then that they are alive.
+"""The SDK's routes with checked requests, and with event streams that send keep-alive comments.
 
-The SDK answers with sse-starlette's, which watches the process for signals in a task that never
-ends, and ends streams by what another server in the process was told. What is sent is the same.
+The SDK answers with sse-starlette's streams, which watch the process for signals in a task that
+never ends, and which end when another server in the process is stopped. The bytes are the same.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["with_own_streams"]
+__all__ = ["with_safe_requests"]
 
-_ALIVE = b": alive\n\n"
-_SEPARATOR = "\n"
+_KEEP_ALIVE_COMMENT = b": alive\n\n"
+_LINE_END = "\n"
 
 
-def with_own_streams(
-    routes: Iterable[BaseRoute], *, keep_alive: float, json_values: int
+def with_safe_requests(
+    routes: Iterable[BaseRoute], *, keep_alive: float, max_values: int
 ) -> list[BaseRoute]:
-    """The same routes, whose requests are checked and whose streams are written here.
+    """Return the same routes, with checked requests and with streams that are kept alive.
 
     Args:
-        routes: The SDK's.
-        keep_alive: Seconds without an event after which a comment is sent.
-        json_values: Values that the JSON of a request may hold.
+        routes: The SDK's routes.
+        keep_alive: Seconds without an event after which a stream sends a comment.
+        max_values: JSON values that the body of a request may contain.
     """
-    return [_own(route, keep_alive, json_values) for route in routes]
+    return [_wrap(route, keep_alive, max_values) for route in routes]
 
 
-def _own(route: BaseRoute, keep_alive: float, json_values: int) -> BaseRoute:
+def _wrap(route: BaseRoute, keep_alive: float, max_values: int) -> BaseRoute:
     if isinstance(route, Mount):
-        inner = with_own_streams(route.routes, keep_alive=keep_alive, json_values=json_values)
+        inner = with_safe_requests(route.routes, keep_alive=keep_alive, max_values=max_values)
         return Mount(route.path, routes=inner)
     if not isinstance(route, Route):
         return route
-    answer: Callable[[Request], Awaitable[Response]] = route.endpoint
+    sdk_endpoint: Callable[[Request], Awaitable[Response]] = route.endpoint
 
-    async def endpoint(given: Request) -> Response:
-        request = JsonRequest(given.scope, given.receive)
-        if not await request.is_called_json():
+    async def endpoint(sdk_request: Request) -> Response:
+        request = JsonRequest(sdk_request.scope, sdk_request.receive)
+        if not await request.has_json_type():
             return Response("the body has to be JSON, and called so", status_code=415)
-        if refusal := await request.refusal(values=json_values, is_rpc=route.path == "/"):
+        if refusal := await request.refusal(max_values=max_values, is_rpc=route.path == "/"):
             return refusal
-        response = await answer(request)
+        response = await sdk_endpoint(request)
         if isinstance(response, EventSourceResponse):
             return _EventStream(response, keep_alive)
         return response
@@ -66,7 +66,7 @@ def _own(route: BaseRoute, keep_alive: float, json_values: int) -> BaseRoute:
 
 
 class _EventStream(Response):
-    """The events of another response."""
+    """Sends the events of an SDK response."""
 
     def __init__(self, response: EventSourceResponse, keep_alive: float) -> None:
         self.status_code = response.status_code
@@ -76,58 +76,57 @@ class _EventStream(Response):
         self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Sends the events until there are no more, or nobody is there."""
-        gone = asyncio.create_task(_until_gone(receive), name="waiting for the client to leave")
-        coming: asyncio.Task[Any] | None = None
+        """Send the events until the stream ends, or the client leaves."""
+        gone = asyncio.create_task(_wait_gone(receive), name="waiting for the client to leave")
+        next_event: asyncio.Task[Any] | None = None
         try:
-            await send({"type": "http.response.start", **self._head()})
+            start = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **start})
             while not gone.done():
-                coming = coming or asyncio.create_task(_next(self._events), name="the next event")
+                if next_event is None:
+                    next_event = asyncio.create_task(_next(self._events), name="the next event")
                 await asyncio.wait(
-                    [coming, gone],
+                    [next_event, gone],
                     timeout=self._keep_alive,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                if not coming.done():
+                if not next_event.done():
                     if not gone.done():
-                        await send(_body(_ALIVE, more=True))
+                        await send(_body(_KEEP_ALIVE_COMMENT, more=True))
                     continue
-                event, coming = coming.result(), None
+                event, next_event = next_event.result(), None
                 if event is None:
                     await send(_body(b"", more=False))
                     return
-                await send(_body(_written(event), more=True))
+                await send(_body(_encode(event), more=True))
         finally:
-            await _end(gone, coming)
+            await _cancel(gone, next_event)
             if hasattr(self._events, "aclose"):
                 await self._events.aclose()
 
-    def _head(self) -> dict[str, Any]:
-        return {"status": self.status_code, "headers": self.raw_headers}
 
-
-def _written(event: Any) -> bytes:
-    written: bytes = cast("Any", sse).ensure_bytes(event, _SEPARATOR)
-    return written
+def _encode(event: Any) -> bytes:
+    encoded: bytes = cast("Any", sse).ensure_bytes(event, _LINE_END)
+    return encoded
 
 
 async def _next(events: Any) -> Any:
-    """The next event; None at the end."""
+    """Return the next event; None at the end."""
     async for event in events:
         return event
     return None
 
 
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  it is asked
-        await asyncio.sleep(0)  # not all servers wait before they bring nothing
+async def _wait_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  ASGI has no event
+        await asyncio.sleep(0)  # some servers return empty messages without waiting
 
 
 def _body(body: bytes, *, more: bool) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-async def _end(*tasks: asyncio.Task[Any] | None) -> None:
+async def _cancel(*tasks: asyncio.Task[Any] | None) -> None:
     running = [task for task in tasks if task is not None]
     for task in running:
         task.cancel()

@@ -1,7 +1,7 @@
-"""Threads for functions that block: one for each call.
+"""A thread for each call of a blocking function.
 
-Rules: no call waits for another one's thread, and a call that never returns holds up neither the
-end of the server nor that of the program.
+Rules: no call waits for the thread of another one, and a call that never returns delays neither
+the server's shutdown nor the exit of the process.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["in_thread"]
 
 
 async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function in a thread of its own, in the caller's context.
+    """Call a function in a new thread, with the caller's context variables.
 
-    Whoever is cancelled here leaves the function to itself.
+    If this coroutine is cancelled, the function keeps running.
 
     Returns:
-        What it returns.
+        The function's result.
 
     Raises:
-        Exception: What it raises; RuntimeError where it exits.
+        Exception: The function raised it; RuntimeError if it raised SystemExit.
     """
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
 
@@ -41,33 +41,33 @@ async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """Calls a function; its exception is returned, as a future cannot hold a StopIteration."""
+    """Call a function; return its exception, because a future cannot hold a StopIteration."""
     try:
         return function(*args), None
-    except SystemExit as error:  # as everywhere, it ends the thread, and not the program
+    except SystemExit as error:  # in a thread, it does not end the process
         failure = RuntimeError("the function wanted to exit")
         failure.__cause__ = error
         return None, failure
-    except Exception as error:  # noqa: BLE001  raised where it is waited for
+    except Exception as error:  # noqa: BLE001  the coroutine raises it
         return None, error
 
 
 class _Threads(Executor):
-    """Begins a thread for each job. It is an executor so that the loop knows of its jobs."""
+    """Starts a thread for each call; an executor, so that the event loop knows of the call."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        job: Future[Any] = Future()
-        thread = Thread(target=_work, args=(job, fn, args, kwargs), name="agent", daemon=True)
+        future: Future[Any] = Future()
+        thread = Thread(target=_run, args=(future, fn, args, kwargs), name="agent", daemon=True)
         thread.start()
-        return job
+        return future
 
 
-def _work(
-    job: Future[Any], function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+def _run(
+    future: Future[Any], function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
 ) -> None:
-    if not job.set_running_or_notify_cancel():
+    if not future.set_running_or_notify_cancel():
         return
     try:
-        job.set_result(function(*args, **kwargs))
-    except BaseException as error:  # noqa: BLE001  it exits: raised where it is waited for
-        job.set_exception(error)
+        future.set_result(function(*args, **kwargs))
+    except BaseException as error:  # noqa: BLE001  the coroutine raises it
+        future.set_exception(error)

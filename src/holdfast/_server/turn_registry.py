@@ -1,8 +1,8 @@
-"""The turns under way on the official SDK's server parts: each led to its end, whatever happens.
+"""The turns in flight, as executors of the official SDK; every turn is ended.
 
-Rules: every turn ends in an event that says so, where anybody can still hear it: by what the
-executor told, by what it raised, by the time that it had, by the client's cancel, or by the end of
-the server. Nothing but an `A2AError` says anything of itself; all others are logged.
+Rules: every turn ends with an event, as long as a client can receive it: because the executor
+ended it, raised an exception or timed out, because the client cancelled the task, or because the
+server stops. Clients see the text of an `A2AError` and of no other exception; all are logged.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._server.executors import Executor
 
-__all__ = ["ShutdownTimer", "TurnRegistry"]
+__all__ = ["SdkTurnRegistry", "TurnRegistry"]
 
 
 class ShutdownTimer:
-    """A time for turns to end, which can be taken away."""
+    """The grace of a shutdown, which can be ended early."""
 
     def __init__(self) -> None:
         self._scope = CancelScope()
 
     async def wait(self, running: Iterable[asyncio.Task[Any]], seconds: float) -> None:
-        """Waits until all have ended, or the time is over."""
+        """Wait until all tasks have ended, or the grace is over."""
         tasks = [task for task in running if not task.done()]
         if tasks:
             self._scope.at = asyncio.get_running_loop().time() + seconds
             await self._scope.wait(asyncio.wait(tasks))
 
     def end(self) -> None:
-        """Takes away what is left."""
+        """End the grace at once."""
         self._scope.cancel()
 
 
@@ -62,12 +62,12 @@ _MESSAGES: dict[type, Any] = {
     TaskArtifactUpdateEvent: a2a_pb2.TaskArtifactUpdateEvent,
 }
 
-_STOPPING = 5.0
-"""Seconds that an executor has to end once it was cancelled."""
+_CANCEL_TIMEOUT_S = 5.0
+"""Seconds that an executor has to end after it was cancelled."""
 
 
-class _Run:
-    """One turn under way."""
+class _RunningTurn:
+    """A turn in flight, and the task that runs it."""
 
     def __init__(self, turn: AgentTurn, task: asyncio.Task[None]) -> None:
         self.turn = turn
@@ -76,19 +76,19 @@ class _Run:
         self.is_stopped = False  # by the server
 
     async def end(self) -> None:
-        """Cancels it, and waits until it has ended, but not for ever."""
+        """Cancel the turn, and wait until it has ended, at most 5 s."""
         self.task.cancel()
-        await asyncio.wait([self.task], timeout=_STOPPING)
+        await asyncio.wait([self.task], timeout=_CANCEL_TIMEOUT_S)
 
 
 class TurnRegistry(AgentExecutor):
-    """An executor of the SDK's that leads the turns of one of Holdfast's.
+    """An SDK executor that runs the turns of an `Executor`.
 
     Args:
-        executor: What does the work.
+        executor: The executor.
         agent: The name of the agent, for the log and for the hops of a chain.
         timeout: Seconds that a turn may take; None for no limit.
-        env: Where wall time and ids come from.
+        env: Source of wall time and ids.
     """
 
     def __init__(self, executor: Executor, *, agent: str, timeout: float | None, env: Env) -> None:
@@ -96,102 +96,101 @@ class TurnRegistry(AgentExecutor):
         self._agent = agent
         self._timeout = timeout
         self._env = env
-        self._runs: dict[str, _Run] = {}
+        self._running: dict[str, _RunningTurn] = {}
         self._is_stopping = False
         self._grace = ShutdownTimer()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Runs one turn."""
+        """Run one turn."""
         turn = self._turn(context, event_queue)
         if self._is_stopping:
             await turn.fail(InternalError("the agent is stopping", transient=True))
             return
-        task = asyncio.create_task(self._lead(turn), name=f"turn of task {turn.task_id}")
-        run = self._runs[turn.task_id] = _Run(turn, task)
+        task = asyncio.create_task(self._run(turn), name=f"turn of task {turn.task_id}")
+        running = self._running[turn.task_id] = _RunningTurn(turn, task)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            # The SDK ends what ran: some versions before they call `cancel`, some after.
+            # The SDK cancels the turn: some versions before they call `cancel`, some after.
             if not task.done():
-                await run.end()
+                await running.end()
             raise
         finally:
-            if self._runs.get(turn.task_id) is run:
-                del self._runs[turn.task_id]
+            if self._running.get(turn.task_id) is running:
+                del self._running[turn.task_id]
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Ends a task because the client says so."""
-        run = self._runs.get(context.task_id or "")
-        if run is not None:
-            run.is_cancelled = True
-            await run.end()
+        """Cancel a task at the client's request."""
+        running = self._running.get(context.task_id or "")
+        if running is not None:
+            running.is_cancelled = True
+            await running.end()
         turn = self._turn(context, event_queue)
         try:
             await self._executor.cancel(turn)
         except Exception as failure:
-            error = self._told(failure, turn)
+            error = self._safe_error(failure, turn)
             raise sdk_error(error) from failure
-        if (run is None or not run.turn.is_over) and not turn.is_over:
+        if (running is None or not running.turn.is_over) and not turn.is_over:
             await turn.cancel()
-            if run is not None:
-                run.turn.close()
+            if running is not None:
+                running.turn.close()
 
     async def stop(self, grace: float) -> int:
-        """Lets what runs end, and ends what does not.
+        """Refuse new turns, and stop those that are in flight after a grace.
 
         Args:
-            grace: Seconds that it has.
+            grace: Seconds that turns in flight get to finish.
 
         Returns:
-            How many were ended.
+            The number of turns that were stopped.
         """
         self._is_stopping = True
-        await self._grace.wait([run.task for run in self._runs.values()], grace)
-        late = [run for run in self._runs.values() if not run.task.done()]
-        for run in late:
-            run.is_stopped = True
-        await asyncio.gather(*(self._end(run) for run in late))
-        return len(late)
+        await self._grace.wait([running.task for running in self._running.values()], grace)
+        unfinished = [running for running in self._running.values() if not running.task.done()]
+        for running in unfinished:
+            running.is_stopped = True
+        await asyncio.gather(*(self._stop_turn(running) for running in unfinished))
+        return len(unfinished)
 
-    async def _end(self, run: _Run) -> None:
-        """Ends a turn, and says so where it holds on to its cancellation."""
-        await run.end()
-        if not run.task.done():
-            async with CancelScope.within(_STOPPING):
-                await self._unless_over(run.turn, run.turn.fail, _stopped())
+    async def _stop_turn(self, running: _RunningTurn) -> None:
+        """Cancel a turn; if its executor ignores the cancellation, end its task here."""
+        await running.end()
+        if not running.task.done():
+            async with CancelScope.within(_CANCEL_TIMEOUT_S):
+                await self._fail(running.turn, _stopped())
 
-    def hurry(self) -> None:
-        """Takes away what is left of the grace."""
+    def end_grace(self) -> None:
+        """End the grace of a `stop` in progress at once."""
         self._grace.end()
 
-    async def _lead(self, turn: AgentTurn) -> None:
+    async def _run(self, turn: AgentTurn) -> None:
+        """Run a turn, and end it also if it is cancelled by the client or the server."""
         try:
-            await self._to_its_end(turn)
+            await self._run_uncancelled(turn)
         except asyncio.CancelledError:
-            run = self._runs.get(turn.task_id)
-            if not pending_cancellations():  # something within was cancelled
+            running = self._running.get(turn.task_id)
+            if not pending_cancellations():  # the executor raised it by itself
                 failure = RuntimeError("the executor was cancelled by itself")
-                await self._unless_over(turn, turn.fail, self._told(failure, turn))
-            elif run is None or not (run.is_stopped or run.is_cancelled):
+                await self._fail(turn, self._safe_error(failure, turn))
+            elif running is None or not (running.is_stopped or running.is_cancelled):
                 raise
-            elif run.is_stopped:
-                await self._unless_over(turn, turn.fail, _stopped())
+            elif running.is_stopped:
+                await self._fail(turn, _stopped())
 
-    async def _to_its_end(self, turn: AgentTurn) -> None:
-        scope = CancelScope()
-        if self._timeout is not None:
-            scope = CancelScope.within(self._timeout)
+    async def _run_uncancelled(self, turn: AgentTurn) -> None:
+        scope = CancelScope() if self._timeout is None else CancelScope.within(self._timeout)
         try:
             async with scope:
                 await self._executor.execute(turn)
             if scope.expired:
                 logger.warning("task %s of %s took too long", turn.task_id, self._agent)
-                error = InternalError("the agent took too long", transient=True)
-                await self._unless_over(turn, turn.fail, error)
+                await self._fail(turn, InternalError("the agent took too long", transient=True))
         except Ending as ending:
-            await self._unless_over(turn, turn.end, ending)
-        except Exception as failure:  # noqa: BLE001  anything may go wrong, and little of it is told
-            await self._unless_over(turn, turn.fail, self._told(failure, turn))
+            if not turn.is_over:
+                await turn.end(ending)
+        except Exception as failure:  # noqa: BLE001  it is logged; the client gets no detail
+            await self._fail(turn, self._safe_error(failure, turn))
         else:
             if not turn.has_end:
                 logger.error(
@@ -201,15 +200,14 @@ class TurnRegistry(AgentExecutor):
                 )
                 await turn.fail(InternalError("internal error"))
 
-    async def _unless_over(self, turn: AgentTurn, end: Any, how: Any) -> None:
+    async def _fail(self, turn: AgentTurn, error: A2AError) -> None:
         if not turn.is_over:
-            await end(how)
+            await turn.fail(error)
 
-    def _told(self, failure: Exception, turn: AgentTurn) -> A2AError:
-        """What the client is told of a failure, which is logged."""
-        is_meant = isinstance(failure, A2AError)
+    def _safe_error(self, failure: Exception, turn: AgentTurn) -> A2AError:
+        """Log a failure, and return the error that the client gets."""
         logger.log(
-            logging.WARNING if is_meant else logging.ERROR,
+            logging.WARNING if isinstance(failure, A2AError) else logging.ERROR,
             "task %s of %s failed: %s: %s",
             turn.task_id,
             self._agent,
@@ -224,9 +222,9 @@ class TurnRegistry(AgentExecutor):
         async def emit(event: Event) -> None:
             await queue.enqueue_event(to_proto(event, _MESSAGES[type(event)]))
 
-        said, task = context.message, context.current_task
+        message, task = context.message, context.current_task
         return AgentTurn(
-            Message() if said is None else to_value(said, Message),
+            Message() if message is None else to_value(message, Message),
             task=None if task is None else to_value(task, Task),
             task_id=context.task_id or "",
             context_id=context.context_id or "",
@@ -234,6 +232,49 @@ class TurnRegistry(AgentExecutor):
             emit=emit,
             env=self._env,
         )
+
+
+class SdkTurnRegistry(AgentExecutor):
+    """An SDK executor that counts the turns of another one.
+
+    Args:
+        executor: The executor.
+    """
+
+    def __init__(self, executor: AgentExecutor) -> None:
+        self._executor = executor
+        self._running: set[asyncio.Task[Any]] = set()
+        self._grace = ShutdownTimer()
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Run one turn."""
+        if (task := asyncio.current_task()) is None:
+            raise RuntimeError("a turn needs a task to run in")
+        self._running.add(task)
+        try:
+            await self._executor.execute(context, event_queue)
+        finally:
+            self._running.discard(task)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Cancel a task at the client's request."""
+        await self._executor.cancel(context, event_queue)
+
+    async def stop(self, grace: float) -> int:
+        """Wait until all turns have ended; the SDK cancels those that do not.
+
+        Args:
+            grace: Seconds that turns in flight get to finish.
+
+        Returns:
+            The number of turns that have not ended.
+        """
+        await self._grace.wait(self._running, grace)
+        return len(self._running)
+
+    def end_grace(self) -> None:
+        """End the grace of a `stop` in progress at once."""
+        self._grace.end()
 
 
 def _stopped() -> InternalError:

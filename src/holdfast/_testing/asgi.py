@@ -26,13 +26,11 @@ from holdfast._wire.origins import origin
 from holdfast.errors import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from holdfast._push.asgi import ASGIReceive, ASGIScope, ASGISend
-
-    Application = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
+    from holdfast._net.asgi import Application
 
 __all__ = ["AsgiNetwork"]
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
-    from holdfast._testing.asgi import Application
+    from holdfast._net.asgi import Application
     from holdfast._wire.http import HttpRequest
 
 __all__ = ["AsgiExchange", "BrokenOffError"]

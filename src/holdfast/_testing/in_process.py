@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from holdfast._client.client import Client
     from holdfast._client.options import CreateOptions
+    from holdfast._net.asgi import Application
     from holdfast._net.engine import HttpEngine
-    from holdfast._testing.asgi import Application
 
 __all__ = ["InProcessClients", "make_test_client_factory", "make_test_rest_client_factory"]
 
