@@ -8,7 +8,7 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb
 from tests.kit.grpc_agent import grpc_agent
 
 from holdfast import A2AHTTPError, AgentCard, Part, Resilience, RetryPolicy, connect
-from holdfast._wire.files import base64_hint_in
+from holdfast._wire.files import sends_base64
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, completes, unavailable
 from holdfast.types import AgentCapabilities, AgentInterface
 
@@ -149,7 +149,7 @@ async def test_the_question_is_tried_again_like_the_call_that_needs_it():
     ],
 )
 def test_the_form_is_read_off_the_error_of_an_unknown_task(error, form):
-    assert base64_hint_in(error) is form
+    assert sends_base64(error) is form
 
 
 # ── gRPC ─────────────────────────────────────────────────────────────────────────────────────

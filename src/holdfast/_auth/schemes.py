@@ -152,10 +152,10 @@ class AuthInterceptor(Interceptor):
             return _NOTHING
         held: dict[str, str | None] = {}
         for alternative in asked:
-            for scheme in alternative.carries:
+            for scheme in alternative.carriers:
                 if scheme not in held:
                     held[scheme] = await self._ask(scheme, call.context)
-            credentials = alternative.met_by(held)
+            credentials = alternative.credentials_from(held)
             if credentials is not None:
                 return credentials
         raise unsatisfied_error(call.card, asked, held)

@@ -221,7 +221,7 @@ class CachedCards:
         if reply.status == 304 and entry is not None and before is not None and conditions:
             if before.is_confirmed_by(reply.headers):
                 now = self._env.wall()
-                merged = Caching.of(reply.headers, now=now, before=before).fields
+                merged = Caching.of(reply.headers, now=now, revalidated=before).fields
                 kind = {n: v for n, v in entry.headers.items() if n == "content-type"}
                 reply = HttpReply(
                     status=200, headers={**kind, **merged}, body=entry.body, address=reply.address

@@ -195,7 +195,7 @@ def _way(one: Alternative, card: AgentCard) -> Way:
     schemes = [card.security_schemes.get(name) for name in one.schemes]
     needs = tuple(dict.fromkeys(_need(scheme, _key_scheme(card)) for scheme in schemes))
     hindrance = None
-    if one.hindrances or Need(None) in needs or len({_BEARER, _BASIC} & {*needs}) > 1:
+    if one.unusable or Need(None) in needs or len({_BEARER, _BASIC} & {*needs}) > 1:
         hindrance = "the command line cannot give that"
     elif not all(need.flag for need in needs):
         hindrance = "the command line can give only one API key"

@@ -357,7 +357,7 @@ class ClientCore:
                 raise
         self._extended = believed
         if scope.context is None and not scope.headers:  # else it is one user's of many
-            self._resolver.replace(believed, scope.secrets.found())
+            self._resolver.replace(believed, scope.secrets.values())
         return believed.card
 
     @property

@@ -296,7 +296,7 @@ class Examination:
         observed.skew, observed.hints = self._seen.skew, self._seen.hints
         observed.refusals = self._seen.refusals
         found = verdicts(observed, now=self._env.wall())
-        secrets = self._secrets.found()
+        secrets = self._secrets.values()
         error = observed.card_error or observed.error
         if error is not None:
             redact(error, secrets)

@@ -18,7 +18,7 @@ from holdfast._policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast._policy.budget import BudgetPolicy, RetryBudget
 from holdfast._policy.hedge import HedgePolicy, Hedging
 from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, spoken_version
-from holdfast._wire.files import base64_hint_in
+from holdfast._wire.files import sends_base64
 from holdfast._wire.http import presentable
 
 if TYPE_CHECKING:
@@ -129,9 +129,9 @@ class Endpoint:
         """Remember what the error of an unknown task shows of how files are written there.
 
         Args:
-            error: See `holdfast._wire.files.base64_hint_in`.
+            error: See `holdfast._wire.files.sends_base64`.
         """
-        form = base64_hint_in(error)
+        form = sends_base64(error)
         if form is not None:
             self.files_are_base64 = form
 

@@ -1,4 +1,4 @@
-"""The bindings that are HTTP: a pair of pure functions each, under the name that cards use."""
+"""The HTTP bindings: for each, pure functions that encode a call and decode its reply."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Encode(Protocol):
-    """Makes a request of a call."""
+    """Encode a call as a request."""
 
     def __call__(
         self, operation: Operation[Any, Any], params: Any, url: str, request_id: str, /
@@ -50,7 +50,7 @@ class Encode(Protocol):
 
 
 class Decode(Protocol):
-    """Makes a value of a reply, or raises an `A2AError`."""
+    """Decode a reply to a value, or raise an `A2AError`."""
 
     def __call__(
         self,
@@ -65,7 +65,7 @@ class Decode(Protocol):
 
 
 class Reader(Protocol):
-    """Makes what reads the plain events of a stream; of any other it makes None, for `Decode`."""
+    """Make a reader of a stream's plain events; for other events it returns None."""
 
     def __call__(
         self, operation: Operation[Any, Any], request_id: str, /
@@ -73,17 +73,17 @@ class Reader(Protocol):
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """How a binding writes calls and reads replies; of a stream, the data of each event.
+    """Codec of a binding for calls and replies; of a stream it decodes the data of each event.
 
     Attributes:
-        encode: Makes a request of a call.
-        decode: Makes a value of a reply.
-        reader: Makes what reads the plain events of a stream.
-        has_verbs: Whether the HTTP method says something.
-        is_last: Tells whether an event says that it is the last one of its stream; None where none
-            says so.
-        has_snapshots: Whether a subscription begins with the task; else with the next thing that
-            happens, which may be nothing.
+        encode: Encodes a call as a request.
+        decode: Decodes a reply to a value.
+        reader: Makes a reader of a stream's plain events.
+        has_verbs: The HTTP method depends on the operation.
+        is_last: Returns whether an event declares itself the last one of its stream; None if the
+            binding's events never do.
+        has_snapshots: A subscription begins with the task; otherwise with the next event, which
+            may never come.
     """
 
     encode: Encode
@@ -113,58 +113,62 @@ CODECS: Mapping[tuple[str, str], Codec] = {
         has_snapshots=False,
     ),
 }
-"""By binding and version of the protocol."""
+"""Codecs by binding and version of the protocol."""
 
-_ALWAYS: Mapping[str, Mapping[str, str]] = {
+_COMMON_HEADERS: Mapping[str, Mapping[str, str]] = {
     version: {"a2a-version": version, "user-agent": f"holdfast/{__version__}"}
     for version in PROTOCOL_VERSIONS
 }
-"""By version; 0.3 itself has no header for it, and agents of both versions look for one."""
+"""By version. 0.3 defines no version header, but agents that speak both versions look for one."""
 
-_FOR_EXTENSIONS: Mapping[str, tuple[str, ...]] = {
+_EXTENSION_HEADERS: Mapping[str, tuple[str, ...]] = {
     PROTOCOL_VERSION: ("a2a-extensions",),
     OLDER_VERSION: ("a2a-extensions", "x-a2a-extensions"),
 }
 
-_SPOKEN = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OLDER_VERSION}
+_SUPPORTED_BY_DECLARED = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OLDER_VERSION}
 
 
 def spoken_version(declared: str | None) -> str | None:
-    """The version that is spoken where a card declares one, as ``1.0.3``.
+    """Return the protocol version to speak, given the one that a card declares (``1.0.3``).
 
-    What 0.2 calls the same as 0.3 is the same; whoever declares nothing is tried with 1.0.
+    0.2 counts as 0.3, and a card without a version as 1.0.
 
     Returns:
-        None for one that is not spoken here.
+        None if the version is not supported.
     """
     if not declared:
         return PROTOCOL_VERSION
-    major, _, rest_of_it = declared.strip().removeprefix("v").partition(".")
-    return _SPOKEN.get(major) or _SPOKEN.get(f"{major}.{rest_of_it.partition('.')[0]}")
+    major, _, minor_and_patch = declared.strip().removeprefix("v").partition(".")
+    return _SUPPORTED_BY_DECLARED.get(major) or _SUPPORTED_BY_DECLARED.get(
+        f"{major}.{minor_and_patch.partition('.')[0]}"
+    )
 
 
 def protocol_headers(
-    version: str, extensions: Collection[str] = (), written: Mapping[str, str] | None = None
+    version: str, extensions: Collection[str] = (), caller_headers: Mapping[str, str] | None = None
 ) -> Mapping[str, str]:
-    """The headers of every request (A2A 3.6.1, 3.2.6).
+    """Return the protocol's headers of a request (A2A 3.6.1, 3.2.6).
 
     Args:
         version: One of `PROTOCOL_VERSIONS`.
-        extensions: URIs of the extensions that are asked for.
-        written: The caller's own headers, which may ask for some; if they alone do, it stays as
-            it is written.
+        extensions: URIs of the requested extensions.
+        caller_headers: The caller's own headers; their list of extensions is used as it is if
+            `extensions` is empty.
     """
-    always = _ALWAYS[version]
-    listed = ",".join(extensions) or (_listed(written) if written else "")
-    if not listed:
-        return always
-    return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], listed)}
+    common = _COMMON_HEADERS[version]
+    extension_list = ",".join(extensions) or (
+        _extension_list(caller_headers) if caller_headers else ""
+    )
+    if not extension_list:
+        return common
+    return {**common, **dict.fromkeys(_EXTENSION_HEADERS[version], extension_list)}
 
 
 def extensions_in(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The URIs of extensions in the headers of a request or of a reply (A2A 14.2.2)."""
-    return tuple(uri for each in _listed(headers).split(",") if (uri := each.strip()))
+    """Return the extension URIs in the headers of a request or reply (A2A 14.2.2)."""
+    return tuple(uri for item in _extension_list(headers).split(",") if (uri := item.strip()))
 
 
-def _listed(headers: Mapping[str, str]) -> str:
+def _extension_list(headers: Mapping[str, str]) -> str:
     return headers.get("a2a-extensions") or headers.get("x-a2a-extensions") or ""

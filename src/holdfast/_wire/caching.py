@@ -1,7 +1,7 @@
-"""How long a reply may be kept, and how to ask whether it still holds (RFC 9111).
+"""HTTP caching: how long a reply is fresh, and how to revalidate it (RFC 9111).
 
-For a private cache of one document that is always asked for in the same way: what ``Vary`` names
-is then the same too, except for ``*``.
+For a private cache of one document that is always requested in the same way, so that ``Vary``
+matters only if it is ``*``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Caching", "http_date"]
 
 
 def http_date(value: str) -> float | None:
-    """A date of HTTP (RFC 9110, 5.6.7) in seconds since the epoch; None if it is none."""
+    """Parse an HTTP date (RFC 9110, 5.6.7) to seconds since the epoch; None if it is invalid."""
     from email.utils import parsedate_to_datetime  # heavy, and rarely needed
 
     try:
@@ -32,21 +32,22 @@ def http_date(value: str) -> float | None:
         return None
 
 
-_FIELDS = ("age", "cache-control", "date", "etag", "expires", "last-modified", "vary")
-_LISTS = frozenset({"cache-control", "vary"})
+_CACHING_FIELDS = ("age", "cache-control", "date", "etag", "expires", "last-modified", "vary")
+_LIST_FIELDS = frozenset({"cache-control", "vary"})
 _ETAG = re.compile(r'(W/)?"[!#-~]*"')
-_OF_ONE_REPLY = frozenset({"age", "date"})
+_FIELDS_OF_ONE_REPLY = frozenset({"age", "date"})
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,;"]*)))?""")
 
 
 class Caching(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reply says about keeping it.
+    """Caching information of a reply.
 
     Attributes:
-        lifetime: Seconds from now for which it is fresh (RFC 9111, 4.2); None if it says nothing.
-        stale_if_error: Seconds after that in which it may stand in for a newer one that cannot be
-            had (RFC 5861, 4); None if it says nothing, 0 if it must not.
-        fields: The header fields that say so.
+        lifetime: Freshness lifetime in seconds from now (RFC 9111, 4.2); None if the reply states
+            none.
+        stale_if_error: Seconds after that in which a stale reply may be used if no newer one is
+            available (RFC 5861, 4); None if the reply does not say, 0 if it must not be used.
+        fields: The header fields that the other attributes were read from.
     """
 
     lifetime: float | None
@@ -55,30 +56,32 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, headers: Mapping[str, str], *, now: float, before: Caching | None = None
+        cls, headers: Mapping[str, str], *, now: float, revalidated: Caching | None = None
     ) -> Caching:
-        """Reads the headers of a reply.
+        """Read the caching headers of a reply.
 
         Args:
             headers: Looked up in lower case.
             now: Wall time in seconds since the epoch.
-            before: For a 304: what the reply said that still holds (RFC 9111, 3.2).
+            revalidated: For a 304: the caching information that it confirms (RFC 9111, 3.2).
         """
-        fields = {name: value for name in _FIELDS if (value := _field(headers, name)) is not None}
-        if before is not None:
-            kept = {n: v for n, v in before.fields.items() if n not in _OF_ONE_REPLY}
+        fields = {
+            name: value for name in _CACHING_FIELDS if (value := _field(headers, name)) is not None
+        }
+        if revalidated is not None:
+            kept = {n: v for n, v in revalidated.fields.items() if n not in _FIELDS_OF_ONE_REPLY}
             fields = kept | fields
         directives = _directives(fields.get("cache-control", ""))
         if directives.keys() & {"no-store", "no-cache"} or "*" in fields.get("vary", ""):
             return cls(lifetime=0.0, stale_if_error=0.0, fields=fields)
-        grace = seconds(directives.get("stale-if-error"))
+        stale_if_error = seconds(directives.get("stale-if-error"))
         if "must-revalidate" in directives:
-            grace = 0.0
+            stale_if_error = 0.0
         lifetime = _lifetime(fields, directives, now)
-        return cls(lifetime=lifetime, stale_if_error=grace, fields=fields)
+        return cls(lifetime=lifetime, stale_if_error=stale_if_error, fields=fields)
 
     def conditions(self) -> dict[str, str]:
-        """The headers that ask for a newer one only (RFC 9111, 4.3.1); empty if it names none."""
+        """Return the headers of a conditional request (RFC 9111, 4.3.1)."""
         conditions: dict[str, str] = {}
         if _ETAG.fullmatch(etag := self.fields.get("etag", "")):
             conditions["if-none-match"] = etag
@@ -88,15 +91,15 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True):
         return conditions
 
     def is_confirmed_by(self, headers: Mapping[str, str]) -> bool:
-        """Whether a 304 with these headers is about this reply (RFC 9111, 4.3.4)."""
+        """Return whether a 304 with these headers is about this reply (RFC 9111, 4.3.4)."""
         etag = headers.get("etag")
         own = self.fields.get("etag", "")
         return etag is None or etag.removeprefix("W/") == own.removeprefix("W/")
 
 
 def _field(headers: Mapping[str, str], name: str) -> str | None:
-    """A field; several lines of one that is a list are one list (RFC 9110, 5.3)."""
-    if name in _LISTS and hasattr(headers, "getall"):
+    """Return a header field; the lines of a list field are joined (RFC 9110, 5.3)."""
+    if name in _LIST_FIELDS and hasattr(headers, "getall"):
         lines: list[str] = cast("Any", headers).getall(name, [])
         return ", ".join(lines) if lines else None
     return headers.get(name)
@@ -106,18 +109,18 @@ def _lifetime(
     fields: Mapping[str, str], directives: Mapping[str, str], now: float
 ) -> float | None:
     if "max-age" in directives:
-        lifetime = seconds(directives["max-age"]) or 0.0  # one that cannot be read is over
+        lifetime = seconds(directives["max-age"]) or 0.0  # invalid means stale
     elif "expires" in fields:
-        began = http_date(fields.get("date", "")) or now
-        lifetime = (http_date(fields["expires"]) or began) - began
+        date = http_date(fields.get("date", "")) or now
+        lifetime = (http_date(fields["expires"]) or date) - date
     else:
         return None
     return max(0.0, lifetime - (seconds(fields.get("age")) or 0.0))
 
 
 def _directives(value: str) -> dict[str, str]:
-    """Names in lower case; of one that is given twice, the first counts (RFC 9111, 4.2.1)."""
-    found: dict[str, str] = {}
+    """Parse Cache-Control; names in lower case, the first of duplicates wins (RFC 9111, 4.2.1)."""
+    directives: dict[str, str] = {}
     for name, quoted, token in _DIRECTIVE.findall(value):
-        found.setdefault(name.lower(), quoted or token)
-    return found
+        directives.setdefault(name.lower(), quoted or token)
+    return directives

@@ -1,22 +1,23 @@
-"""What the signature of an agent card is made over (A2A 8.4.1): its canonical JSON (RFC 8785).
+"""Canonical JSON (RFC 8785) of an agent card, over which its signatures are made (A2A 8.4.1).
 
-Implementations differ in what they leave out of a card before they sign it, so that it may have
-been signed in several forms. Rules: each form is a document as well, which has nothing that the
-form's bytes do not cover; a card whose signature is right in one form is used as that document,
-and nothing else of what was received is. The forms, strictest first:
+Implementations differ in what they omit from a card before they sign it, so a card may have been
+signed in one of several forms. Each form is also a document that holds only members covered by the
+signed bytes. If a signature is valid for a form, the client uses that form's document and nothing
+else of the received card. The forms, strictest first:
 
-- ``received``: all of the card but its ``signatures``;
-- ``specified``: without what the specification leaves out, members with default values that are
-  neither required nor optional; and with what it requires, if only by its default;
-- ``known``: the same of the members that the specification has, as from a typed model;
-- ``sdk``: as a2a-sdk and a2a-js do it: of those members whatever is empty is left out too, at any
-  depth. Of security requirements without scopes nothing is left, so that these are put back where
-  the signed card declares the scheme: who adds one can only have the client send what its caller
-  gave for that scheme of that agent, and where the signed card wants it.
+- ``received``: the whole card except its ``signatures``.
+- ``specified``: as the specification defines: members with default values that are neither
+  required nor optional are omitted, and missing required members are added with their defaults.
+- ``known``: the same, restricted to the members that the specification defines, as a typed model
+  writes it.
+- ``sdk``: as a2a-sdk and a2a-js write it: empty members are omitted too, at any depth. This drops
+  security requirements without scopes, so they are restored if the signed card declares the
+  scheme. An attacker who adds one can only make the client send the credential that its caller
+  configured for that scheme of that agent, in the place that the signed card names.
 
-Of protocol 0.3, which defines no form, there are the first and the last one. There the last one
-does not cover the type of a security scheme, which its other members imply: a card that lacks such
-a type, which the SDK always writes, has no such form, so that removing one breaks the signature.
+Protocol 0.3 defines no form; its cards have ``received`` and ``sdk``. There ``sdk`` does not cover
+the type of a security scheme, which its other members imply. The SDK always writes the type, so a
+card that lacks one has no ``sdk`` form: removing a type breaks the signature.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ __all__ = [
 
 FormName = Literal["received", "specified", "known", "sdk"]
 
-_SAFE = 2**53 - 1
-"""Integers beyond it are doubles for RFC 8785 (3.2.2.3), like all numbers."""
+_MAX_SAFE_INTEGER = 2**53 - 1
+"""Largest exact integer; RFC 8785 (3.2.2.3) treats all numbers as doubles."""
 
 
 class NoCanonicalFormError(ValueError):
-    """It has no canonical JSON: a lone surrogate, a number out of range, or too deep."""
+    """The card has no canonical JSON: lone surrogate, number out of range, or too deep."""
 
 
 class SignedForm(NamedTuple):
-    """A form in which a card may have been signed.
+    """Form in which a card may have been signed.
 
     Attributes:
-        name: Which one.
-        document: What of the card it covers.
-        payload: The bytes that are signed.
-        restored: Members to use in place of the document's, with requirements that the form lost.
+        name: Name of the form.
+        document: The part of the card that the form covers.
+        payload: The signed bytes.
+        restored: Members that replace the document's: requirements that the form omits.
     """
 
     name: FormName
@@ -62,17 +63,17 @@ class SignedForm(NamedTuple):
 
     @property
     def used(self) -> dict[str, Any]:
-        """What of the card is acted upon."""
+        """The part of the card that the client acts on."""
         return {**self.document, **self.restored}
 
 
 def canonical_json(value: object) -> bytes:
-    """The canonical JSON of a value, as `json.loads` would give it.
+    """Return the canonical JSON of a value as parsed by `json.loads`.
 
     Raises:
-        NoCanonicalFormError: There is none.
+        NoCanonicalFormError: The value has none.
     """
-    import rfc8785  # with an extra
+    import rfc8785  # needs an extra
 
     try:
         return rfc8785.dumps(_doubles(value))
@@ -82,19 +83,19 @@ def canonical_json(value: object) -> bytes:
 
 
 def signed_forms(document: Mapping[str, Any]) -> Iterator[SignedForm]:
-    """The forms in which a card may have been signed, strictest first, each payload once.
+    """Yield the forms in which a card may have been signed, strictest first, without duplicates.
 
     Args:
-        document: The card as received; it is not changed.
+        document: The card as received; not modified.
 
     Raises:
-        NoCanonicalFormError: There is none.
+        NoCanonicalFormError: The card has none.
     """
     content = {name: member for name, member in document.items() if name != "signatures"}
-    is_older = not content.get("supportedInterfaces") and "url" in content
+    is_v03 = not content.get("supportedInterfaces") and "url" in content
     seen: set[bytes] = set()
     try:
-        for form in _forms_of_03(content) if is_older else _forms(content):
+        for form in _forms_of_v03(content) if is_v03 else _forms(content):
             if form.payload not in seen:
                 seen.add(form.payload)
                 yield form
@@ -104,11 +105,11 @@ def signed_forms(document: Mapping[str, Any]) -> Iterator[SignedForm]:
 
 
 def unsigned_members(received: Mapping[str, Any], used: Mapping[str, Any]) -> tuple[str, ...]:
-    """The members that were received and say something, and are not used.
+    """Return the paths of received members that have a value and are not used.
 
     Args:
         received: The card as received.
-        used: What of it is used.
+        used: The part of the card that is used.
     """
     content = {name: member for name, member in received.items() if name != "signatures"}
     return tuple(_missing(content, used, ""))
@@ -125,46 +126,48 @@ def _forms(content: dict[str, Any]) -> Iterator[SignedForm]:
         yield SignedForm(cast("FormName", name), document, canonical_json(filled))
     known = _by_presence(content, AGENT_CARD, only_known=True)
     lean = _lean(known)
-    yield SignedForm("sdk", lean, canonical_json(lean), _with_bare(known, lean))
+    yield SignedForm("sdk", lean, canonical_json(lean), _restored_requirements(known, lean))
 
 
-def _forms_of_03(content: dict[str, Any]) -> Iterator[SignedForm]:
+def _forms_of_v03(content: dict[str, Any]) -> Iterator[SignedForm]:
     yield SignedForm("received", content, canonical_json(content))
     lean = _lean(content)
     if not _has_types(lean):
         return
     payload = canonical_json(_without_implied(lean))
-    yield SignedForm("sdk", lean, payload, _with_bare(content, lean, "security"))
+    yield SignedForm("sdk", lean, payload, _restored_requirements(content, lean, "security"))
 
 
 def _by_presence(
     content: Mapping[str, Any], message: Members, *, only_known: bool, fills: bool = False
 ) -> dict[str, Any]:
-    """The members that are not left out (A2A 5.7, 8.4.1).
+    """Return the members that the specification does not omit (A2A 5.7, 8.4.1).
 
     Args:
         content: A message as received.
-        message: What is known of its members.
-        only_known: Whether to leave out the others.
-        fills: Whether to add the required ones that are missing.
+        message: Rules of its members.
+        only_known: Drop members without a rule.
+        fills: Add missing required members with their defaults.
     """
-    found: dict[str, Any] = {}
+    kept_members: dict[str, Any] = {}
     for name, member in content.items():
         rule = message.get(name)
         if rule is None:
             if not only_known:
-                found[name] = member
+                kept_members[name] = member
             continue
-        if member is None:  # which means absent (ProtoJSON)
+        if member is None:  # null means absent (ProtoJSON)
             continue
         kept = _inside(member, rule, only_known=only_known, fills=fills)
         if rule.presence != "plain" or rule.holds == "message" or kept not in _DEFAULTS:
-            found[name] = kept
+            kept_members[name] = kept
     if fills:
         for name, rule in message.items():
-            if rule.presence == "required" and name not in found:
-                found[name] = _inside(_EMPTY[rule.holds], rule, only_known=only_known, fills=True)
-    return found
+            if rule.presence == "required" and name not in kept_members:
+                kept_members[name] = _inside(
+                    _EMPTY[rule.holds], rule, only_known=only_known, fills=True
+                )
+    return kept_members
 
 
 _DEFAULTS: tuple[Any, ...] = ("", False, 0, [], {})
@@ -172,20 +175,21 @@ _EMPTY: Mapping[str, Any] = {"value": "", "message": {}, "list": [], "map": {}}
 
 
 def _inside(member: Any, rule: Rule, *, only_known: bool, fills: bool) -> Any:
-    of = rule.of
-    if of is None:
+    rules = rule.of
+    if rules is None:
         return member
 
-    def read(one: Any) -> Any:
-        if not isinstance(one, dict):
-            return one
-        return _by_presence(cast("dict[str, Any]", one), of, only_known=only_known, fills=fills)
+    def filtered(item: Any) -> Any:
+        if not isinstance(item, dict):
+            return item
+        message = cast("dict[str, Any]", item)
+        return _by_presence(message, rules, only_known=only_known, fills=fills)
 
     if rule.holds == "list" and isinstance(member, list):
-        return [read(one) for one in cast("list[Any]", member)]
+        return [filtered(item) for item in cast("list[Any]", member)]
     if rule.holds == "map" and isinstance(member, dict):
-        return {name: read(one) for name, one in cast("dict[str, Any]", member).items()}
-    return read(member)
+        return {name: filtered(item) for name, item in cast("dict[str, Any]", member).items()}
+    return filtered(member)
 
 
 def _lean(content: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +197,7 @@ def _lean(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_empty(value: Any) -> Any:
-    """What is left of a value without empty texts, lists and objects; None for nothing."""
+    """Drop empty texts, lists and objects at any depth; None if nothing remains."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value).items()
         kept = {name: _without_empty(member) for name, member in members}
@@ -204,78 +208,81 @@ def _without_empty(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _with_bare(
+def _restored_requirements(
     content: Mapping[str, Any], lean: Mapping[str, Any], member: str = "securityRequirements"
 ) -> dict[str, Any]:
-    """The requirements of a card with those of declared schemes that have no scopes."""
-    given, declared = content.get(member), lean.get("securitySchemes")
-    if not (isinstance(given, list) and isinstance(declared, dict)):
+    """Return a card's requirements, including those without scopes whose scheme is declared."""
+    requirements, declared = content.get(member), lean.get("securitySchemes")
+    if not (isinstance(requirements, list) and isinstance(declared, dict)):
         return {}
-    names = cast("dict[str, Any]", declared)
-    read = (_bare_of(one, names, member) for one in cast("list[Any]", given))
-    found = [one for one in read if one is not None]
-    return {member: found} if found else {}
+    schemes = cast("dict[str, Any]", declared)
+    restored = (
+        _restored_requirement(requirement, schemes, member)
+        for requirement in cast("list[Any]", requirements)
+    )
+    present = [requirement for requirement in restored if requirement is not None]
+    return {member: present} if present else {}
 
 
-def _bare_of(requirement: Any, declared: Mapping[str, Any], member: str) -> Any:
-    """What is left of a requirement that is signed, or of a declared scheme; None for nothing."""
-    left = _without_empty(requirement)
+def _restored_requirement(requirement: Any, declared: Mapping[str, Any], member: str) -> Any:
+    """Return a requirement reduced to its signed part and to declared schemes; None if empty."""
+    signed_part = _without_empty(requirement)
     if not isinstance(requirement, dict):
-        return left
-    is_wrapped = member == "securityRequirements"  # from protocol 1.0 on
+        return signed_part
+    has_schemes_member = member == "securityRequirements"  # from protocol 1.0 on
     members = cast("dict[str, Any]", requirement)
-    inside = members.get("schemes") if is_wrapped else members
-    if not isinstance(inside, dict):
-        return left
-    kind: type = dict if is_wrapped else list
-    bare = {
+    schemes = members.get("schemes") if has_schemes_member else members
+    if not isinstance(schemes, dict):
+        return signed_part
+    scopes_type: type = dict if has_schemes_member else list
+    without_scopes = {
         name: cast("object", scopes)
-        for name, scopes in cast("dict[str, Any]", inside).items()
-        if name in declared and isinstance(scopes, kind) and _without_empty(scopes) is None
+        for name, scopes in cast("dict[str, Any]", schemes).items()
+        if name in declared and isinstance(scopes, scopes_type) and _without_empty(scopes) is None
     }
-    if not bare:
-        return left
-    signed = cast("dict[str, Any]", left or {})
-    if is_wrapped:
-        return {"schemes": {**signed.get("schemes", {}), **bare}}
-    return {**signed, **bare}
+    if not without_scopes:
+        return signed_part
+    merged = cast("dict[str, Any]", signed_part or {})
+    if has_schemes_member:
+        return {"schemes": {**merged.get("schemes", {}), **without_scopes}}
+    return {**merged, **without_scopes}
 
 
-_TYPES: Mapping[str, str] = {
+_TYPE_BY_MEMBER: Mapping[str, str] = {
     "in": "apiKey",
     "scheme": "http",
     "flows": "oauth2",
     "openIdConnectUrl": "openIdConnect",
 }
-"""By a member that no other kind of scheme has in protocol 0.3: its type."""
+"""Type of a security scheme of protocol 0.3, by a member that no other type has."""
 
-_DEFAULTS_OF_03: Mapping[str, str] = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+_DEFAULTS_OF_V03: Mapping[str, str] = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
 
 
 def _has_types(card: Mapping[str, Any]) -> bool:
-    """Whether each security scheme of a card of 0.3 says of which type it is."""
+    """Return whether each security scheme of a 0.3 card states its type."""
     schemes = card.get("securitySchemes")
     if not isinstance(schemes, dict):
         return True
-    known = cast("dict[str, Any]", schemes).values()
-    return all(isinstance(scheme, dict) and "type" in scheme for scheme in known)
+    declared = cast("dict[str, Any]", schemes).values()
+    return all(isinstance(scheme, dict) and "type" in scheme for scheme in declared)
 
 
 def _without_implied(card: Mapping[str, Any]) -> dict[str, Any]:
-    """A card of 0.3 without what a reader knows all the same: defaults, and types of schemes."""
-    found = {n: member for n, member in card.items() if _DEFAULTS_OF_03.get(n) != member}
+    """Drop what a reader of a 0.3 card infers: default values and types of security schemes."""
+    explicit = {n: member for n, member in card.items() if _DEFAULTS_OF_V03.get(n) != member}
     schemes = card.get("securitySchemes")
     if isinstance(schemes, dict):
-        known = cast("dict[str, Any]", schemes).items()
-        found["securitySchemes"] = {name: _without_type(scheme) for name, scheme in known}
-    return found
+        declared = cast("dict[str, Any]", schemes).items()
+        explicit["securitySchemes"] = {name: _without_type(scheme) for name, scheme in declared}
+    return explicit
 
 
 def _without_type(scheme: Any) -> Any:
     if not isinstance(scheme, dict):
         return scheme
     members = cast("dict[str, Any]", scheme)
-    implied = [kind for name, kind in _TYPES.items() if name in members]
+    implied = [kind for name, kind in _TYPE_BY_MEMBER.items() if name in members]
     if implied != [members.get("type")]:
         return members
     return {name: member for name, member in members.items() if name != "type"}
@@ -285,13 +292,13 @@ def _without_type(scheme: Any) -> Any:
 
 
 def _doubles(value: Any) -> Any:
-    """The same value, with numbers that RFC 8785 can write."""
+    """Convert integers that RFC 8785 cannot write exactly to floats."""
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value).items()
         return {name: _doubles(member) for name, member in members}
     if isinstance(value, list | tuple):
         return [_doubles(item) for item in cast("list[Any]", value)]
-    is_large = isinstance(value, int) and not -_SAFE <= value <= _SAFE
+    is_large = isinstance(value, int) and not -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER
     return float(value) if is_large else value
 
 

@@ -1,7 +1,7 @@
-"""What an agent card has by the specification (A2A 4.4, 4.5), and whether one has it.
+"""Schema of an agent card (A2A 4.4, 4.5), and a validator.
 
-Rules: what is required is there, and is not empty; what is there is of its type. Members that the
-specification does not have are left to those who put them there (A2A 5.7).
+Rules: a required member is present and not empty; a present member has its type. Members that the
+specification does not define are ignored (A2A 5.7).
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ __all__ = ["AGENT_CARD", "Members", "Rule", "card_faults"]
 
 
 class Rule(NamedTuple):
-    """What the specification says of a member.
+    """Rule of the specification for one member.
 
     Attributes:
-        presence: Whether it is required, may be left out and tells so, or counts as its default.
-        holds: What it is: a value, a message, a list or a map of either.
-        of: The members of the message, or of those in it; None for values.
-        is_flag: Whether the value is true or false; else it is a text.
+        presence: Required, optional with a presence of its own, or plain: absence means the
+            default.
+        holds: Shape of the member: a value, a message, or a list or map of either.
+        of: Rules of the message's members, or of its items' members; None for values.
+        is_flag: The value is a boolean; otherwise a string.
     """
 
     presence: Literal["required", "optional", "plain"]
@@ -32,7 +33,7 @@ class Rule(NamedTuple):
 
 
 Members = Mapping[str, Rule]
-"""A message, by the names of its members."""
+"""Rules of a message, by member name."""
 
 _REQUIRED = Rule("required")
 _OPTIONAL = Rule("optional")
@@ -44,51 +45,51 @@ _LIST = Rule("plain", "list")
 _STRUCT = Rule("plain", "message")
 
 
-def _message(of: Members, presence: Literal["required", "plain"] = "plain") -> Rule:
+def _message_rule(of: Members, presence: Literal["required", "plain"] = "plain") -> Rule:
     return Rule(presence, "message", of)
 
 
-def _many(of: Members, presence: Literal["required", "plain"] = "plain") -> Rule:
+def _list_rule(of: Members, presence: Literal["required", "plain"] = "plain") -> Rule:
     return Rule(presence, "list", of)
 
 
-_REQUIREMENT: Members = {"schemes": Rule("plain", "map", {"list": _LIST})}
-_FLOW_ENDS: Members = {"refreshUrl": _PLAIN, "scopes": Rule("required", "map")}
-_GIVEN_UP: Members = {"refreshUrl": _PLAIN, "scopes": Rule("plain", "map")}
+_SECURITY_REQUIREMENT: Members = {"schemes": Rule("plain", "map", {"list": _LIST})}
+_COMMON_FLOW: Members = {"refreshUrl": _PLAIN, "scopes": Rule("required", "map")}
+_DEPRECATED_FLOW: Members = {"refreshUrl": _PLAIN, "scopes": Rule("plain", "map")}
 _FLOWS: Members = {
-    "authorizationCode": _message(
+    "authorizationCode": _message_rule(
         {
-            **_FLOW_ENDS,
+            **_COMMON_FLOW,
             "authorizationUrl": _REQUIRED,
             "tokenUrl": _REQUIRED,
             "pkceRequired": _FLAG,
         }
     ),
-    "clientCredentials": _message({**_FLOW_ENDS, "tokenUrl": _REQUIRED}),
-    "implicit": _message({**_GIVEN_UP, "authorizationUrl": _PLAIN}),
-    "password": _message({**_GIVEN_UP, "tokenUrl": _PLAIN}),
-    "deviceCode": _message(
-        {**_FLOW_ENDS, "deviceAuthorizationUrl": _REQUIRED, "tokenUrl": _REQUIRED}
+    "clientCredentials": _message_rule({**_COMMON_FLOW, "tokenUrl": _REQUIRED}),
+    "implicit": _message_rule({**_DEPRECATED_FLOW, "authorizationUrl": _PLAIN}),
+    "password": _message_rule({**_DEPRECATED_FLOW, "tokenUrl": _PLAIN}),
+    "deviceCode": _message_rule(
+        {**_COMMON_FLOW, "deviceAuthorizationUrl": _REQUIRED, "tokenUrl": _REQUIRED}
     ),
 }
 _SCHEME: Members = {
-    "apiKeySecurityScheme": _message(
+    "apiKeySecurityScheme": _message_rule(
         {"description": _PLAIN, "location": _REQUIRED, "name": _REQUIRED}
     ),
-    "httpAuthSecurityScheme": _message(
+    "httpAuthSecurityScheme": _message_rule(
         {"description": _PLAIN, "scheme": _REQUIRED, "bearerFormat": _PLAIN}
     ),
-    "oauth2SecurityScheme": _message(
+    "oauth2SecurityScheme": _message_rule(
         {
             "description": _PLAIN,
-            "flows": _message(_FLOWS, "required"),
+            "flows": _message_rule(_FLOWS, "required"),
             "oauth2MetadataUrl": _PLAIN,
         }
     ),
-    "openIdConnectSecurityScheme": _message(
+    "openIdConnectSecurityScheme": _message_rule(
         {"description": _PLAIN, "openIdConnectUrl": _REQUIRED}
     ),
-    "mtlsSecurityScheme": _message({"description": _PLAIN}),
+    "mtlsSecurityScheme": _message_rule({"description": _PLAIN}),
 }
 _EXTENSION: Members = {
     "uri": _PLAIN,
@@ -99,7 +100,7 @@ _EXTENSION: Members = {
 _CAPABILITIES: Members = {
     "streaming": _OPTIONAL_FLAG,
     "pushNotifications": _OPTIONAL_FLAG,
-    "extensions": _many(_EXTENSION),
+    "extensions": _list_rule(_EXTENSION),
     "extendedAgentCard": _OPTIONAL_FLAG,
 }
 _INTERFACE: Members = {
@@ -116,24 +117,24 @@ _SKILL: Members = {
     "examples": _LIST,
     "inputModes": _LIST,
     "outputModes": _LIST,
-    "securityRequirements": _many(_REQUIREMENT),
+    "securityRequirements": _list_rule(_SECURITY_REQUIREMENT),
 }
 AGENT_CARD: Members = {
     "name": _REQUIRED,
     "description": _REQUIRED,
-    "supportedInterfaces": _many(_INTERFACE, "required"),
-    "provider": _message({"url": _REQUIRED, "organization": _REQUIRED}),
+    "supportedInterfaces": _list_rule(_INTERFACE, "required"),
+    "provider": _message_rule({"url": _REQUIRED, "organization": _REQUIRED}),
     "version": _REQUIRED,
     "documentationUrl": _OPTIONAL,
-    "capabilities": _message(_CAPABILITIES, "required"),
+    "capabilities": _message_rule(_CAPABILITIES, "required"),
     "securitySchemes": Rule("plain", "map", _SCHEME),
-    "securityRequirements": _many(_REQUIREMENT),
+    "securityRequirements": _list_rule(_SECURITY_REQUIREMENT),
     "defaultInputModes": _REQUIRED_LIST,
     "defaultOutputModes": _REQUIRED_LIST,
-    "skills": _many(_SKILL, "required"),
+    "skills": _list_rule(_SKILL, "required"),
     "iconUrl": _OPTIONAL,
 }
-"""The card and what is in it, by the definitions of A2A 1.0 (``specification/a2a.proto``)."""
+"""Rules of an agent card as A2A 1.0 defines it (``specification/a2a.proto``)."""
 
 
 _SIGNATURES = Rule(
@@ -146,30 +147,30 @@ _SIGNATURES = Rule(
     },
 )
 
-_OF_03: Members = {
+_CARD_OF_V03: Members = {
     "name": _REQUIRED,
     "description": _REQUIRED,
     "url": _REQUIRED,
     "version": _REQUIRED,
     "protocolVersion": _REQUIRED,
     "preferredTransport": _PLAIN,
-    "additionalInterfaces": _many({"url": _REQUIRED, "transport": _REQUIRED}),
-    "provider": _message({"url": _REQUIRED, "organization": _REQUIRED}),
+    "additionalInterfaces": _list_rule({"url": _REQUIRED, "transport": _REQUIRED}),
+    "provider": _message_rule({"url": _REQUIRED, "organization": _REQUIRED}),
     "documentationUrl": _PLAIN,
     "iconUrl": _PLAIN,
-    "capabilities": _message(
+    "capabilities": _message_rule(
         {
             "streaming": _FLAG,
             "pushNotifications": _FLAG,
             "stateTransitionHistory": _FLAG,
-            "extensions": _many(_EXTENSION),
+            "extensions": _list_rule(_EXTENSION),
         },
         "required",
     ),
     "securitySchemes": Rule("plain", "map", {"type": _REQUIRED}),
     "defaultInputModes": _REQUIRED_LIST,
     "defaultOutputModes": _REQUIRED_LIST,
-    "skills": _many(
+    "skills": _list_rule(
         {
             "id": _REQUIRED,
             "name": _REQUIRED,
@@ -183,76 +184,76 @@ _OF_03: Members = {
     ),
     "supportsAuthenticatedExtendedCard": _FLAG,
 }
-"""The same for protocol 0.3 (its specification, section 5.5)."""
+"""Rules of an agent card of protocol 0.3 (its specification, section 5.5)."""
 
-_MOST = 100
-"""Faults that are told of."""
+_MAX_FAULTS = 100
+"""Number of faults that are reported."""
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
 _HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
 
 
 def card_faults(document: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a card, each in a line that begins with the place.
+    """Return the faults of a card, each as a line that begins with the member's path.
 
     Args:
         document: The card as received.
     """
-    is_older = not document.get("supportedInterfaces") and "url" in document
-    found: list[str] = []
-    for fault in _all_faults(document, is_older=is_older):
-        if len(found) == _MOST:
+    is_v03 = not document.get("supportedInterfaces") and "url" in document
+    faults: list[str] = []
+    for fault in _all_faults(document, is_v03=is_v03):
+        if len(faults) == _MAX_FAULTS:
             break
-        found.append(fault)
-    return found
+        faults.append(fault)
+    return faults
 
 
-def _all_faults(document: Mapping[str, Any], *, is_older: bool) -> Iterator[str]:
-    yield from _of_message(document, _OF_03 if is_older else AGENT_CARD, "")
-    yield from _of_member(document.get("signatures"), _SIGNATURES, "signatures")
-    if is_older:
-        yield from _of_address(document.get("url"), "url")
+def _all_faults(document: Mapping[str, Any], *, is_v03: bool) -> Iterator[str]:
+    yield from _message_faults(document, _CARD_OF_V03 if is_v03 else AGENT_CARD, "")
+    yield from _member_faults(document.get("signatures"), _SIGNATURES, "signatures")
+    if is_v03:
+        yield from _address_faults(document.get("url"), "url")
     else:
-        yield from _of_interfaces(document)
-        yield from _of_schemes(document)
-    yield from _of_requirements(document)
+        yield from _interface_faults(document)
+        yield from _scheme_faults(document)
+    yield from _requirement_faults(document)
 
 
-def _of_message(content: Mapping[str, Any], message: Members, path: str) -> Iterator[str]:
-    for name, rule in message.items():
-        place = f"{path}.{name}" if path else name
+def _message_faults(content: Mapping[str, Any], rules: Members, path: str) -> Iterator[str]:
+    for name, rule in rules.items():
+        member_path = f"{path}.{name}" if path else name
         member = content.get(name)
         if rule.presence == "required" and (member is None or member in ("", [])):
-            how = "is missing" if member is None else "is empty"
-            yield f"{place} {how}, and required"
+            problem = "is missing" if member is None else "is empty"
+            yield f"{member_path} {problem}, and required"
             continue
-        yield from _of_member(member, rule, place)
+        yield from _member_faults(member, rule, member_path)
 
 
-def _of_member(member: Any, rule: Rule, place: str) -> Iterator[str]:
-    if member is None:  # which means absent (ProtoJSON)
+def _member_faults(member: Any, rule: Rule, path: str) -> Iterator[str]:
+    if member is None:  # null means absent (ProtoJSON)
         return
-    kind, words = (bool, "true or false") if rule.is_flag else _KINDS[rule.holds]
-    if not isinstance(member, kind):
-        yield f"{place} is not {words}"
+    type_, type_name = (bool, "true or false") if rule.is_flag else _KINDS[rule.holds]
+    if not isinstance(member, type_):
+        yield f"{path} is not {type_name}"
         return
-    for step, one in _inside(member, rule, place):
+    for item_path, item in _items_of(member, rule, path):
         if rule.of is None:
-            if not isinstance(one, str):
-                yield f"{step} is not a text"
-        elif not isinstance(one, dict):
-            yield f"{step} is not an object"
+            if not isinstance(item, str):
+                yield f"{item_path} is not a text"
+        elif not isinstance(item, dict):
+            yield f"{item_path} is not an object"
         else:
-            yield from _of_message(cast("dict[str, Any]", one), rule.of, step)
+            yield from _message_faults(cast("dict[str, Any]", item), rule.of, item_path)
 
 
-def _inside(member: Any, rule: Rule, place: str) -> list[tuple[str, Any]]:
-    """What a member is made of, each with its place."""
+def _items_of(member: Any, rule: Rule, path: str) -> list[tuple[str, Any]]:
+    """Return the items of a member, each with its path."""
     if rule.holds == "list":
-        return [(f"{place}[{index}]", one) for index, one in enumerate(member)]
+        return [(f"{path}[{index}]", item) for index, item in enumerate(member)]
     if rule.holds == "map":
-        return [(f"{place}[{name!r}]", one) for name, one in member.items()]
-    return [(place, member)] if rule.holds == "message" and rule.of is not None else []
+        return [(f"{path}[{name!r}]", item) for name, item in member.items()]
+    return [(path, member)] if rule.holds == "message" and rule.of is not None else []
 
 
 _KINDS: Mapping[str, tuple[type, str]] = {
@@ -263,22 +264,22 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 }
 
 
-def _of_interfaces(document: Mapping[str, Any]) -> Iterator[str]:
-    for index, one in enumerate(_objects(document.get("supportedInterfaces"))):
-        place = f"supportedInterfaces[{index}]"
-        if one.get("protocolBinding") in _HTTP_BINDINGS:
-            yield from _of_address(one.get("url"), f"{place}.url")
-        version = one.get("protocolVersion")
+def _interface_faults(document: Mapping[str, Any]) -> Iterator[str]:
+    for index, interface in enumerate(_objects(document.get("supportedInterfaces"))):
+        path = f"supportedInterfaces[{index}]"
+        if interface.get("protocolBinding") in _HTTP_BINDINGS:
+            yield from _address_faults(interface.get("url"), f"{path}.url")
+        version = interface.get("protocolVersion")
         if isinstance(version, str) and version and not _VERSION.fullmatch(version):
-            yield f"{place}.protocolVersion is not a version such as 1.0"
+            yield f"{path}.protocolVersion is not a version such as 1.0"
 
 
-def _of_address(url: object, place: str) -> Iterator[str]:
+def _address_faults(url: object, path: str) -> Iterator[str]:
     if isinstance(url, str) and url and not is_http_address(url):
-        yield f"{place} is not an absolute address"
+        yield f"{path} is not an absolute address"
 
 
-def _of_schemes(document: Mapping[str, Any]) -> Iterator[str]:
+def _scheme_faults(document: Mapping[str, Any]) -> Iterator[str]:
     schemes = document.get("securitySchemes")
     if not isinstance(schemes, dict):
         return
@@ -287,19 +288,25 @@ def _of_schemes(document: Mapping[str, Any]) -> Iterator[str]:
             continue
         kinds = [kind for kind in _SCHEME if cast("dict[str, Any]", scheme).get(kind) is not None]
         if len(kinds) != 1:
-            how = "says nothing of its kind" if not kinds else f"is {' and '.join(kinds)} at once"
-            yield f"securitySchemes[{name!r}] {how}"
+            problem = (
+                "says nothing of its kind" if not kinds else f"is {' and '.join(kinds)} at once"
+            )
+            yield f"securitySchemes[{name!r}] {problem}"
 
 
-def _of_requirements(document: Mapping[str, Any]) -> Iterator[str]:
+def _requirement_faults(document: Mapping[str, Any]) -> Iterator[str]:
     declared = document.get("securitySchemes")
-    names = set(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else set[str]()
+    declared_names = (
+        set(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else set[str]()
+    )
     for member in ("securityRequirements", "security"):
-        for index, one in enumerate(_objects(document.get(member))):
-            schemes = one.get("schemes", {}) if member == "securityRequirements" else one
-            wanted = cast("dict[str, Any]", schemes) if isinstance(schemes, dict) else {}
-            for name in wanted:
-                if name not in names:
+        for index, requirement in enumerate(_objects(document.get(member))):
+            schemes = (
+                requirement.get("schemes", {}) if member == "securityRequirements" else requirement
+            )
+            required = cast("dict[str, Any]", schemes) if isinstance(schemes, dict) else {}
+            for name in required:
+                if name not in declared_names:
                     yield f"{member}[{index}] asks for {name!r}, which securitySchemes has not"
 
 

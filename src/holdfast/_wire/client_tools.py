@@ -1,8 +1,8 @@
-"""AG2's extension for client tools: how tools are offered, called and answered, as parts.
+"""AG2's extension for client tools: parts that offer, call and answer tools.
 
-Rules: a tool is called by an artifact, while its task waits for input; the results go back in the
-next message of the task. The agent remembers nothing from one message to the next, so that each
-message offers the tools anew and tells what was said before.
+Rules: an agent calls a tool by an artifact, while its task waits for input; the task's next
+message returns the results. The agent keeps no state between messages, so each message repeats
+the tools and the history.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _HISTORY = "application/vnd.ag2.history+json"
 
 
 class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as an agent's model sees it.
+    """Tool as offered to an agent's model.
 
     Attributes:
-        name: What it is called by.
-        description: What it does.
-        parameters: What it takes, as a JSON schema of an object.
+        name: Name by which the model calls it.
+        description: Description for the model.
+        parameters: JSON schema of the arguments, an object.
     """
 
     name: str
@@ -62,11 +62,11 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's wish to have a tool run.
+    """Request of an agent to run a tool.
 
     Attributes:
-        id: Names the call.
-        name: The tool.
+        id: Identifies the call.
+        name: Name of the tool.
         arguments: A JSON object, as the model wrote it.
     """
 
@@ -76,13 +76,13 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a call.
+    """Result of a tool call.
 
     Attributes:
-        id: The call.
-        name: The tool.
-        content: What it gave; text.
-        error: Why it gave nothing; None if it did.
+        id: Identifies the call.
+        name: Name of the tool.
+        content: Output of the tool, as text.
+        error: Message of the tool's failure; None if it succeeded.
     """
 
     id: str
@@ -92,37 +92,37 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def schemas_part(tools: Iterable[ToolSchema]) -> Part:
-    """The part that offers tools."""
+    """Return the part that offers tools."""
     return _part(_SCHEMAS, {"tools": msgspec.to_builtins(tuple(tools))})
 
 
-def results_part(found: Iterable[ToolResult]) -> Part:
-    """The part that tells what came of calls."""
-    return _part(_RESULTS, {"results": msgspec.to_builtins(tuple(found))})
+def results_part(results: Iterable[ToolResult]) -> Part:
+    """Return the part with the results of tool calls."""
+    return _part(_RESULTS, {"results": msgspec.to_builtins(tuple(results))})
 
 
 def history_part(events: Iterable[dict[str, Any]]) -> Part:
-    """The part that tells what was said before, event by event."""
+    """Return the part with the earlier turns, one event each."""
     return _part(_HISTORY, {"events": list(events)})
 
 
 def tool_calls_in(task: Task) -> tuple[ToolCall, ...]:
-    """Every call that a waiting task holds, answered or not; none of a task that does not wait.
+    """Return all tool calls in a task that waits for input, answered or not.
 
     Raises:
-        InvalidAgentResponseError: One of them cannot be read, so that nobody can answer it.
+        InvalidAgentResponseError: A call is malformed, so it cannot be answered.
     """
     if task.state is not TaskState.INPUT_REQUIRED:
         return ()
     return tuple(
-        _read(part.data, artifact)
+        _read_call(part.data, artifact)
         for artifact in task.artifacts
         for part in artifact.parts
         if part.media_type == _CALL and part.data is not msgspec.UNSET
     )
 
 
-def _read(data: Any, artifact: Artifact) -> ToolCall:
+def _read_call(data: Any, artifact: Artifact) -> ToolCall:
     call = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     name, call_id, arguments = call.get("name"), call.get("id"), call.get("arguments")
     if not isinstance(name, str) or not isinstance(call_id, str):
@@ -133,26 +133,26 @@ def _read(data: Any, artifact: Artifact) -> ToolCall:
     return ToolCall(id=call_id, name=name, arguments=arguments)
 
 
-# ── What was said before ─────────────────────────────────────────────────────────────────────
+# ── Events of the history ────────────────────────────────────────────────────────────────────
 
 
 def user_input_event(parts: Iterable[Part]) -> dict[str, Any]:
-    """The event of a message of the user's."""
+    """Return the event of a user's message."""
     return {"kind": "user_input", "parts": list(_inputs(parts))}
 
 
-def model_response_event(said: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
-    """The event of a turn of the model's, which ended in calls."""
+def model_response_event(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
+    """Return the event of a turn of the model that ended in tool calls."""
     return {
         "kind": "model_response",
-        "content": said,
+        "content": text,
         "tool_calls": msgspec.to_builtins(tuple(calls)),
     }
 
 
-def tool_results_event(found: Sequence[ToolResult]) -> dict[str, Any]:
-    """The event of the results that a message brought."""
-    told = [
+def tool_results_event(results: Sequence[ToolResult]) -> dict[str, Any]:
+    """Return the event of a message with tool results."""
+    entries = [
         {
             "kind": "tool_result",
             "parent_id": result.id,
@@ -160,9 +160,9 @@ def tool_results_event(found: Sequence[ToolResult]) -> dict[str, Any]:
             "content": result.content,
             "error": result.error,
         }
-        for result in found
+        for result in results
     ]
-    return {"kind": "tool_results", "results": told}
+    return {"kind": "tool_results", "results": entries}
 
 
 def _inputs(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
@@ -187,6 +187,6 @@ def _part(media_type: str, data: dict[str, Any]) -> Part:
     text = json.dumps(data, ensure_ascii=False)
     try:
         text.encode()
-    except UnicodeEncodeError:  # of an agent's call, which goes back to it
+    except UnicodeEncodeError:  # lone surrogates from an agent's call, which is sent back to it
         data = json.loads(_SURROGATE.sub("\ufffd", text))
     return Part(data=data, media_type=media_type)

@@ -1,4 +1,4 @@
-"""What a request carries to say who sends it: in headers, in the query, in cookies."""
+"""Credentials of a request: in headers, in the query, in cookies."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """RFC 6265, 4.1.1."""
 
 _BEARER = re.compile(r"(?!(?i:bearer|none)\Z)[A-Za-z0-9\-._~+/]+=*")
-"""RFC 6750, 2.1; and no word that stands there where the token is missing."""
-_NO_TOKENS = {
+"""RFC 6750, 2.1; excludes words that stand for a missing token."""
+_FAULT_OF_PLACEHOLDER = {
     "bearer": "the name of the scheme, and no token",
     "none": "'None', which is how Python writes a missing value",
 }
-_OTHERWISE = "no bearer token: it has a character where a token has none (RFC 6750)"
+_BEARER_SYNTAX_FAULT = "no bearer token: it has a character where a token has none (RFC 6750)"
 
 
 class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """What a request carries to say who sends it.
+    """Credentials of a request.
 
     Attributes:
         headers: Header fields.
-        query: Parameters of the address; unencoded.
-        cookies: Cookies; they join those of a ``Cookie`` header.
+        query: Query parameters, not encoded.
+        cookies: Cookies, added to those of a ``Cookie`` header.
     """
 
     headers: Mapping[str, str] = {}
@@ -59,11 +59,11 @@ class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> list[str]:
-        """Everything in them that is secret."""
+        """All secret values."""
         return [*self.headers.values(), *self.query.values(), *self.cookies.values()]
 
     def joined(self, other: Credentials) -> Credentials | None:
-        """Both together; None if they want the same place for different values."""
+        """Merge both; None if they give one header, parameter or cookie different values."""
         parts = [(getattr(self, part), getattr(other, part)) for part in self.__struct_fields__]
         if any(a[name] != b[name] for a, b in parts for name in a.keys() & b.keys()):
             return None
@@ -72,11 +72,11 @@ class Credentials(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_credentials(credentials: Credentials) -> Credentials:
-    """Checks credentials, and puts the names of headers into lower case.
+    """Validate credentials, and convert header names to lower case.
 
     Raises:
-        ValueError: A name or value that a request cannot hold; the value is not shown.
-        TypeError: They are something else.
+        ValueError: A name or value cannot be sent in a request; the message hides the value.
+        TypeError: The argument is not a `Credentials`.
     """
     if not isinstance(cast("object", credentials), Credentials):
         text = f"an AuthProvider gives Credentials, not {type(credentials).__name__}"
@@ -97,11 +97,11 @@ def check_credentials(credentials: Credentials) -> Credentials:
 
 
 def with_query(url: str, query: Mapping[str, str]) -> str:
-    """Puts parameters into an address; they replace those of the same name.
+    """Add query parameters to a URL, replacing those of the same name.
 
     Args:
-        url: Absolute; what else it holds stays as it is.
-        query: Unencoded.
+        url: Absolute; everything else in it is kept.
+        query: Not encoded.
     """
     if not query:
         return url
@@ -113,33 +113,33 @@ def with_query(url: str, query: Mapping[str, str]) -> str:
 
 
 def with_cookies(header: str, cookies: Mapping[str, str]) -> str:
-    """Puts cookies into a ``Cookie`` header; they replace those of the same name."""
+    """Add cookies to a ``Cookie`` header, replacing those of the same name."""
     present = (pair.strip() for pair in header.split(";"))
     kept = [pair for pair in present if pair and pair.partition("=")[0].strip() not in cookies]
     return "; ".join([*kept, *(f"{name}={value}" for name, value in cookies.items())])
 
 
 def bearer_fault(token: str) -> str | None:
-    """What a text is that is no bearer token (RFC 6750, 2.1); None for one. It is not shown."""
+    """Describe why a text is not a bearer token (RFC 6750, 2.1), without showing it."""
     if _BEARER.fullmatch(token):
         return None
     if token[:7].lower() == "bearer ":
         return "no bearer token: pass it without the word 'Bearer'"
-    return _NO_TOKENS.get(token.strip().lower(), _OTHERWISE)
+    return _FAULT_OF_PLACEHOLDER.get(token.strip().lower(), _BEARER_SYNTAX_FAULT)
 
 
 def is_cookie_name(name: str) -> bool:
-    """Whether a cookie may have this name (RFC 6265, 4.1.1)."""
+    """Return whether a text is a valid cookie name (RFC 6265, 4.1.1)."""
     return _COOKIE_NAME.fullmatch(name) is not None
 
 
 def is_cookie_value(value: str) -> bool:
-    """Whether a cookie may have this value (RFC 6265, 4.1.1)."""
+    """Return whether a text is a valid cookie value (RFC 6265, 4.1.1)."""
     return _COOKIE_VALUE.fullmatch(value) is not None
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be encoded at all; a lone surrogate cannot."""
+    """Return whether a string can be encoded: it has no lone surrogate."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,13 +1,12 @@
 """The gRPC binding (A2A specification 10), in both versions: calls to bytes, bytes to values.
 
-Nothing here knows of grpcio, which carries the bytes: a call is the path of a method, metadata
-(`holdfast._wire.grpc_metadata`) and a message; what comes back is a message, or a status with
-metadata (`holdfast._wire.grpc_status`). In 0.3 a request is rewritten to what it is made of there,
-and what is read is turned into the model's values (see `wire.v03`).
+This module is independent of grpcio, which carries the bytes: a call is the path of a method,
+metadata (`holdfast._wire.grpc_metadata`) and a message; the reply is a message, or a status with
+metadata (`holdfast._wire.grpc_status`). For 0.3 a request is converted to the types of 0.3, and a
+reply to the model's types (see `holdfast._wire.v03`).
 
-How much a message holds, told before it is read: to read it takes many times its size.
-
-Only what is large is looked at, field by field, and no further than what is allowed.
+The number of values in a large message is checked before it is decoded, since decoding takes many
+times its size in memory. The count goes field by field, and stops at the limit.
 """
 
 from __future__ import annotations
@@ -39,67 +38,67 @@ if TYPE_CHECKING:
 
 __all__ = ["CODECS", "GrpcCodec", "RpcRequest", "check_values", "message_too_large"]
 
-_SMALLEST = 2
-"""Bytes that a field takes at least: its number, and its value or its length."""
+_MIN_FIELD_BYTES = 2
+"""Minimum size of a field: its tag, and its value or length."""
 
 
 def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
-    """Checks how many values a message holds: each field on the wire is one.
+    """Check the number of values in a message: each field on the wire is one.
 
-    A message that is none passes: whoever reads it says so.
+    A malformed message passes; the decoder reports it.
 
     Args:
-        body: The message, serialized.
-        descriptor: Its type.
+        body: The serialized message.
+        descriptor: Descriptor of its type.
         limits: The bounds.
 
     Raises:
-        LimitExceededError: It holds too many.
+        LimitExceededError: It holds more than ``json_values``.
     """
-    if len(body) < _SMALLEST * limits.json_values:
+    if len(body) < _MIN_FIELD_BYTES * limits.json_values:
         return
     try:
-        found = _count(body, descriptor, limits.json_values)
+        count = _count_fields(body, descriptor, limits.json_values)
     except (IndexError, NeedsSlowPathError):
         return
-    if found > limits.json_values:
+    if count > limits.json_values:
         what = f"the reply holds more than {limits.json_values} values"
         raise limit_error("json_values", limits, what)
 
 
-def _count(body: bytes, descriptor: Descriptor, most: int) -> int:
-    """How many fields there are, as far as it matters; messages in messages are looked into."""
-    found = 0
-    within: list[tuple[int, int, Descriptor]] = [(0, len(body), descriptor)]
-    while within:
-        at, end, kind = within.pop()
-        inner = _messages_in(kind)
-        while at < end and found <= most:
-            found += 1
-            tag, at = body[at], at + 1
+def _count_fields(body: bytes, descriptor: Descriptor, most: int) -> int:
+    """Count the fields of a message and of those nested in it, up to one more than `most`."""
+    count = 0
+    pending: list[tuple[int, int, Descriptor]] = [(0, len(body), descriptor)]
+    while pending:
+        position, end, kind = pending.pop()
+        nested = _message_fields(kind)
+        while position < end and count <= most:
+            count += 1
+            tag, position = body[position], position + 1
             if tag > 0x7F:
-                tag, at = varint(body, at - 1)
+                tag, position = varint(body, position - 1)
             match tag & 7:
                 case 0:
-                    _, at = varint(body, at)
+                    _, position = varint(body, position)
                 case 1:
-                    at += 8
+                    position += 8
                 case 2:
-                    length, at = varint(body, at)
-                    message = inner.get(tag >> 3)
+                    length, position = varint(body, position)
+                    message = nested.get(tag >> 3)
                     if message is not None:
-                        within.append((at, min(at + length, end), message))
-                    at += length
+                        pending.append((position, min(position + length, end), message))
+                    position += length
                 case 5:
-                    at += 4
+                    position += 4
                 case _:
-                    pass  # the ends of a group, which nothing here has
-    return found
+                    pass  # start or end of a group, which no message of A2A has
+    return count
 
 
 @cache
-def _messages_in(descriptor: Descriptor) -> Mapping[int, Descriptor]:
-    """The fields that hold messages, by number."""
+def _message_fields(descriptor: Descriptor) -> Mapping[int, Descriptor]:
+    """Return the types of the fields that hold messages, by field number."""
     return {
         field.number: field.message_type
         for field in descriptor.fields
@@ -111,11 +110,11 @@ AnyOperation = op.Operation[Any, Any]
 
 
 class RpcRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What becomes of a call.
+    """gRPC request of a call.
 
     Attributes:
-        method: Path of the method, as ``/lf.a2a.v1.A2AService/SendMessage``.
-        body: The message, serialized.
+        method: Path of the method, such as ``/lf.a2a.v1.A2AService/SendMessage``.
+        body: The serialized message.
     """
 
     method: str
@@ -123,15 +122,15 @@ class RpcRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Row(NamedTuple):
-    """An operation in one version.
+    """gRPC method of an operation in one version.
 
     Attributes:
-        method: Its name.
-        request: Name of the message that asks.
-        write: Makes the value of it from the one of 1.0.
-        response: Name of the message that answers.
-        kind: Type of its value.
-        read: Makes the value of 1.0 of it.
+        method: Name of the method.
+        request: Name of the request message.
+        write: Converts a request of 1.0 to the request's value in this version.
+        response: Name of the response message.
+        kind: Type of the response's value in this version.
+        read: Converts that value to the response of 1.0.
     """
 
     method: str
@@ -143,14 +142,14 @@ class _Row(NamedTuple):
 
 
 class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
-    """How a version of the protocol is spoken over gRPC.
+    """Codec of one protocol version over gRPC.
 
     Attributes:
-        version: The version.
-        package: That of its messages and of its service.
-        rows: The operations that it has, by name.
-        is_last: As in `holdfast._wire.bindings.Codec`.
-        has_snapshots: As there.
+        version: The protocol version.
+        package: Package of its messages and its service.
+        rows: The operations that the version has, by name.
+        is_last: See `holdfast._wire.bindings.Codec`.
+        has_snapshots: See `holdfast._wire.bindings.Codec`.
     """
 
     version: str
@@ -160,17 +159,17 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
     has_snapshots: bool = True
 
     def encode(self, operation: AnyOperation, params: Any) -> RpcRequest:
-        """Makes the request of a call.
+        """Encode a call as a request.
 
         Args:
-            operation: What to call.
+            operation: The operation.
             params: Its parameters.
 
         Raises:
-            MalformedError: A parameter has no form in protocol buffers; the error names it. (It is
-                a `ValueError`; nothing was sent.)
-            UnsupportedOperationError: The version has no such operation, or no word for what the
-                request says; nothing was sent (``executed`` is False).
+            MalformedError: A parameter has no representation in protocol buffers; the error names
+                it. (A `ValueError`; nothing was sent.)
+            UnsupportedOperationError: The version lacks the operation, or cannot express the
+                request; nothing was sent (``executed`` is False).
             ImportError: The extra is not installed.
         """
         row = self._row(operation)
@@ -180,8 +179,8 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         try:
             writer(value.__class__, kind.descriptor)(value, message)
             body = message.SerializeToString()
-            if len(body) > _SHALLOW:
-                kind.cls.FromString(body)  # as the agent will
+            if len(body) > _ALWAYS_SHALLOW_BYTES:
+                kind.cls.FromString(body)  # the agent must be able to decode it
         except UnrepresentableError as error:
             raise codec.MalformedError(error.why, error.path) from None
         except Exception as error:
@@ -191,18 +190,17 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         return RpcRequest(method=f"/{self.package}.A2AService/{row.method}", body=body)
 
     def decode(self, operation: AnyOperation, body: bytes, *, limits: Limits) -> Any:
-        """Reads the reply of an operation, or one event of its stream.
+        """Decode the reply of an operation, or one event of its stream.
 
         Args:
-            operation: What was called.
-            body: The message, serialized.
-            limits: How much is accepted; the number of artifacts, parts and messages is checked,
-                too.
+            operation: The operation that was called.
+            body: The serialized message.
+            limits: Bounds of its size, including the numbers of artifacts, parts and messages.
 
         Raises:
-            InvalidAgentResponseError: It is not the message that it must be.
-            InvalidAgentCardError: It is a card of 0.3 that lacks what a client needs.
-            LimitExceededError: It is larger than a limit.
+            InvalidAgentResponseError: The body is not the expected message.
+            InvalidAgentCardError: A card of 0.3 lacks a member that a client needs.
+            LimitExceededError: The reply exceeds a limit.
         """
         row = self._row(operation)
         if len(body) > getattr(limits, _bound_of(operation)):
@@ -210,7 +208,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         kind = message_type(self.package, row.response)
         check_values(body, kind.descriptor, limits)
         try:
-            value = row.read(_read(row, kind, body))
+            value = row.read(_decode_message(row, kind, body))
         except UnrepresentableError as error:
             why = f"{error.why} at {error.path}" if error.path else error.why
         except ValueError as error:
@@ -220,7 +218,10 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
                 raise
             why = "its bytes cannot be read, or are nested too deeply"
         else:
-            if body.count(_OBJECT) + body.count(_LIST) > limits.json_depth - _DEEPEST:
+            if (
+                body.count(_OBJECT_TAG) + body.count(_LIST_TAG)
+                > limits.json_depth - _MAX_OWN_DEPTH
+            ):
                 check_json_size(codec.encode(value), limits)
             if len(body) > harmless_size(limits):
                 check_value(value, limits)
@@ -237,18 +238,18 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         return row
 
 
-_SHALLOW = 2 * 100
-"""Bytes that cannot be nested deeper than protobuf reads: 100 messages one in another."""
+_ALWAYS_SHALLOW_BYTES = 2 * 100
+"""Size up to which a message cannot exceed protobuf's nesting limit of 100."""
 
-_OBJECT, _LIST = b"\x2a", b"\x32"
-"""Bytes of which each object and each list of JSON in a message has one."""
+_OBJECT_TAG, _LIST_TAG = b"\x2a", b"\x32"
+"""Bytes that occur once for each JSON object and list in a message."""
 
-_DEEPEST = 12
-"""Levels of JSON that messages have themselves, at most."""
+_MAX_OWN_DEPTH = 12
+"""Maximum JSON depth of a message apart from its metadata and data."""
 
 
-def _read(row: _Row, kind: MessageType, body: bytes) -> Any:
-    """Reads bytes as they usually are; what is unusual about others is left to protobuf."""
+def _decode_message(row: _Row, kind: MessageType, body: bytes) -> Any:
+    """Decode bytes on the fast path; leave unusual encodings to protobuf."""
     read = bytes_reader(row.kind, kind.descriptor)
     try:
         return read(body, 0, len(body))
@@ -259,19 +260,22 @@ def _read(row: _Row, kind: MessageType, body: bytes) -> Any:
 def message_too_large(
     operation: AnyOperation, limits: Limits, *, most: int | None = None, **facts: Unpack[Facts]
 ) -> LimitExceededError:
-    """The error of a message that is larger than the limit of what it holds.
+    """Return the error of a message that exceeds the limit of its kind: body, card or event.
 
     Args:
-        operation: What was called.
-        limits: How much is accepted.
-        most: Bytes that are let through, where that may be less; None for no other bound.
-        facts: As of any `A2AError`.
+        operation: The operation that was called.
+        limits: The bounds.
+        most: Another bound in bytes, if the transport has one.
+        facts: Facts of the `A2AError`.
     """
-    which = _bound_of(operation)
-    bound: int = getattr(limits, which)
+    limit_name = _bound_of(operation)
+    bound: int = getattr(limits, limit_name)
     bound = bound if most is None else min(bound, most)
     return limit_error(
-        which, limits, f"the {_CALLED[which]} is larger than {bound} bytes", **facts
+        limit_name,
+        limits,
+        f"the {_NOUN_OF_LIMIT[limit_name]} is larger than {bound} bytes",
+        **facts,
     )
 
 
@@ -281,24 +285,26 @@ def _bound_of(operation: AnyOperation) -> str:
     return "card" if operation.response is op.GET_EXTENDED_AGENT_CARD.response else "body"
 
 
-_CALLED = {"body": "reply", "card": "agent card", "event": "event of the stream"}
+_NOUN_OF_LIMIT = {"body": "reply", "card": "agent card", "event": "event of the stream"}
 
 
 def _is_unreadable(error: Exception) -> bool:
-    """Whether protobuf, or this program, cannot go that deep; or there is no message at all."""
+    """Return whether an error means malformed bytes, or nesting deeper than the stack allows."""
     from google.protobuf.message import DecodeError, EncodeError
 
     return isinstance(error, RecursionError | DecodeError | EncodeError | NeedsSlowPathError)
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 def _row_of(operation: AnyOperation) -> _Row:
-    """An operation of 1.0, whose messages are named as the model's values are."""
+    """Return an operation of 1.0, whose messages are named like the model's types."""
     request, response = operation.request, operation.response
-    return _Row(operation.name, request.__name__, _same, response.__name__, response, _same)
+    return _Row(
+        operation.name, request.__name__, _unchanged, response.__name__, response, _unchanged
+    )
 
 
 def _row_of_v03(
@@ -314,7 +320,7 @@ def _row_of_v03(
 
 
 _REQUESTS_OF_V03 = {"SendStreamingMessage": "SendMessageRequest"}
-"""Where a message is not named after its method."""
+"""Request messages that are not named after their method."""
 
 _FORM = writing.GrpcForm()
 
@@ -373,7 +379,7 @@ CODECS: Mapping[str, GrpcCodec] = {
                     types.PushConfigs,
                     reading.push_configs,
                 ),
-                _row_of_v03(op.DELETE_PUSH_CONFIG, _FORM.push_config, "Empty", Empty, _same),
+                _row_of_v03(op.DELETE_PUSH_CONFIG, _FORM.push_config, "Empty", Empty, _unchanged),
                 _row_of_v03(
                     op.GET_EXTENDED_AGENT_CARD,
                     writing.nothing,
@@ -387,4 +393,4 @@ CODECS: Mapping[str, GrpcCodec] = {
         has_snapshots=False,
     ),
 }
-"""By version of the protocol."""
+"""Codecs by protocol version."""

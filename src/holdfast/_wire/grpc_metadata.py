@@ -1,4 +1,4 @@
-"""What goes around the messages of gRPC: headers as its metadata, and metadata as headers."""
+"""Headers as gRPC metadata, and metadata as headers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["USER_AGENT", "Metadata", "all_headers", "reply_headers", "request_metadata"]
 
 USER_AGENT = f"holdfast/{__version__}"
-"""For the channel: gRPC writes the header by itself (``grpc.primary_user_agent``)."""
+"""For the channel option ``grpc.primary_user_agent``; gRPC writes the header."""
 
 Metadata = Iterable[tuple[str, str | bytes]]
-"""As grpcio gives and takes it: values of names that end in ``-bin`` are bytes."""
+"""As grpcio takes and returns it: values of names that end in ``-bin`` are bytes."""
 
-_OWN = FRAMING | {"content-type", "user-agent"}
-"""What gRPC writes by itself."""
+_SET_BY_GRPC = FRAMING | {"content-type", "user-agent"}
+"""Headers that gRPC writes."""
 
 _RESERVED = "grpc-"
 _BINARY = "-bin"
@@ -35,26 +35,28 @@ _VALUE = re.compile(r"[\x20-\x7e]*")
 def request_metadata(
     version: str, headers: Mapping[str, str], extensions: Collection[str] = ()
 ) -> tuple[tuple[str, str | bytes], ...]:
-    """The metadata of a call: its headers, the version and the extensions (A2A 10.3).
+    """Return the metadata of a call: headers, version and extensions (A2A 10.3).
 
     Args:
         version: One of `PROTOCOL_VERSIONS`.
         headers: The caller's headers and the credentials, names in lower case. Those that gRPC
-            writes by itself (``user-agent``, ``content-type`` …) are left out; the value of a
-            name in ``-bin`` is base64.
-        extensions: URIs of the extensions that are asked for; none leaves the caller's own header.
+            writes (``user-agent``, ``content-type`` …) are omitted; the value of a name in
+            ``-bin`` is base64.
+        extensions: URIs of the requested extensions; if empty, the caller's own header is kept.
 
     Raises:
-        ValueError: A name or a value that gRPC does not carry; the value is not shown.
+        ValueError: gRPC cannot carry a name or value; the message hides the value.
     """
-    written = {**headers, **protocol_headers(version, extensions, headers)}
+    combined = {**headers, **protocol_headers(version, extensions, headers)}
     return tuple(
-        (name, _carried(name, value)) for name, value in written.items() if name not in _OWN
+        (name, _metadata_value(name, value))
+        for name, value in combined.items()
+        if name not in _SET_BY_GRPC
     )
 
 
-def _carried(name: str, value: str) -> str | bytes:
-    """A value as gRPC carries it (its specification of HTTP/2, "Custom-Metadata")."""
+def _metadata_value(name: str, value: str) -> str | bytes:
+    """Convert a header value for gRPC (its HTTP/2 specification, "Custom-Metadata")."""
     if name.startswith(_RESERVED):
         raise ValueError(f"the header {name} is set by gRPC, not by the caller")
     if _NAME.fullmatch(name) is None:
@@ -70,22 +72,27 @@ def _carried(name: str, value: str) -> str | bytes:
 
 
 def reply_headers(*metadata: Metadata | None) -> dict[str, str]:
-    """Metadata as the headers of a `Reply`: initial first, then trailing.
+    """Return metadata as the headers of a `Reply`: initial first, then trailing.
 
-    Names are in lower case, values of one name are joined by a comma; binary ones are base64;
-    gRPC's own (``grpc-…``) are left out.
+    Names are in lower case, values of one name are joined by a comma, binary values are base64.
+    gRPC's own headers (``grpc-…``) are omitted.
     """
     headers = all_headers(*metadata)
     return {name: value for name, value in headers.items() if not name.startswith(_RESERVED)}
 
 
 def all_headers(*metadata: Metadata | None) -> dict[str, str]:
-    """All of it by name, gRPC's own as well; see `reply_headers`."""
+    """Like `reply_headers`, including gRPC's own."""
     headers: dict[str, str] = {}
-    for each in metadata:
-        for name, value in each or ():
-            lowered, text = name.lower(), value if isinstance(value, str) else _text(name, value)
-            headers[lowered] = f"{headers[lowered]}, {text}" if lowered in headers else text
+    for part in metadata:
+        for name, value in part or ():
+            lower_name, text = (
+                name.lower(),
+                value if isinstance(value, str) else _text(name, value),
+            )
+            headers[lower_name] = (
+                f"{headers[lower_name]}, {text}" if lower_name in headers else text
+            )
     return headers
 
 

@@ -1,13 +1,13 @@
-"""From a status of gRPC to a typed error with facts: what an agent says, or gRPC itself.
+"""Errors of gRPC statuses: what an agent reports, or gRPC itself.
 
 Rules of `executed`, besides those of `holdfast._wire.status`:
 
-- A status of gRPC that stands for one of `REFUSALS` is one, where nothing else came: no typed
-  details, no error in A2A's words, no part of a reply. UNAVAILABLE and RESOURCE_EXHAUSTED stand
-  for none: gRPC itself says the first of a connection that broke under way, and the second of a
-  reply that is too large for the one who sends or gets it, when the agent has run. What gRPC
-  says of a reply that broke off is no answer, either, whatever status it makes of it.
-- gRPC's pushback sets `transient` and `retry_after`, and never `executed`.
+- A gRPC status that corresponds to one of `REFUSALS` is a refusal if it comes alone: without typed
+  details, an A2A error or a part of a reply. UNAVAILABLE and RESOURCE_EXHAUSTED never are: gRPC
+  itself reports the first for a connection that broke during the call, and the second for a reply
+  that is too large to send or receive, after the agent has run. A status that gRPC makes up for a
+  truncated reply is not an answer either.
+- gRPC's pushback sets `transient` and `retry_after`, never `executed`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from holdfast.errors import (
     PermissionDeniedError,
     RateLimitedError,
 )
-from holdfast.errors import error_of as error_told
+from holdfast.errors import error_of as error_of_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,13 +59,13 @@ __all__ = ["GRPC_STATUSES", "NO_CONNECTION", "GrpcStatus", "RpcStatus", "error_o
 
 
 class GrpcStatus(NamedTuple):
-    """What a status of gRPC means where no error of A2A says more.
+    """Meaning of a gRPC status that comes without an A2A error.
 
     Attributes:
-        number: Its number (`google.rpc.Code`).
-        code: The JSON-RPC code of the error that it stands for (A2A 5.4); None for none.
-        http: The HTTP status that it stands for as a refusal; None for none.
-        transient: Whether it may pass.
+        number: Number of the status (`google.rpc.Code`).
+        code: JSON-RPC code of the corresponding error (A2A 5.4); None if there is none.
+        http: HTTP status of the corresponding refusal; None if there is none.
+        transient: A retry may succeed.
     """
 
     number: int
@@ -92,7 +92,7 @@ GRPC_STATUSES: Mapping[str, GrpcStatus] = {
     "DATA_LOSS": GrpcStatus(15),
     "UNAUTHENTICATED": GrpcStatus(16, http=401),
 }
-"""By name."""
+"""Meanings by name of the status."""
 
 _BY_GRPC_STATUS: Mapping[str, type[A2AError]] = {
     "PERMISSION_DENIED": PermissionDeniedError,
@@ -100,7 +100,7 @@ _BY_GRPC_STATUS: Mapping[str, type[A2AError]] = {
     "UNAUTHENTICATED": AuthenticationError,
 }
 
-_CODE_OF_PRECONDITION: Mapping[str, int] = {
+_PRECONDITION_CODES: Mapping[str, int] = {
     CANCEL_TASK.name: -32002,
     SUBSCRIBE_TO_TASK.name: -32004,
     CREATE_PUSH_CONFIG.name: -32003,
@@ -109,23 +109,23 @@ _CODE_OF_PRECONDITION: Mapping[str, int] = {
     DELETE_PUSH_CONFIG.name: -32003,
     GET_EXTENDED_AGENT_CARD.name: -32007,
 }
-"""What FAILED_PRECONDITION means, by operation, where it can mean but one thing."""
+"""Code that FAILED_PRECONDITION means by operation, where it can mean only one."""
 
-_BROKEN = frozenset({"CANCELLED", "UNAVAILABLE"})
-"""What gRPC says of a connection; of a call that somebody on the way has dropped, too."""
+_CONNECTION_STATUSES = frozenset({"CANCELLED", "UNAVAILABLE"})
+"""Statuses of a broken connection, and of a call that a proxy dropped."""
 
-_CUT = re.compile("Stream removed|Received RST_STREAM|No status received")
-"""How gRPC's core begins what it says of a reply that broke off, whatever status it makes of that
-(INTERNAL, UNKNOWN and others): nobody has answered."""
+_CUT_REPLY = re.compile("Stream removed|Received RST_STREAM|No status received")
+"""Begins the text of gRPC's core for a truncated reply, under INTERNAL, UNKNOWN and other
+statuses: the agent has not answered."""
 
-_NO_GRPC = "Received http2 header with status"
-"""How it begins what it says of a reply that is none of gRPC: of somebody on the way."""
+_NOT_GRPC = "Received http2 header with status"
+"""Begins the text of gRPC's core for a reply that is not gRPC: it comes from a proxy."""
 
-_UNREADABLE = re.compile("Compression bit set|Decompression failed|Failed to decompress")
-"""How it begins what it says of a reply that it cannot read."""
+_UNREADABLE_REPLY = re.compile("Compression bit set|Decompression failed|Failed to decompress")
+"""Begins the text of gRPC's core for a reply that it cannot decompress."""
 
-_BUSY_GRPC = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-"""Transient whatever else is said."""
+_BUSY_STATUSES = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""Transient whatever the details say."""
 
 _PUSHBACK = "grpc-retry-pushback-ms"
 
@@ -133,17 +133,17 @@ _CODE_BY_NAME: Mapping[str, int] = {
     **{kind.__name__: code for code, kind in BY_CODE.items()},
     "JSONParseError": -32700,
 }
-_NAMED = re.compile(r"(\w+Error): ?(.*)", re.DOTALL)
-"""How official agents of 0.3 begin the text of an error."""
+_NAMED_ERROR = re.compile(r"(\w+Error): ?(.*)", re.DOTALL)
+"""Text of an error by the official agents of 0.3."""
 
 NO_CONNECTION: tuple[str, ...] = (
     "failed to connect to all addresses",
     "errors resolving ",
     "DNS resolution failed",
 )
-"""How gRPC's core begins what it says of a connection that did not come about."""
+"""Begins the text of gRPC's core for a connection that was not established."""
 
-_FAILURE_BY_WORDS: tuple[tuple[str, ConnectionFailure], ...] = (
+_FAILURE_BY_TEXT: tuple[tuple[str, ConnectionFailure], ...] = (
     ("dns resolution", "dns"),
     ("errors resolving", "dns"),
     ("name resolution", "dns"),
@@ -153,20 +153,20 @@ _FAILURE_BY_WORDS: tuple[tuple[str, ConnectionFailure], ...] = (
     ("certificate", "tls"),
     ("connection refused", "refused"),
 )
-"""How a connection failed that never came about, by the words of gRPC's core."""
+"""Failure of a connection that was not established, by words in the text of gRPC's core."""
 
 
-# ── From what gRPC tells ─────────────────────────────────────────────────────────────────────
+# ── Input from gRPC ──────────────────────────────────────────────────────────────────────────
 
 
 class RpcStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a call ended that was no success, as gRPC tells it.
+    """Unsuccessful end of a call, as gRPC reports it.
 
     Attributes:
-        code: Name of the status, as ``"NOT_FOUND"``, or its number.
-        details: The text that came along.
-        initial: Metadata before the reply.
-        trailing: Metadata behind it.
+        code: Name of the status, such as ``"NOT_FOUND"``, or its number.
+        details: Text of the status.
+        initial: Metadata received before the reply.
+        trailing: Metadata received after the reply.
     """
 
     code: str | int
@@ -175,14 +175,14 @@ class RpcStatus(msgspec.Struct, frozen=True, kw_only=True):
     trailing: Metadata | None = None
 
 
-_RICH = "grpc-status-details-bin"
+_DETAILS_KEY = "grpc-status-details-bin"
 
-_NAMES: Mapping[int, str] = {meant.number: name for name, meant in GRPC_STATUSES.items()}
+_NAME_OF_NUMBER: Mapping[int, str] = {meant.number: name for name, meant in GRPC_STATUSES.items()}
 
 
 def error_of(
     operation: Operation[Any, Any],
-    ended: RpcStatus,
+    status: RpcStatus,
     *,
     version: str,
     now: float,
@@ -190,31 +190,28 @@ def error_of(
     sent: bool = True,
     began: bool = False,
 ) -> A2AError:
-    """Makes the error of a call that gRPC says has failed.
+    """Return the error of a failed gRPC call, with ``grpc_status``; the caller adds ``agent``.
 
     Args:
-        operation: What was called.
-        ended: What gRPC says.
-        version: The version of the protocol that was spoken.
-        now: Wall time in seconds since the epoch, to read a Retry-After date by.
-        refusals: HTTP statuses that are taken to mean "not executed" (`Resilience.refusals`);
-            those gRPC statuses mean it that stand for one of them.
-        sent: False where it is certain that no byte of the request left, because there never was
-            a connection: then it was not executed, whatever is said.
-        began: Whether an event or the initial metadata had come before.
-
-    Returns:
-        With ``grpc_status`` and the facts; raised by whoever asked, who adds ``agent``.
+        operation: The operation that was called.
+        status: The status that gRPC reports.
+        version: Protocol version of the call.
+        now: Wall time in seconds since the epoch, to evaluate a Retry-After date.
+        refusals: HTTP statuses that mean "not executed" (`Resilience.refusals`); the gRPC statuses
+            that correspond to them do too.
+        sent: False if no byte of the request can have been sent, because no connection was
+            established; then ``executed`` is False whatever the status.
+        began: An event or the initial metadata had been received.
     """
-    text = ended.details or ""
-    code = ended.code
-    headers = all_headers(ended.initial, ended.trailing)
-    rich = next((v for name, v in ended.trailing or () if name.lower() == _RICH), None)
-    told = read_details(rich) if isinstance(rich, bytes) else None
+    text = status.details or ""
+    code = status.code
+    headers = all_headers(status.initial, status.trailing)
+    encoded = next((v for name, v in status.trailing or () if name.lower() == _DETAILS_KEY), None)
+    rich = read_details(encoded) if isinstance(encoded, bytes) else None
     end = _End(
-        status=code if isinstance(code, str) else _NAMES.get(code, str(code)),
-        text=text if told is None or not told.message else told.message,
-        details=() if told is None else told.details,
+        status=code if isinstance(code, str) else _NAME_OF_NUMBER.get(code, str(code)),
+        text=text if rich is None or not rich.message else rich.message,
+        details=() if rich is None else rich.details,
         headers=headers,
         sent=sent,
         began=began,
@@ -223,19 +220,19 @@ def error_of(
     return v03.as_error_of_1_0(error, operation) if version == OLDER_VERSION else error
 
 
-# ── To what it means ─────────────────────────────────────────────────────────────────────────
+# ── Interpretation ───────────────────────────────────────────────────────────────────────────
 
 
 class _End(NamedTuple):
-    """How a call over gRPC ended that was no success.
+    """Unsuccessful end of a call over gRPC.
 
     Attributes:
-        status: The name of its status; of one that has none, the number.
-        text: What is said about it.
+        status: Name of the status; the number if it has no name.
+        text: Text of the status.
         details: Typed details, as ProtoJSON.
         headers: The metadata.
-        sent: False if no byte of the request can have left.
-        began: Whether a part of the reply had come.
+        sent: False if no byte of the request can have been sent.
+        began: A part of the reply had been received.
     """
 
     status: str
@@ -249,65 +246,63 @@ class _End(NamedTuple):
 def _from_status(
     operation: Operation[Any, Any], end: _End, *, now: float, refusals: frozenset[int]
 ) -> A2AError:
-    """Makes the error of a call over gRPC (A2A 5.4, 10.6).
+    """Return the error of a call over gRPC (A2A 5.4, 10.6).
 
-    Args:
-        operation: What was called.
-        end: How it ended.
-        now: Wall time in seconds since the epoch, to read a Retry-After date by.
-        refusals: HTTP statuses that mean "not executed"; here those that stand for one of them.
+    See `error_of` for the arguments.
     """
-    code, text = _answer_in(end)
-    told = tell(code or 0, text_of(text), end.details or None, end.details)
-    error = _of_status(operation, end, told, refusals) if code is None else error_told(told)
+    code, text = _agent_error_in(end)
+    answer = tell(code or 0, text_of(text), end.details or None, end.details)
+    error = (
+        _of_status(operation, end, answer, refusals) if code is None else error_of_object(answer)
+    )
     error.grpc_status, error.headers = end.status, harmless_headers(end.headers)
     if not end.sent:
         error.executed = False
     if error.retry_after is None:
         error.retry_after = retry_after_in(end.headers, now)
-    if told.retryable is None and not error.transient:
-        error.transient = end.status in _BUSY_GRPC or error.retry_after is not None
-    pushback = end.headers.get(_PUSHBACK)
-    if pushback is not None:  # the agent's own word, which ends all others (gRFC A6)
-        wait = seconds(pushback)
+    if answer.retryable is None and not error.transient:
+        error.transient = end.status in _BUSY_STATUSES or error.retry_after is not None
+    pushback_ms = end.headers.get(_PUSHBACK)
+    if pushback_ms is not None:  # overrides every other hint (gRFC A6)
+        wait = seconds(pushback_ms)
         error.retry_after = None if wait is None else wait / 1000
         error.transient = wait is not None
     return error
 
 
-def _answer_in(end: _End) -> tuple[int | None, str]:
-    """The code of the A2A error that an agent answered with, and its text; None for no such."""
+def _agent_error_in(end: _End) -> tuple[int | None, str]:
+    """Return the code and text of the agent's A2A error; None as the code if there is none."""
     reason = next((text_of(d.get("reason")) for d in end.details if is_error_info(d)), "")
     code = CODE_BY_REASON.get(reason) or json_rpc_code_in(end.details)
-    named = _NAMED.fullmatch(end.text)
+    named = _NAMED_ERROR.fullmatch(end.text)
     if code is None and named is not None and named[1] in _CODE_BY_NAME:
         return _CODE_BY_NAME[named[1]], named[2]
     return code, end.text
 
 
 def _of_status(
-    operation: Operation[Any, Any], end: _End, told: ErrorObject, refusals: frozenset[int]
+    operation: Operation[Any, Any], end: _End, answer: ErrorObject, refusals: frozenset[int]
 ) -> A2AError:
-    """The error of a status alone."""
-    meant = GRPC_STATUSES.get(end.status, GrpcStatus(-1))
-    code = meant.code
+    """Return the error of a status without an A2A error."""
+    meaning = GRPC_STATUSES.get(end.status, GrpcStatus(-1))
+    code = meaning.code
     if end.status == "FAILED_PRECONDITION":
-        code = _CODE_OF_PRECONDITION.get(operation.name)
-    said = "" if end.details else end.text  # who adds details has answered
-    is_cut = _CUT.match(said) is not None
-    is_unreadable = _UNREADABLE.match(said) is not None
-    is_broken = is_cut or end.status in _BROKEN
-    is_broken = is_broken or (meant.http is None and said.startswith(_NO_GRPC))
-    refused = meant.http in refusals and not (end.details or end.began or is_cut)
+        code = _PRECONDITION_CODES.get(operation.name)
+    status_text = "" if end.details else end.text  # details come from the agent itself
+    is_cut = _CUT_REPLY.match(status_text) is not None
+    is_unreadable = _UNREADABLE_REPLY.match(status_text) is not None
+    is_broken = is_cut or end.status in _CONNECTION_STATUSES
+    is_broken = is_broken or (meaning.http is None and status_text.startswith(_NOT_GRPC))
+    is_refused = meaning.http in refusals and not (end.details or end.began or is_cut)
     facts = Facts(
         code=None if is_broken or is_unreadable else code,
-        details=told.details,
-        data=told.data,
-        executed=False if refused else None,
-        transient=meant.transient or is_cut if told.retryable is None else told.retryable,
-        retry_after=told.retry_after,
-        hops=told.hops,
-        loop=told.loop,
+        details=answer.details,
+        data=answer.data,
+        executed=False if is_refused else None,
+        transient=meaning.transient or is_cut if answer.retryable is None else answer.retryable,
+        retry_after=answer.retry_after,
+        hops=answer.hops,
+        loop=answer.loop,
     )
     text = ": ".join(filter(None, (f"gRPC {end.status}", text_of(end.text))))
     if end.status == "DEADLINE_EXCEEDED":
@@ -322,11 +317,11 @@ def _of_status(
 
 
 def _failure(end: _End) -> ConnectionFailure:
-    """What broke; only of a connection that never came about the words tell more."""
+    """Classify the failure; the text is specific only if no connection was established."""
     if end.sent:
         return "disconnected"
-    said = end.text.lower()
-    for words, failure in _FAILURE_BY_WORDS:
-        if words in said:
+    text = end.text.lower()
+    for words, failure in _FAILURE_BY_TEXT:
+        if words in text:
             return failure
     return "unreachable"

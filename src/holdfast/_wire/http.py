@@ -1,7 +1,7 @@
-"""HTTP messages as values, and what may be shown of them.
+"""HTTP messages as values, and the parts of them that may be shown.
 
-An engine turns an `HttpRequest` into an `HttpReply`; everything above it reasons with these.
-Header names are in lower case here, and looked up in lower case.
+An engine turns an `HttpRequest` into an `HttpReply`; all layers above it use these types. Header
+names are in lower case, and are looked up in lower case.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "presentable",
 ]
 
-_HARMLESS = (
+_HARMLESS_HEADERS = (
     "content-type",
     "date",
     "location",
@@ -59,29 +59,29 @@ FRAMING = frozenset(
         "upgrade",
     }
 )
-"""What belongs to one connection (RFC 9110, 7.6.1) or frames a request on it."""
+"""Headers of one connection (RFC 9110, 7.6.1), and those that frame a request on it."""
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 )
-"""W3C Trace Context 3.2; only a later version than the first may have more behind it."""
+"""W3C Trace Context 3.2; only later versions than 00 may append more fields."""
 
-_TOKEN_FOLLOWS = frozenset({"basic", "bearer"})
-_IN_NAMES = frozenset("!#$%&'*+-.^_`|~")
+_SCHEMES_WITH_TOKEN = frozenset({"basic", "bearer"})
+_NAME_SYMBOLS = frozenset("!#$%&'*+-.^_`|~")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one attempt, in seconds; the error of the one that fires names it.
+    """Timeouts of one attempt, in seconds; the error names the one that fired.
 
     Attributes:
-        pool: For a free connection slot.
-        connect: For name resolution, TCP and TLS together.
-        write: For the socket to take the next piece of the request.
-        first_byte: From the end of the request to the headers of the reply.
-        idle: Between two pieces of the reply.
+        pool: Wait for a free connection slot.
+        connect: Name resolution, TCP and TLS together.
+        write: Wait until the socket accepts the next piece of the request.
+        first_byte: Wait from the end of the request to the headers of the reply.
+        idle: Wait between two pieces of the reply.
 
     Raises:
-        ValueError: A limit is not a positive number.
-        TypeError: A limit is no number.
+        ValueError: A timeout is not a positive number.
+        TypeError: A timeout is not a number.
     """
 
     pool: float = 10.0
@@ -99,12 +99,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct):
-    """How far a request has come; written by the engine, read by whoever must judge a failure.
+    """Progress of a request; written by the engine, read to judge a failure.
 
     Attributes:
-        sent: Whether a byte of it may have left: set just before the first one is handed over.
-        awaits: What it waits for because none is free, as in "slot for streams"; None as soon
-            as it has one.
+        sent: A byte of the request may have been sent: set just before the first one is handed
+            over.
+        awaits: Exhausted resource that the request waits for, such as "slot for streams"; None
+            once it has one.
     """
 
     sent: bool = False
@@ -112,13 +113,13 @@ class Progress(msgspec.Struct):
 
 
 class Encoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a binding makes of a call; the rest of the request is the same for all.
+    """Binding-specific part of a request.
 
     Attributes:
-        method: In capitals.
-        url: Absolute, encoded.
-        headers: Those that the binding needs.
-        body: The whole body; empty for none.
+        method: In upper case.
+        url: Absolute and encoded.
+        headers: Headers that the binding needs.
+        body: The whole body; empty if there is none.
     """
 
     method: str
@@ -128,19 +129,20 @@ class Encoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HttpRequest(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """A request as an engine needs it.
+    """HTTP request for an engine.
 
     Attributes:
-        method: In capitals.
-        url: Absolute, encoded; sent as it is, with a host in other letters in its ASCII form.
-        headers: Everything but Host, Content-Length and Accept-Encoding.
+        method: In upper case.
+        url: Absolute and encoded; sent unchanged, except that a host in other scripts is converted
+            to its ASCII form.
+        headers: All headers except Host, Content-Length and Accept-Encoding.
         body: The whole body.
-        timeouts: What the engine has to keep.
-        max_idle: A connection that was idle for longer (seconds) must not be reused; 0 for a new
-            connection that no other request uses.
-        limits: How large a reply to accept: its body, headers and inflation.
-        reach: Where the socket may lead; None for an address that the caller named.
-        progress: Where the engine notes that bytes leave.
+        timeouts: Timeouts that the engine enforces.
+        max_idle: Maximum idle time of a reused connection in seconds; 0 for a new connection that
+            no other request uses.
+        limits: Bounds of the reply: its body, headers and inflation.
+        reach: Networks that the socket may connect to; None for an address that the caller named.
+        progress: Where the engine records that bytes leave.
     """
 
     method: str
@@ -164,14 +166,13 @@ class HttpRequest(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A reply that was read to its end.
+    """Reply that was read completely.
 
     Attributes:
         status: The status code.
-        headers: Looked up in lower case.
+        headers: Header fields, names in lower case.
         body: The whole body, decompressed.
-        address: The number of the host that sent it; None where that is not known, as behind a
-            proxy.
+        address: IP address of the host that sent it; None if unknown, as behind a proxy.
     """
 
     status: int
@@ -181,7 +182,7 @@ class HttpReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HttpStream(Protocol):
-    """A reply whose body is still coming."""
+    """Reply whose body is still arriving."""
 
     @property
     def status(self) -> int:
@@ -190,25 +191,25 @@ class HttpStream(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Looked up in lower case."""
+        """Header fields, names in lower case."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, in pieces of any size; iterate once."""
+        """Yield the body as it arrives, in pieces of any size; iterate once."""
         ...
 
     async def read(self) -> bytes:
-        """The whole body, for replies that turn out not to be streams."""
+        """Return the whole body, for replies that turn out not to be streams."""
         ...
 
 
 def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Checks headers that a caller passes, and puts their names into lower case.
+    """Validate headers passed by a caller, and convert their names to lower case.
 
     Raises:
-        ValueError: A name or value that would break the request, an ``Authorization`` without
-            what it should hold, or a ``traceparent`` that is none; the value is not shown.
-        TypeError: It is not a mapping of strings to strings.
+        ValueError: A name or value would break the request, an ``Authorization`` lacks its
+            credential, or a ``traceparent`` is malformed; the message hides the value.
+        TypeError: The argument is not a mapping of strings to strings.
     """
     if not isinstance(cast("object", headers), Mapping):
         text = f"headers are a dict of strings, not {type(headers).__name__}"
@@ -221,17 +222,21 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(cast("object", value), str):
             text = f"the value of the header {name!r} must be a string, not {type(value).__name__}"
             raise TypeError(text)
-        lowered = name.lower()
-        if not name or not name.isascii() or not all(c.isalnum() or c in _IN_NAMES for c in name):
+        lower_name = name.lower()
+        if (
+            not name
+            or not name.isascii()
+            or not all(c.isalnum() or c in _NAME_SYMBOLS for c in name)
+        ):
             text = f"{name!r} is not the name of an HTTP header"
             raise ValueError(text)
-        if lowered in FRAMING:
+        if lower_name in FRAMING:
             text = f"the header {name} is set by the connection, not by the caller"
             raise ValueError(text)
         if any((ord(c) < 32 and c != "\t") or ord(c) == 127 or ord(c) > 255 for c in value):
             text = f"the header {name} has a line break or another character that HTTP forbids"
             raise ValueError(text)
-        checked[lowered] = value
+        checked[lower_name] = value
     if "traceparent" in checked:
         _check_traceparent(checked["traceparent"])
     if "authorization" in checked:
@@ -240,9 +245,9 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_traceparent(value: str) -> None:
-    """Refuses what would end the trace at the next agent, which takes no notice of it."""
-    found = _TRACEPARENT.fullmatch(value)
-    if found is None or (found[1] and value.startswith("00")):
+    """Reject a malformed value; the next agent would ignore it, and the trace would end there."""
+    match = _TRACEPARENT.fullmatch(value)
+    if match is None or (match[1] and value.startswith("00")):
         text = (
             "the header traceparent is not one of W3C Trace Context: "
             "version-traceid-parentid-flags, as 00-<32 digits>-<16 digits>-01"
@@ -251,28 +256,30 @@ def _check_traceparent(value: str) -> None:
 
 
 def _check_authorization(value: str) -> None:
-    """Refuses what is left of a credential that its caller has not got."""
+    """Reject a value without a credential, as a missing variable leaves it."""
     words = value.split()
     if not words:
-        why = "is empty"
+        fault = "is empty"
     elif words[1:] == ["None"] or words == ["None"]:
-        why = "holds None in place of a token: is an environment variable not set?"
-    elif len(words) == 1 and words[0].lower() in _TOKEN_FOLLOWS:
-        why = f"has no token behind {words[0]!r}"
+        fault = "holds None in place of a token: is an environment variable not set?"
+    elif len(words) == 1 and words[0].lower() in _SCHEMES_WITH_TOKEN:
+        fault = f"has no token behind {words[0]!r}"
     else:
         return
-    text = f"the header Authorization {why}"
+    text = f"the header Authorization {fault}"
     raise ValueError(text)
 
 
 def media_type(headers: Mapping[str, str]) -> str:
-    """What a body is, without parameters and in lower case; empty if nobody says."""
+    """Return the media type without parameters, in lower case; empty if not stated."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def harmless_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a reply that an error may carry."""
-    found = {name: value for name in _HARMLESS if (value := headers.get(name)) is not None}
-    if "location" in found:
-        found["location"] = presentable(found["location"])
-    return found
+    """Return the headers of a reply that an error may carry."""
+    headers_shown = {
+        name: value for name in _HARMLESS_HEADERS if (value := headers.get(name)) is not None
+    }
+    if "location" in headers_shown:
+        headers_shown["location"] = presentable(headers_shown["location"])
+    return headers_shown

@@ -1,4 +1,4 @@
-"""Taking apart bodies that come compressed, without making more of them than was agreed."""
+"""Decompression of reply bodies, bounded by `Limits`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 __all__ = ["Inflater"]
 
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate"})
-_EITHER = 32 + zlib.MAX_WBITS
-"""gzip or zlib, as the first bytes say."""
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+"""zlib detects the format by the header."""
 
-_UNSUSPICIOUS = 1024 * 1024
-"""Bytes of a body whose ratio does not matter: repetitive texts are small all the same."""
+_RATIO_FREE_BYTES = 1024 * 1024
+"""Decompressed size up to which the ratio is not checked; small repetitive texts exceed it."""
 
-_MOST_MEMBERS = 100
-"""Each costs time, even an empty one; servers send one."""
+_MAX_MEMBERS = 100
+"""Maximum gzip members of a body; each costs time even if empty, and servers send one."""
 
 
 class Inflater:
-    """Decompresses one body, piece by piece (RFC 9110, 8.4.1; RFC 1952).
+    """Incremental decompressor of one body (RFC 9110, 8.4.1; RFC 1952).
 
     Args:
         coding: The value of ``Content-Encoding``.
-        limits: Bounds its size and its ratio.
+        limits: Bounds of its size and ratio.
 
     Raises:
-        InvalidAgentResponseError: The coding is none that was asked for.
+        InvalidAgentResponseError: The client did not offer this coding.
     """
 
     def __init__(self, coding: str, limits: Limits) -> None:
@@ -41,53 +41,53 @@ class Inflater:
             text = f"the reply is encoded as {coding!r}, which was not asked for"
             raise InvalidAgentResponseError(text)
         self._limits = limits
-        self._member = zlib.decompressobj(_EITHER)
+        self._member = zlib.decompressobj(_GZIP_OR_ZLIB)
         self._members = 1
-        self._taken = self._made = 0
+        self._bytes_in = self._bytes_out = 0
 
     @classmethod
     def of(cls, coding: str, limits: Limits) -> Inflater | None:
-        """The one that a body needs, None for a body that is not compressed."""
+        """Return the decompressor that a body needs; None if it is not compressed."""
         if coding.strip().lower() in {"", "identity"}:
             return None
         return cls(coding, limits)
 
     def feed(self, data: bytes) -> bytes:
-        """Decompresses the next piece.
+        """Decompress the next piece.
 
         Raises:
-            LimitExceededError: The body becomes larger than agreed.
+            LimitExceededError: The body exceeds its size or ratio limit.
             InvalidAgentResponseError: The data is broken.
         """
-        self._taken += len(data)
-        if self._taken > self._limits.body:
-            raise self._too_large(self._taken)
-        allowed = max(_UNSUSPICIOUS, self._limits.inflation_ratio * self._taken)
-        most = min(allowed, self._limits.body) - self._made
-        made = bytearray()
+        self._bytes_in += len(data)
+        if self._bytes_in > self._limits.body:
+            raise self._too_large(self._bytes_in)
+        allowed = max(_RATIO_FREE_BYTES, self._limits.inflation_ratio * self._bytes_in)
+        most = min(allowed, self._limits.body) - self._bytes_out
+        inflated = bytearray()
         while data:
             if self._member.eof:  # several members in a row are one body (RFC 1952, 2.2)
                 self._count_member()
-                self._member = zlib.decompressobj(_EITHER)
+                self._member = zlib.decompressobj(_GZIP_OR_ZLIB)
             try:
-                made += self._member.decompress(data, most + 1 - len(made))
+                inflated += self._member.decompress(data, most + 1 - len(inflated))
             except zlib.error as error:
                 raise _broken(str(error)) from None
-            if len(made) > most:
+            if len(inflated) > most:
                 raise self._too_large(allowed)
             data = self._member.unused_data
-        self._made += len(made)
-        return bytes(made)
+        self._bytes_out += len(inflated)
+        return bytes(inflated)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the body, if it ends here, ends too early."""
-        return self._taken > 0 and not self._member.eof
+        """Return whether the compressed data would be incomplete if the body ended here."""
+        return self._bytes_in > 0 and not self._member.eof
 
     def _count_member(self) -> None:
         self._members += 1
-        if self._members > _MOST_MEMBERS:
-            raise _broken(f"it has more than {_MOST_MEMBERS} members")
+        if self._members > _MAX_MEMBERS:
+            raise _broken(f"it has more than {_MAX_MEMBERS} members")
 
     def _too_large(self, allowed: int) -> LimitExceededError:
         limits = self._limits
@@ -97,7 +97,7 @@ class Inflater:
         return limit_error("inflation_ratio", limits, what)
 
 
-def _broken(why: str) -> InvalidAgentResponseError:
+def _broken(reason: str) -> InvalidAgentResponseError:
     return InvalidAgentResponseError(
-        f"the reply cannot be read: its compression is broken ({why})"
+        f"the reply cannot be read: its compression is broken ({reason})"
     )

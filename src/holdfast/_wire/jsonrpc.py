@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode", "reader"]
 
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
-_FOR_EVENTS = {**_HEADERS, "accept": f"{EVENT_STREAM}, application/json"}
+_EVENT_HEADERS = {**_HEADERS, "accept": f"{EVENT_STREAM}, application/json"}
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -37,28 +37,29 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(operation: Operation[P, R], params: P, url: str, request_id: str) -> Encoded:
-    """Makes the POST of a call.
+    """Encode a call as a POST request.
 
     Args:
-        operation: What to call.
+        operation: The operation.
         params: Its parameters.
-        url: The interface's address, used as it is.
-        request_id: Becomes the request's ``id``.
+        url: Address of the interface, used unchanged.
+        request_id: The ``id`` of the request.
     """
     body = codec.encode(_Request(id=request_id, method=operation.name, params=params))
-    headers = _FOR_EVENTS if operation.streaming else _HEADERS
+    headers = _EVENT_HEADERS if operation.streaming else _HEADERS
     return Encoded(method="POST", url=url, headers=headers, body=body)
 
 
 def reader(operation: Operation[P, R], request_id: str) -> Callable[[bytes], R | None]:
-    """Makes what reads the plain events of a stream, quickly.
+    """Make a fast reader of a stream's plain events.
 
     Args:
-        operation: What was called.
+        operation: The operation that was called.
         request_id: The ``id`` that was sent.
 
     Returns:
-        A function of an event's data: its value; None if `decode` has to say what it is.
+        A function that decodes an event's data; it returns None for data that only `decode`
+        handles.
     """
     decoder = _result_decoder(cast("Any", operation.response)).decode
 
@@ -83,25 +84,27 @@ def decode(
     now: float,
     refusals: frozenset[int] = status.REFUSALS,
 ) -> R:
-    """Reads the reply of an operation, or an event of its stream.
+    """Decode the reply of an operation, or one event of its stream.
 
     Args:
-        operation: What was called.
+        operation: The operation that was called.
         request_id: The ``id`` that was sent.
         reply: The HTTP reply, of any status and content.
         now: Wall time in seconds since the epoch.
-        refusals: HTTP statuses that are taken to mean "not executed".
+        refusals: HTTP statuses that mean "not executed".
 
     Raises:
-        A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError` for a reply
-            that is not what it must be.
+        A2AError: The agent's error, the error of the HTTP status, or `InvalidAgentResponseError`
+            for a malformed reply.
     """
     try:
         envelope = _result_decoder(cast("Any", operation.response)).decode(reply.body)
     except codec.UNREADABLE:
         return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
-    plain = envelope.result is not UNSET and envelope.error is None and envelope.id == request_id
-    if not plain or not _is_success(reply):
+    is_plain = (
+        envelope.result is not UNSET and envelope.error is None and envelope.id == request_id
+    )
+    if not is_plain or not _is_success(reply):
         return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
     return cast("R", envelope.result)
 
@@ -126,7 +129,7 @@ def _decode_slowly(
     now: float,
     refusals: frozenset[int],
 ) -> R:
-    """Finds out what is the matter with a reply, and whether it is usable all the same."""
+    """Diagnose a reply that the fast path rejected, and decode it if it is usable."""
     try:
         document = codec.parse(reply.body)
     except codec.MalformedError as error:
@@ -137,8 +140,8 @@ def _decode_slowly(
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
     if not _is_success(reply):
-        around = status.refusals_around(document, refusals)
-        raise status.from_http_status(reply, now=now, refusals=around)
+        effective_refusals = status.refusals_around(document, refusals)
+        raise status.from_http_status(reply, now=now, refusals=effective_refusals)
     result = _or_empty(members.get("result"), operation)
     if "result" not in members and result is None:
         raise _malformed("the reply has neither result nor error", reply)
@@ -147,8 +150,8 @@ def _decode_slowly(
     try:
         return codec.from_builtins(result, operation.response)
     except codec.MalformedError as error:
-        what = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
-        raise _malformed(what, reply) from None
+        message = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
+        raise _malformed(message, reply) from None
 
 
 def _error(
@@ -159,18 +162,18 @@ def _error(
     now: float,
     refusals: frozenset[int],
 ) -> A2AError:
-    # An agent that could not read the request does not know its id. (No set: it may be a list.)
+    # An agent that could not parse the request does not know its id. (An id may be unhashable.)
     if members.get("id") not in (request_id, None):
         return _malformed("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
-        around = status.refusals_around(members, refusals)
-        return status.from_http_status(reply, now=now, refusals=around)
+        effective_refusals = status.refusals_around(members, refusals)
+        return status.from_http_status(reply, now=now, refusals=effective_refusals)
     return status.from_rpc_error(error, reply, now=now, refusals=refusals)
 
 
 def _or_empty(result: Any, operation: Operation[P, R]) -> Any:
-    """An operation that answers nothing may say so with null, or by saying nothing."""
+    """Return ``{}`` for a missing or null result of an operation that returns nothing."""
     return {} if result is None and operation.response is Empty else result
 
 

@@ -1,8 +1,8 @@
-"""How much of a reply is accepted, and the checks that need nothing but the reply.
+"""Bounds on a reply's size, and the checks that need only the reply.
 
-Rules: what would need much memory is refused before it is decoded; a limit that is exceeded is
-named as the field of `Limits` that raises it. A check costs next to nothing for a reply that is
-far from its limits: it is counted in C, and looked at closely only where the count is too high.
+Rules: a reply that would need much memory is refused before it is decoded; the error names the
+field of `Limits` that raises the bound. A check is cheap for a reply far from its limits: it
+counts bytes in C, and examines the structure only if that count is too high.
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ __all__ = [
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client accepts of an agent; beyond it a call fails with `LimitExceededError`.
+    """Bounds on an agent's replies; a call that exceeds one fails with `LimitExceededError`.
 
-    Decoding a reply takes at most 12 bytes for each byte of `body`, and 350 more for each of
-    `json_values`; with the defaults a reply of ordinary text takes three times its own size.
+    Decoding a reply takes at most 12 bytes of memory per byte of `body`, plus 350 per value of
+    `json_values`; with the defaults a reply of ordinary text takes three times its size.
 
     Attributes:
-        body: Largest body of a reply, in bytes after decompression, and largest task that the
+        body: Maximum body of a reply, in bytes after decompression, and maximum task that the
             events of a stream add up to, in bytes of JSON.
-        headers: Largest sum of the headers of a reply, in bytes of names and values. One header
-            may have an eighth of that, or 8190 bytes if that is more; there may be 128 of them.
-        event: Largest event of a stream, in bytes of its lines as they are sent, without line ends
-            and comments; no comment may be larger, either.
-        card: Largest agent card, in bytes after decompression.
-        json_depth: How deeply objects and lists may be nested. Not counted is what is passed over
-            unread: members unknown to the protocol in a chunk of text (an artifact update without
+        headers: Maximum total of a reply's headers, in bytes of names and values. One header may
+            have an eighth of that, or 8190 bytes if that is more; at most 128 headers are
+            accepted.
+        event: Maximum event of a stream, in bytes of its lines as sent, without line ends and
+            comments; also the maximum comment.
+        card: Maximum agent card, in bytes after decompression.
+        json_depth: Maximum nesting of objects and lists. Members that are skipped unread do not
+            count: those unknown to the protocol in a chunk of text (an artifact update without
             data or metadata) that arrives together with the event before it.
-        json_values: How many objects, lists, members and items a reply may hold altogether.
-        inflation_ratio: How many times larger a body may become by decompression; below a
-            megabyte any ratio is accepted.
-        parts: Most parts of one message or artifact.
-        artifacts: Most artifacts of one task.
-        history: Most messages in the history of one task.
+        json_values: Maximum number of objects, lists, members and items in a reply.
+        inflation_ratio: Maximum ratio of decompressed to compressed size of a body; not checked
+            below one megabyte.
+        parts: Maximum parts of one message or artifact.
+        artifacts: Maximum artifacts of one task.
+        history: Maximum messages in the history of one task.
 
     Raises:
         ValueError: A limit is not positive.
-        TypeError: A limit is no whole number.
+        TypeError: A limit is not an integer.
     """
 
     body: int = 32 * 1024 * 1024
@@ -86,54 +87,54 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limit_error(
-    which: str, limits: Limits, what: str, **facts: Unpack[Facts]
+    limit: str, limits: Limits, problem: str, **facts: Unpack[Facts]
 ) -> LimitExceededError:
-    """The error of a limit.
+    """Return the error of an exceeded limit.
 
     Args:
-        which: A field of `Limits`.
-        limits: Where its value is.
-        what: What is too large, as in "the reply is larger than 10 bytes".
-        facts: What else the error tells.
+        limit: Name of the field of `Limits`.
+        limits: Limits that hold its value.
+        problem: What is too large: "the reply is larger than 10 bytes".
+        facts: Other facts of the error.
     """
     return LimitExceededError(
-        f"{what}; if that is right, raise the limit with Limits({which}=…)",
-        which=which,
-        bound=getattr(limits, which),
+        f"{problem}; if that is right, raise the limit with Limits({limit}=…)",
+        which=limit,
+        bound=getattr(limits, limit),
         **facts,
     )
 
 
 def harmless_size(limits: Limits) -> int:
-    """Bytes that cannot hold too much of anything, since each thing takes one."""
+    """Return the size in bytes that cannot exceed any count: each item takes a byte or more."""
     return min(limits.parts, limits.artifacts, limits.history, limits.json_values)
 
 
 def card_limits(limits: Limits) -> Limits:
-    """The limits of a request for a card."""
+    """Return the limits of a request for a card."""
     return msgspec.structs.replace(limits, body=limits.card)
 
 
 def as_card_error(error: A2AError, limits: Limits) -> A2AError:
-    """The error of a request for a card: a body that is too large is a card that is."""
+    """Convert the error of a body that is too large to that of a card, in a request for one."""
     if not isinstance(error, LimitExceededError) or error.which != "body":
         return error
-    what = f"the agent card is larger than {limits.card} bytes"
-    return limit_error("card", limits, what, **error.facts())
+    problem = f"the agent card is larger than {limits.card} bytes"
+    return limit_error("card", limits, problem, **error.facts())
 
 
-_LARGEST_HEADER = 8190
+_MIN_HEADER_LIMIT = 8190
 EIGHT_HEADERS = 8 * 8192
-"""Where the limit is no smaller, eight headers are within it."""
+"""If the total limit is at least this, eight headers always fit."""
 
 
 def largest_header(limits: Limits) -> int:
-    """How many bytes one header may have."""
-    return max(_LARGEST_HEADER, limits.headers // 8)
+    """Return the maximum size of one header in bytes."""
+    return max(_MIN_HEADER_LIMIT, limits.headers // 8)
 
 
 def headers_fit(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
-    """Whether headers together are within their limit."""
+    """Return whether the headers together are within their limit."""
     return sum(map(len, chain.from_iterable(headers))) <= limits.headers
 
 
@@ -141,14 +142,14 @@ def headers_fit(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
 
 
 def check_json_size(body: bytes, limits: Limits) -> None:
-    """Checks a body that may be JSON before it is decoded.
+    """Check a body that may be JSON before it is decoded.
 
     Raises:
-        LimitExceededError: It is nested too deeply, or holds too many values.
+        LimitExceededError: It is nested too deeply, or has too many values.
     """
     size = len(body)
     if size <= limits.json_values:  # no value is shorter than a byte
-        # An object around another takes five bytes at least: {"":}
+        # Nesting one object in another takes at least five bytes: {"":}
         room = limits.json_depth - size // 5 - 1
         if (room >= 0 and body.count(b"[") <= room) or _opens_at_most(limits.json_depth, body):
             return
@@ -156,7 +157,7 @@ def check_json_size(body: bytes, limits: Limits) -> None:
     if opened <= limits.json_depth and opened + body.count(b",") < limits.json_values:
         return
     if not body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        return  # a page of HTML, say
+        return  # not JSON, such as a page of HTML
     depth, values = 0, 1
     for structure in _outside_strings(body):
         values += len(structure) - structure.count(b"]")
@@ -171,13 +172,13 @@ def check_json_size(body: bytes, limits: Limits) -> None:
             )
         depth = steps[-1]
         if depth < 0:
-            return  # no JSON, as whoever reads it will say
+            return  # not JSON; the decoder reports it
 
 
 def _opens_at_most(most: int, body: bytes) -> bool:
-    """Whether there are so few brackets.
+    """Return whether the body has at most this many opening brackets.
 
-    To take them away is the fastest way to count what there is little of.
+    Removing rare bytes is the fastest way to count them.
     """
     for bracket in (b"{", b"["):
         most -= len(body) - len(body.replace(bracket, b"", most + 1))
@@ -189,31 +190,33 @@ def _opens_at_most(most: int, body: bytes) -> bool:
 _WINDOW = 64 * 1024
 _STEPS: Mapping[int, int] = {ord("["): 1, ord("]"): -1, ord(","): 0}
 _STRUCTURE = bytes.maketrans(b"{}", b"[]")
-_REST = bytes(set(range(256)) - set(b'{}[],"'))
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'{}[],"'))
 
 
 def _outside_strings(body: bytes) -> Iterator[bytes]:
-    """The brackets and commas of a JSON text, piece by piece; braces as brackets."""
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STRUCTURE, _REST)
-    within = 0
-    for start in range(0, len(plain), _WINDOW):
-        pieces = plain[start : start + _WINDOW].split(b'"')
-        yield b"".join(pieces[within::2])
-        within ^= len(pieces) % 2 ^ 1
+    """Yield the brackets and commas of a JSON text outside strings; braces as brackets."""
+    structure = (
+        body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STRUCTURE, _NOT_STRUCTURE)
+    )
+    is_inside_string = 0
+    for start in range(0, len(structure), _WINDOW):
+        pieces = structure[start : start + _WINDOW].split(b'"')
+        yield b"".join(pieces[is_inside_string::2])
+        is_inside_string ^= len(pieces) % 2 ^ 1
 
 
 # ── After decoding ───────────────────────────────────────────────────────────────────────────
 
 
 def check_value(value: object, limits: Limits) -> None:
-    """Checks what a reply was decoded to.
+    """Check the counts of a decoded reply.
 
     Args:
-        value: What it was decoded to.
+        value: The decoded reply.
         limits: The bounds.
 
     Raises:
-        LimitExceededError: It has too many parts, artifacts or messages.
+        LimitExceededError: The value has too many parts, artifacts or messages.
     """
     check = _CHECKS.get(type(value))
     if check is not None:
@@ -222,11 +225,11 @@ def check_value(value: object, limits: Limits) -> None:
 
 def _check_task(task: Task, limits: Limits) -> None:
     if len(task.artifacts) > limits.artifacts:
-        what = f"task {task.id} has more than {limits.artifacts} artifacts"
-        raise limit_error("artifacts", limits, what, executed=True)
+        problem = f"task {task.id} has more than {limits.artifacts} artifacts"
+        raise limit_error("artifacts", limits, problem, executed=True)
     if len(task.history) > limits.history:
-        what = f"task {task.id} has more than {limits.history} messages in its history"
-        raise limit_error("history", limits, what, executed=True)
+        problem = f"task {task.id} has more than {limits.history} messages in its history"
+        raise limit_error("history", limits, problem, executed=True)
     if task.status.message is not None:
         _check_parts(task.status.message, limits)
     for message in task.history:
@@ -237,11 +240,13 @@ def _check_task(task: Task, limits: Limits) -> None:
             _check_parts(artifact, limits)
 
 
-def _check_parts(whole: Message | Artifact, limits: Limits) -> None:
-    if len(whole.parts) > limits.parts:
-        what = "a message" if isinstance(whole, Message) else f"artifact {whole.artifact_id}"
-        what = f"{what} has more than {limits.parts} parts"
-        raise limit_error("parts", limits, what, executed=True)
+def _check_parts(container: Message | Artifact, limits: Limits) -> None:
+    if len(container.parts) > limits.parts:
+        owner = (
+            "a message" if isinstance(container, Message) else f"artifact {container.artifact_id}"
+        )
+        problem = f"{owner} has more than {limits.parts} parts"
+        raise limit_error("parts", limits, problem, executed=True)
 
 
 def _check_response(response: SendMessageResponse, limits: Limits) -> None:
@@ -256,10 +261,10 @@ def _check_event(event: StreamResponse, limits: Limits) -> None:
         _check_task(event.task, limits)
     status = event.status_update
     update = event.artifact_update
-    spoken = event.message if status is None else status.status.message
-    for whole in (spoken, None if update is None else update.artifact):
-        if whole is not None:
-            _check_parts(whole, limits)
+    message = event.message if status is None else status.status.message
+    for container in (message, None if update is None else update.artifact):
+        if container is not None:
+            _check_parts(container, limits)
 
 
 def _check_page(page: ListTasksResponse, limits: Limits) -> None:

@@ -1,10 +1,10 @@
-"""How far inside a network an address lies, and how far a request may reach.
+"""Network scopes of addresses, and the scopes that a request may reach (SSRF protection).
 
-An address that somebody else names (a card, a redirect) may be meant to make this machine call
-what its author cannot: a service on loopback, a host of the private network, the metadata of a
-cloud, which hands out credentials (server-side request forgery). Such a request reaches no
-further in than the user's own target lies. What counts is the number that a socket is made for,
-whatever name led to it.
+An address from a card or a redirect may try to make this machine call what its author cannot
+reach: a service on loopback, a host of the private network, or a cloud's metadata service, which
+hands out credentials (server-side request forgery). Such a request reaches no more private network
+than that of the user's own target. The check applies to the IP address of the socket, whatever
+name was resolved to it.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ __all__ = [
 ]
 
 NetworkScope = Literal["public", "private", "link-local", "loopback", "metadata"]
-"""Where an address lies, from the outside in."""
+"""Scope of an address, from public to the most private."""
 
-_REACHED: Mapping[NetworkScope, frozenset[NetworkScope]] = {
+_REACHABLE_FROM: Mapping[NetworkScope, frozenset[NetworkScope]] = {
     "public": frozenset({"public"}),
     "private": frozenset({"public", "private"}),
     "link-local": frozenset({"public", "private", "link-local"}),
     "loopback": frozenset({"public", "private", "loopback"}),
     "metadata": frozenset({"public", "private", "loopback"}),
 }
-"""What may be reached from where."""
+"""Scopes that a target in each scope may lead to."""
 
 AgentReach = Literal["any", "public"]
-"""Where a client's addresses may lead, whoever named them."""
+"""Scopes that a client may connect to at all, even for addresses that the caller named."""
 
 Network = IPv4Network | IPv6Network
 
-_INWARD: tuple[NetworkScope, ...] = get_args(NetworkScope)
+_SCOPES: tuple[NetworkScope, ...] = get_args(NetworkScope)
 
 _METADATA = frozenset(
     ip_address(number)
@@ -78,61 +78,61 @@ _METADATA = frozenset(
         "fd20:ce::254",  # Google Cloud
     )
 )
-_THIS_HOST = ip_network("0.0.0.0/8")  # which a socket takes for loopback
+_THIS_HOST = ip_network("0.0.0.0/8")  # sockets treat it as loopback
 _EMBEDDING = tuple(
-    # What carries an IPv4 address in its last 32 bits: RFC 6052 (2.1), 8215, 4291 (2.5.5.1).
+    # Prefixes with an IPv4 address in the last 32 bits: RFC 6052 (2.1), 8215, 4291 (2.5.5.1).
     IPv6Network(prefix)
     for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")
 )
 
 
 def scope_of(address: str) -> NetworkScope:
-    """Where the address of a socket lies.
+    """Return the scope of a socket's address.
 
     Args:
-        address: A number, IPv4 or IPv6, as the socket knows it.
+        address: IPv4 or IPv6 address, as the socket reports it.
 
     Raises:
-        ValueError: It is no number.
+        ValueError: It is not an IP address.
     """
-    number = ip_address(address.partition("%")[0])
-    return innermost(map(_scope, (number, *_embedded(number))))
+    ip = ip_address(address.partition("%")[0])
+    return innermost(map(_scope, (ip, *_embedded(ip))))
 
 
 def scope_of_host(url: str) -> NetworkScope:
-    """Where the host of a URL lies, as far as that is plain without asking anybody.
+    """Return the scope of a URL's host, without a name lookup.
 
-    A name that only a resolver knows counts as public.
+    A host name counts as public.
     """
-    number = ip_literal(urlsplit(url).hostname or "")
-    return "public" if number is None else scope_of(str(number))
+    ip = ip_literal(urlsplit(url).hostname or "")
+    return "public" if ip is None else scope_of(str(ip))
 
 
 def innermost(scopes: Iterable[NetworkScope]) -> NetworkScope:
-    """The scope that lies furthest in; public if there is none."""
-    return _INWARD[max(map(_INWARD.index, scopes), default=0)]
+    """Return the most private of some scopes; public if there are none."""
+    return _SCOPES[max(map(_SCOPES.index, scopes), default=0)]
 
 
 def network(text: str) -> Network:
-    """Reads an address or a network such as ``10.0.0.0/8``.
+    """Parse an IP address or a network such as ``10.0.0.0/8``.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither.
     """
     return ip_network(text, strict=False)
 
 
 class NetworkReach(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request may lead whose address others named.
+    """Networks that a request may reach if its address came from a card or a redirect.
 
     Attributes:
-        inward: Where the user's own target lies; nothing further in is reached. Link-local
-            addresses are reached from there only, since much of a machine's own equipment has
-            them, and metadata never.
-        allowed: Networks that are reached all the same.
-        is_strict: Whether it holds for all that a client connects to, whoever named it
-            (``reach="public"``), so that a host whose number cannot be known here, as behind a
-            proxy, is refused.
+        inward: Scope of the user's own target; no more private one is reached. Link-local
+            addresses are reached only from there, since many of a machine's own devices have them,
+            and metadata services never.
+        allowed: Networks that are reached in any case.
+        is_strict: The reach holds for all connections of a client, for any address
+            (``reach="public"``); so a host whose IP address is unknown, as behind a proxy, is
+            refused.
     """
 
     inward: NetworkScope = "public"
@@ -140,32 +140,32 @@ class NetworkReach(msgspec.Struct, frozen=True, kw_only=True):
     is_strict: bool = False
 
     def refuses(self, address: str) -> bool:
-        """Whether a socket to this number must not be made."""
-        if scope_of(address) in _REACHED[self.inward]:
+        """Return whether no socket may connect to this IP address."""
+        if scope_of(address) in _REACHABLE_FROM[self.inward]:
             return False
-        number = ip_address(address.partition("%")[0])
-        meant = (number, *_embedded(number))
-        return not any(one in allowed for allowed in self.allowed for one in meant)
+        ip = ip_address(address.partition("%")[0])
+        targets = (ip, *_embedded(ip))
+        return not any(target in allowed for allowed in self.allowed for target in targets)
 
 
-def _scope(number: IPv4Address | IPv6Address) -> NetworkScope:
-    if number in _METADATA:
+def _scope(ip: IPv4Address | IPv6Address) -> NetworkScope:
+    if ip in _METADATA:
         return "metadata"
-    if number.is_loopback or number.is_unspecified or number in _THIS_HOST:
+    if ip.is_loopback or ip.is_unspecified or ip in _THIS_HOST:
         return "loopback"
-    if number.is_link_local:
+    if ip.is_link_local:
         return "link-local"
-    # Site-local addresses and 6to4 are given up (RFC 3879, 7526): who still has them means inside.
-    given_up = isinstance(number, IPv6Address) and (number.is_site_local or bool(number.sixtofour))
-    inside = given_up or number.is_multicast or not number.is_global
-    return "private" if inside else "public"
+    # Site-local addresses and 6to4 are deprecated (RFC 3879, 7526); any that remain are internal.
+    is_deprecated = isinstance(ip, IPv6Address) and (ip.is_site_local or bool(ip.sixtofour))
+    is_private = is_deprecated or ip.is_multicast or not ip.is_global
+    return "private" if is_private else "public"
 
 
-def _embedded(number: IPv4Address | IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address leads to (RFC 4291, 3056, 4380, 6052)."""
-    if isinstance(number, IPv4Address):
+def _embedded(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses embedded in an IPv6 address (RFC 4291, 3056, 4380, 6052)."""
+    if isinstance(ip, IPv4Address):
         return []
-    found = [number.ipv4_mapped, number.sixtofour, *(number.teredo or ())]
-    if any(number in prefix for prefix in _EMBEDDING):
-        found.append(IPv4Address(int(number) & 0xFFFFFFFF))
-    return [address for address in found if address is not None]
+    embedded = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
+    if any(ip in prefix for prefix in _EMBEDDING):
+        embedded.append(IPv4Address(int(ip) & 0xFFFFFFFF))
+    return [address for address in embedded if address is not None]

@@ -1,4 +1,4 @@
-"""What agents post to receivers of push notifications (A2A 4.3.3), whatever they speak."""
+"""Push notifications as agents post them (A2A 4.3.3), in either protocol version."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["read_notification"]
 
 
 def read_notification(body: bytes, limits: Limits) -> StreamResponse:
-    """Reads the body of a push notification; nothing else says which version it is of.
+    """Decode the body of a push notification; its version is detected from the body.
 
     Args:
-        body: What was posted.
-        limits: How large an event may be, and what is in it.
+        body: The body of the POST request.
+        limits: Bounds of the event's size and contents.
 
     Returns:
-        The event; an empty one where nobody knows here what it is.
+        The event; an empty one if its kind is unknown.
 
     Raises:
-        MalformedError: It is not JSON, or not of the shape that it must be.
-        LimitExceededError: It is nested too deeply, or holds too much.
+        MalformedError: The body is not JSON, or does not have the required shape.
+        LimitExceededError: The body is nested too deeply, or has too many values.
     """
     check_json_size(body, limits)
     response = v03.read_event(body) or codec.decode(body, StreamResponse)

@@ -1,12 +1,12 @@
-"""Origins (RFC 6454): where credentials stay, and where a redirect may lead.
+"""Origins (RFC 6454): the bounds of credentials and redirects.
 
 Rules:
-- An origin is scheme, host and port in one spelling; that of a host is `spelled`'s. A name and the
-  number that it leads to are two origins.
-- gRPC over TLS is https, and without it http: its addresses have the same origins.
+- An origin is scheme, host and port in normalized spelling (`spelled` for the host). A host name
+  and its IP address are two origins.
+- gRPC over TLS counts as https, gRPC without TLS as http.
 - ``localhost``, ``127.0.0.1`` and ``[::1]`` are aliases: agents are called by one of them while
-  their cards name another. No other address is one, not even of loopback: behind ``127.0.0.2`` or
-  ``app.localhost`` may be somebody else.
+  their cards name another. No other loopback address is an alias: ``127.0.0.2`` or
+  ``app.localhost`` may be another service.
 """
 
 from __future__ import annotations
@@ -19,56 +19,55 @@ from holdfast._model.hosts import spelled
 __all__ = ["SECURITY_LOGGER", "audience", "canonical_origin", "origin", "origin_and_aliases"]
 
 SECURITY_LOGGER = "holdfast.security"
-"""Name of the logger that warns of requests, files and settings that weaken a promise."""
+"""Name of the logger for requests, files and settings that weaken a security guarantee."""
 
 _PORTS = {"http": 80, "https": 443}
 _ALIASES = ("localhost", "127.0.0.1", "::1")
 
 
 def origin(url: str) -> str:
-    """The origin of a URL (RFC 6454): scheme, host and port, in one spelling.
+    """Return the origin of a URL (RFC 6454): scheme, host and port, normalized.
 
-    An address without a host, such as ``urn:agent``, is an origin of its own.
+    A URL without a host, such as ``urn:agent``, is its own origin.
 
     Raises:
-        ValueError: Its host or port cannot be read.
+        ValueError: The host or port is malformed.
     """
     scheme, host, port = _parts(url)
-    return _written(scheme, host, port) if host else url
+    return _format_origin(scheme, host, port) if host else url
 
 
 def canonical_origin(url: str) -> str:
-    """The origin of a URL, this machine's under the name ``localhost``: one for all its aliases.
+    """Return the origin of a URL, with ``localhost`` in place of any of its aliases.
 
     Raises:
-        ValueError: Its host or port cannot be read.
+        ValueError: The host or port is malformed.
     """
     scheme, host, port = _parts(url)
     if not host:
         return url
-    return _written(scheme, _ALIASES[0] if host in _ALIASES else host, port)
+    return _format_origin(scheme, _ALIASES[0] if host in _ALIASES else host, port)
 
 
 def origin_and_aliases(url: str) -> frozenset[str]:
-    """The origin of a URL; for this machine's, also those under its other names.
+    """Return the origin of a URL; for localhost also the origins of its aliases.
 
     Raises:
-        ValueError: Its host or port cannot be read.
+        ValueError: The host or port is malformed.
     """
     scheme, host, port = _parts(url)
     if not host:
         return frozenset({url})
     names = _ALIASES if host in _ALIASES else (host,)
-    return frozenset(_written(scheme, name, port) for name in names)
+    return frozenset(_format_origin(scheme, name, port) for name in names)
 
 
 def audience(url: str) -> str | None:
-    """The name of the agent at an address, as whom tokens are for (RFC 8707, 2).
+    """Return the audience of tokens for the agent at a URL (RFC 8707, 2).
 
-    It is the origin of the address, without a port that the scheme implies, as
-    ``https://agent.example.com``: one for all interfaces there, and the beginning of their
-    addresses, with which servers compare it. None for an address without a host, or one that
-    cannot be read.
+    It is the origin without a default port, such as ``https://agent.example.com``: one for all
+    interfaces of the host, and a prefix of their URLs, with which servers compare it. None for a
+    URL that is malformed or has no host.
     """
     try:
         scheme, host, port = _parts(url)
@@ -76,7 +75,7 @@ def audience(url: str) -> str | None:
         return None
     if not host:
         return None
-    return _written(scheme, host, None if port == _PORTS.get(scheme) else port)
+    return _format_origin(scheme, host, None if port == _PORTS.get(scheme) else port)
 
 
 def _parts(url: str) -> tuple[str, str, int | None]:
@@ -86,6 +85,6 @@ def _parts(url: str) -> tuple[str, str, int | None]:
     return scheme, spelled(parts.hostname or ""), port
 
 
-def _written(scheme: str, host: str, port: int | None) -> str:
-    named = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{named}" if port is None else f"{scheme}://{named}:{port}"
+def _format_origin(scheme: str, host: str, port: int | None) -> str:
+    authority = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{authority}" if port is None else f"{scheme}://{authority}:{port}"

@@ -1,7 +1,7 @@
-"""Reading replies to requests that somebody else wrote: only what they say about execution.
+"""Replies to requests that a caller encoded itself: only their meaning for retries is read.
 
-Whoever wrote the request reads the reply. Here it counts whether the agent may have run it, and
-whether to try again, in the terms of `holdfast._wire.status`, whatever the binding was.
+The caller decodes the reply. This module decides whether the agent may have executed the request,
+and whether to retry, by the rules of `holdfast._wire.status`, for any binding.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["read_raw_error"]
 def read_raw_error(
     reply: HttpReply, *, now: float, refusals: frozenset[int], limits: Limits
 ) -> A2AError:
-    """What a reply means that is no success.
+    """Return the error of an unsuccessful reply.
 
     Args:
-        reply: Of a status that is no success.
+        reply: Reply with an unsuccessful status.
         now: Wall time in seconds since the epoch.
-        refusals: Statuses that mean "not executed", unless the body is an agent's.
-        limits: How much JSON is looked through; what is more may be an agent's.
+        refusals: Statuses that mean "not executed", unless an agent wrote the body.
+        limits: Bound of the JSON that is parsed; a larger body may be an agent's.
     """
     try:
         check_json_size(reply.body, limits)
@@ -43,5 +43,5 @@ def read_raw_error(
     error = members.get("error")
     if "jsonrpc" in members and isinstance(error, dict) and "code" in error:
         return status.from_rpc_error(error, reply, now=now, refusals=refusals)
-    around = status.refusals_around(document, refusals)
-    return rest.read_error(reply, now=now, refusals=around)
+    effective_refusals = status.refusals_around(document, refusals)
+    return rest.read_error(reply, now=now, refusals=effective_refusals)

@@ -1,13 +1,12 @@
-"""Redirects: which are followed, and what goes along.
+"""Redirects: which ones are followed, and which headers go along.
 
 Rules:
-- A call stays whole: its redirect is followed with 307 and 308 only, and within its origin.
-- A public document may have moved to another origin. Only the protocol's own headers go there,
-  nothing of the query of the address that redirects, and it reaches no further in than it is told
-  to.
-- Within an origin a redirect reaches no further in than the host that redirects: a name can lead
-  elsewhere by the next request (DNS rebinding).
-- None leads from https to http, and after five there is no sixth.
+- A call must not change: its redirect is followed for 307 and 308 only, and within its origin.
+- A public document may have moved to another origin. Only the protocol's own headers are sent
+  there, nothing of the query of the redirecting URL, and only to the networks of `elsewhere`.
+- Within an origin a redirect reaches no more private network than the redirecting host: the name
+  may resolve to another address for the next request (DNS rebinding).
+- A redirect from https to http is refused, and so is the sixth redirect in a row.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["follow"]
 
-_MOST = 5
-_OF_THE_PROTOCOL = frozenset(
+_MAX_REDIRECTS = 5
+_PROTOCOL_HEADERS = frozenset(
     {"accept", "a2a-version", "a2a-extensions", "user-agent", "x-a2a-extensions"}
 )
 
@@ -44,21 +43,21 @@ def follow(
     followed: int,
     allowed: tuple[Network, ...] = (),
 ) -> HttpRequest | None:
-    """Decides what a redirect asks for.
+    """Return the request that follows a redirect.
 
     Args:
-        request: What was sent.
-        reply: What came back.
-        elsewhere: How far a redirect of a public document may reach at another origin; None for
-            a call, and for what must stay where it is.
-        followed: How many redirects were followed already.
+        request: The request that was sent.
+        reply: Its reply.
+        elsewhere: Networks that a redirect of a public document may reach at another origin; None
+            for a call, and for anything that must not move.
+        followed: Number of redirects that were already followed.
         allowed: Networks that a redirect within the origin may reach in any case.
 
     Returns:
-        The request to send next, or None if the reply is no redirect.
+        The request to send next; None if the reply is not a redirect.
 
     Raises:
-        A2AHTTPError: It is a redirect that is not followed; the message names its target.
+        A2AHTTPError: The redirect is refused; the message names its target.
     """
     if reply.status not in {301, 302, 303, 307, 308}:
         return None
@@ -73,27 +72,27 @@ def follow(
         )
     if origin(target) == origin(request.url):
         return msgspec.structs.replace(request, url=target, reach=_reach(request, reply, allowed))
-    kept = {name: value for name, value in request.headers.items() if name in _OF_THE_PROTOCOL}
-    return msgspec.structs.replace(request, url=target, headers=kept, reach=elsewhere)
+    headers = {name: value for name, value in request.headers.items() if name in _PROTOCOL_HEADERS}
+    return msgspec.structs.replace(request, url=target, headers=headers, reach=elsewhere)
 
 
 def _reach(
     request: HttpRequest, reply: HttpReply, allowed: tuple[Network, ...]
 ) -> NetworkReach | None:
-    """How far the next request to the same origin may reach; None where nobody can say."""
+    """Return the reach of the next request to the same origin; None if unrestricted."""
     if request.reach is not None or reply.address is None:
         return request.reach
     inward = scope_of(reply.address)
-    if inward == "metadata":  # where nothing leads, but for the host itself
+    if inward == "metadata":  # unreachable except from the host itself
         allowed = (*allowed, network(reply.address.partition("%")[0]))
     return NetworkReach(inward=inward, allowed=allowed)
 
 
-def _target(here: str, location: str) -> str:
+def _target(url: str, location: str) -> str:
     try:
-        return in_ascii(urljoin(here, location).partition("#")[0])
+        return in_ascii(urljoin(url, location).partition("#")[0])
     except ValueError:
-        return location  # and be refused for it
+        return location  # `_refusal` rejects it
 
 
 def _refusal(
@@ -108,10 +107,9 @@ def _refusal(
         return "it names no location"
     if not is_http_address(target):
         return "it is not an HTTP address"
-    here, there = urlsplit(request.url), urlsplit(target)
-    if followed >= _MOST:
-        return f"there were {_MOST} redirects before"
-    if (here.scheme, there.scheme) == ("https", "http"):
+    if followed >= _MAX_REDIRECTS:
+        return f"there were {_MAX_REDIRECTS} redirects before"
+    if (urlsplit(request.url).scheme, urlsplit(target).scheme) == ("https", "http"):
         return "it leads from https to http"
     if elsewhere is not None:
         return _refusal_of_query(request.url, target)
@@ -122,11 +120,11 @@ def _refusal(
     return None
 
 
-def _refusal_of_query(here: str, target: str) -> str | None:
-    """Why a public document is not asked for at another address that repeats the query."""
-    if origin(here) == origin(target):
+def _refusal_of_query(url: str, target: str) -> str | None:
+    """Return why a redirect to another origin that repeats the query is refused."""
+    if origin(url) == origin(target):
         return None
-    pairs = (pair.partition("=") for pair in urlsplit(here).query.split("&"))
+    pairs = (pair.partition("=") for pair in urlsplit(url).query.split("&"))
     values = [unquote_plus(value or name) for name, _, value in pairs]
     if repeats(values, target) or repeats(values, unquote_plus(target)):
         return (

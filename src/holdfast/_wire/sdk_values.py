@@ -1,4 +1,4 @@
-"""Values of the official SDK that callers pass in place of Holdfast's own."""
+"""Conversion of the official SDK's values that callers pass in place of Holdfast's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["from_sdk"]
 
 _PARTS: Mapping[str, str] = dict.fromkeys(("TextPart", "FilePart", "DataPart"), "Part")
-"""Models that the SDK for 0.3 has beside those that are named as the protocol names them."""
+"""Models of the SDK for 0.3 in addition to those named like the protocol's types."""
 
 _PACKAGE = "lf.a2a.v1"
 """Package of the protocol's messages (A2A, a2a.proto), of which the SDK's are made."""
@@ -27,15 +27,16 @@ def from_sdk(value: object, kind: type[WireValue]) -> object:
     """Convert a value of the official SDK; return any other value as it is.
 
     Args:
-        value: A message of protobuf (a2a-sdk 1.x), a pydantic model (0.3), or anything else.
-        kind: Holdfast's type of the same name; a value of another name is returned as it is. The
-            three classes of parts that 0.3 has are of the type `Part`.
+        value: A protobuf message (a2a-sdk 1.x), a pydantic model (0.3), or any other value.
+        kind: Holdfast's type of the same name; a value whose type has another name is returned as
+            it is. The three part classes of 0.3 count as `Part`.
 
     Returns:
-        A ``kind`` for a message of protobuf, the JSON object of a pydantic model.
+        A ``kind`` for a protobuf message, the JSON object of a pydantic model.
 
     Raises:
-        ValueError: A member holds what JSON cannot say, such as NaN; the message names it.
+        ValueError: A member holds a value that JSON cannot represent, such as NaN; the message
+            names it.
     """
     sdk_type = type(value)
     if kind.__name__ not in (sdk_type.__name__, _PARTS.get(sdk_type.__name__)):
@@ -52,7 +53,7 @@ def from_sdk(value: object, kind: type[WireValue]) -> object:
 def _from_protobuf(
     message: ProtoMessage, descriptor: Descriptor, kind: type[WireValue]
 ) -> WireValue:
-    from holdfast._wire.protobuf.reading import reader  # with protobuf, which is there
+    from holdfast._wire.protobuf.reading import reader  # needs protobuf
     from holdfast._wire.protobuf.values import UnrepresentableError
 
     try:
@@ -60,6 +61,6 @@ def _from_protobuf(
         return read(message)
     except UnrepresentableError as error:
         raise MalformedError(error.why, error.path) from None
-    except RecursionError:  # the program's own stack is deep already
+    except RecursionError:  # the program's own stack is nearly exhausted
         text = "nested too deeply"
         raise MalformedError(text) from None

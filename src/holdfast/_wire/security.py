@@ -1,7 +1,7 @@
-"""Which credentials a card asks for, and how each is carried (A2A 4.5, 7.3).
+"""Security requirements of a card, and how requests carry credentials for them (A2A 4.5, 7.3).
 
-A card names its security schemes, and lists requirements: one of them is enough, and it is met by
-all of its schemes together. What follows from that is decided here, without asking anybody.
+A card declares security schemes and lists requirements. A request must satisfy one requirement,
+with credentials for all of its schemes. This module evaluates that, without any I/O.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 ADVICE = ": pass auth="
-"""Begins what a program can do about a 401; others say it in their own words."""
+"""Begins the advice of a 401 for programs; other interfaces word it themselves."""
 
 T = TypeVar("T")
 
@@ -63,14 +63,14 @@ PROTOCOL_HEADERS = frozenset(
         "x-a2a-extensions",
     }
 )
-"""Headers that every request has already."""
+"""Headers that every request has."""
 
 
 class _UnfitError(Exception):
-    """A credential cannot be carried; the text says what it is not, and never what it is."""
+    """A credential does not suit its scheme; the text describes the fault, never the value."""
 
 
-Carry = Callable[[str], Credentials]
+Carrier = Callable[[str], Credentials]
 
 
 def _bearer(credential: str) -> Credentials:
@@ -87,7 +87,7 @@ def _basic(credential: str) -> Credentials:
     return Credentials(headers={"authorization": f"Basic {encoded}"})
 
 
-def _in_header(name: str) -> Carry | None:
+def _in_header(name: str) -> Carrier | None:
     if not _is_header(name, "") or name.lower() in PROTOCOL_HEADERS:
         return None
 
@@ -100,7 +100,7 @@ def _in_header(name: str) -> Carry | None:
     return carry
 
 
-def _in_query(name: str) -> Carry | None:
+def _in_query(name: str) -> Carrier | None:
     if not name or not is_text(name):
         return None
 
@@ -113,7 +113,7 @@ def _in_query(name: str) -> Carry | None:
     return carry
 
 
-def _in_cookie(name: str) -> Carry | None:
+def _in_cookie(name: str) -> Carrier | None:
     if not is_cookie_name(name):
         return None
 
@@ -126,9 +126,9 @@ def _in_cookie(name: str) -> Carry | None:
     return carry
 
 
-def _api_key(scheme: APIKeySecurityScheme) -> Carry | None:
-    place = _PLACES.get(scheme.location.lower())
-    return None if place is None else place(scheme.name)
+def _api_key(scheme: APIKeySecurityScheme) -> Carrier | None:
+    in_location = _LOCATIONS.get(scheme.location.lower())
+    return None if in_location is None else in_location(scheme.name)
 
 
 def _is_header(name: str, value: str) -> bool:
@@ -139,15 +139,15 @@ def _is_header(name: str, value: str) -> bool:
     return True
 
 
-_PLACES: Mapping[str, Callable[[str], Carry | None]] = {
+_LOCATIONS: Mapping[str, Callable[[str], Carrier | None]] = {
     "header": _in_header,
     "query": _in_query,
     "cookie": _in_cookie,
 }
 
-_HTTP: Mapping[str, Carry] = {"bearer": _bearer, "basic": _basic}
+_HTTP: Mapping[str, Carrier] = {"bearer": _bearer, "basic": _basic}
 
-_KINDS: Mapping[str, Callable[[SecurityScheme], Carry | None]] = {
+_KINDS: Mapping[str, Callable[[SecurityScheme], Carrier | None]] = {
     "api_key_security_scheme": lambda s: _if_set(s.api_key_security_scheme, _api_key),
     "http_auth_security_scheme": lambda s: _if_set(
         s.http_auth_security_scheme, lambda http: _HTTP.get(http.scheme.lower())
@@ -158,89 +158,89 @@ _KINDS: Mapping[str, Callable[[SecurityScheme], Carry | None]] = {
 }
 
 
-def _if_set(member: T | None, read: Callable[[T], Carry | None]) -> Carry | None:
+def _if_set(member: T | None, read: Callable[[T], Carrier | None]) -> Carrier | None:
     return None if member is None else read(member)
 
 
-def _carry_of(scheme: SecurityScheme) -> Carry | None:
-    """How a scheme carries a credential; None if this client cannot know."""
+def _carrier_of(scheme: SecurityScheme) -> Carrier | None:
+    """Return the carrier of a scheme's credentials; None if the scheme is not supported."""
     kind = _kind_of(scheme)
     return None if kind is None else _KINDS[kind](scheme)
 
 
 def _kind_of(scheme: SecurityScheme) -> str | None:
-    """The one member that says what a scheme is; None if there is none, or there are more."""
+    """Return the member that defines a scheme; None if there is none, or more than one."""
     kinds = [kind for kind in _KINDS if getattr(scheme, kind) is not None]
     return kinds[0] if len(kinds) == 1 else None
 
 
-# ── Choosing among the requirements of a card ────────────────────────────────────────────────
+# ── Requirements of a card ───────────────────────────────────────────────────────────────────
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     """One of a card's security requirements.
 
     Attributes:
-        schemes: Names of the schemes that meet it together.
-        carries: For those that take a credential: how it is carried. Empty where it cannot be met.
-        hindrances: What is wrong with those that nobody can satisfy, by name.
+        schemes: Names of the schemes that are needed together.
+        carriers: Functions that put a credential into a request, by scheme that takes one. Empty
+            if the requirement cannot be satisfied.
+        unusable: Schemes that no client can satisfy, with the reason.
     """
 
     schemes: tuple[str, ...]
-    carries: Mapping[str, Carry]
-    hindrances: Mapping[str, str]
+    carriers: Mapping[str, Carrier]
+    unusable: Mapping[str, str]
 
-    def met_by(self, held: Mapping[str, str | None]) -> Credentials | None:
-        """What meets it; None if something is missing, or goes where something else goes.
+    def credentials_from(self, held: Mapping[str, str | None]) -> Credentials | None:
+        """Return credentials that satisfy the requirement.
 
         Args:
-            held: Credentials by the name of their scheme; None or empty for one that there is
-                not.
+            held: Credentials by the name of their scheme; None or empty if missing.
+
+        Returns:
+            None if a credential is missing, or two need the same header, parameter or cookie.
 
         Raises:
-            AuthenticationError: A credential is nothing that its scheme can carry.
+            AuthenticationError: A credential does not suit its scheme.
         """
-        if self.hindrances or not all(held.get(name) for name in self.carries):
+        if self.unusable or not all(held.get(name) for name in self.carriers):
             return None
-        together: Credentials | None = Credentials()
-        for name, carry in self.carries.items():
+        combined: Credentials | None = Credentials()
+        for name, carry in self.carriers.items():
             try:
-                one = carry(held[name] or "")
+                credentials = carry(held[name] or "")
             except _UnfitError as error:
                 raise AuthenticationError(
                     f"the credential for {name!r} is {error}; nothing was sent",
                     schemes=(name,),
                     executed=False,
                 ) from None
-            together = together and together.joined(one)
-        return together
+            combined = combined and combined.joined(credentials)
+        return combined
 
 
 def alternatives(card: AgentCard) -> list[Alternative]:
-    """What the card asks for, the best first: its own order, but what needs no credential last.
-
-    Empty if it asks for nothing.
-    """
-    found = [_alternative(tuple(r.schemes), card) for r in card.security_requirements]
-    return sorted(found, key=lambda one: not (one.carries or one.hindrances))
+    """Return the card's requirements in its order, those without credentials last."""
+    declared = [_alternative(tuple(r.schemes), card) for r in card.security_requirements]
+    return sorted(declared, key=lambda one: not (one.carriers or one.unusable))
 
 
 def unsatisfied_error(
-    card: AgentCard, asked: Iterable[Alternative], held: Mapping[str, str | None]
+    card: AgentCard, required: Iterable[Alternative], held: Mapping[str, str | None]
 ) -> AuthenticationError:
-    """The error of a call that meets none of the alternatives. No value is shown."""
-    asked = list(asked)
-    schemes = dict.fromkeys(name for one in asked for name in one.schemes)
+    """Return the error of a call that satisfies no alternative. No credential is shown."""
+    required = list(required)
+    schemes = dict.fromkeys(name for one in required for name in one.schemes)
     missing = tuple(name for name in schemes if name in held and not held[name])
-    hindrances = {name: why for one in asked for name, why in one.hindrances.items()}
+    unusable = {name: reason for one in required for name, reason in one.unusable.items()}
     reasons = [f"there is no credential for {_listed(missing, 'or')}"] if missing else []
-    reasons += [f"{name!r} {why}" for name, why in hindrances.items()]
+    reasons += [f"{name!r} {reason}" for name, reason in unusable.items()]
     reasons += [
-        f"the credentials for {_listed(one.carries, 'and')} exclude each other"
-        for one in asked
-        if not one.hindrances and all(held.get(name) for name in one.carries)
+        f"the credentials for {_listed(one.carriers, 'and')} exclude each other"
+        for one in required
+        if not one.unusable and all(held.get(name) for name in one.carriers)
     ]
-    listed = ", or ".join(_listed(one.schemes, "and") for one in asked)
+    listed = ", or ".join(_listed(one.schemes, "and") for one in required)
     return AuthenticationError(
         f"agent {card.name!r} asks for {listed}: {'; '.join(reasons)}; nothing was sent",
         schemes=tuple(schemes),
@@ -250,9 +250,9 @@ def unsatisfied_error(
 
 
 def required_alternatives(card: AgentCard) -> list[Alternative]:
-    """What an agent may have missed that answers 401: what its card asks for, else declares."""
-    asked = [one for one in alternatives(card) if one.schemes]
-    return asked or [_alternative((name,), card) for name in card.security_schemes]
+    """Return the requirements of an agent that answered 401; else one per declared scheme."""
+    required = [one for one in alternatives(card) if one.schemes]
+    return required or [_alternative((name,), card) for name in card.security_schemes]
 
 
 def explain_refusal(
@@ -260,36 +260,37 @@ def explain_refusal(
     card: AgentCard,
     headers: Mapping[str, str],
 ) -> None:
-    """Adds to a 401 what the card asks for, and to it or a 403 how to pass credentials.
+    """Add the card's requirements to a 401, and advice on credentials to a 401 or 403.
 
     Args:
-        error: It was sent without an `AuthProvider`.
-        card: Of the agent that was called.
-        headers: What was sent, names in lower case; the caller's own may hold credentials.
+        error: Error of a call without an `AuthProvider`.
+        card: Card of the called agent.
+        headers: Headers that were sent, names in lower case; the caller's own may hold
+            credentials.
     """
-    found = required_alternatives(card)
-    places = {"authorization", "cookie", *_key_headers(card)}
-    given = ", ".join(sorted(places & headers.keys()))
-    if isinstance(error, AuthenticationError) and found:
+    required = required_alternatives(card)
+    credential_headers = {"authorization", "cookie", *_key_headers(card)}
+    sent = ", ".join(sorted(credential_headers & headers.keys()))
+    if isinstance(error, AuthenticationError) and required:
         verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
-        named = ", or ".join(describe_alternative(one, card) for one in found)
-        error.message = f"{error.message}; agent {card.name!r} {verb} {named}"
-        error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
-        if given:
-            error.message += f", and did not take what was sent in the header {given}"
+        listed = ", or ".join(describe_alternative(one, card) for one in required)
+        error.message = f"{error.message}; agent {card.name!r} {verb} {listed}"
+        error.schemes = tuple(dict.fromkeys(name for one in required for name in one.schemes))
+        if sent:
+            error.message += f", and did not take what was sent in the header {sent}"
             explain_missing_scheme(error, headers, card)
             return
-        error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
-    elif not (given or secrets_in(headers)):
+        error.missing = tuple(dict.fromkeys(name for one in required for name in one.carriers))
+    elif not (sent or secrets_in(headers)):
         error.message += "; no credentials were sent"
     else:
         explain_missing_scheme(error, headers, card)
         return
-    within_reach = next((one.carries for one in found if one.carries), None)
-    if within_reach is not None:
-        held = ", ".join(f"{name!r}: …" for name in within_reach)
-        error.message += f"{ADVICE}SchemeCredentials({{{held}}})"
-    elif not found:
+    usable = next((one.carriers for one in required if one.carriers), None)
+    if usable is not None:
+        example = ", ".join(f"{name!r}: …" for name in usable)
+        error.message += f"{ADVICE}SchemeCredentials({{{example}}})"
+    elif not required:
         error.message += ADVICE
 
 
@@ -301,9 +302,9 @@ def explain_missing_scheme(
     """Add to a 401 that the value of ``Authorization`` is a token without a scheme.
 
     Args:
-        error: The refusal; a 403 stays as it is.
-        headers: What was sent. No value is shown.
-        card: Of the agent that was called; an API key that it wants there has no scheme.
+        error: The refusal; a 403 is not changed.
+        headers: Headers that were sent. No value is shown.
+        card: Card of the called agent; an API key in ``Authorization`` has no scheme.
     """
     if card is not None and "authorization" in _key_headers(card):
         return
@@ -316,7 +317,7 @@ def explain_missing_scheme(
 
 
 def _key_headers(card: AgentCard) -> set[str]:
-    """The names of API keys that a card declares, in lower case."""
+    """Return the headers of the API keys that a card declares, in lower case."""
     keys = (scheme.api_key_security_scheme for scheme in card.security_schemes.values())
     return {key.name.lower() for key in keys if key is not None}
 
@@ -324,7 +325,7 @@ def _key_headers(card: AgentCard) -> set[str]:
 def explain_unused_credentials(
     error: AuthenticationError | PermissionDeniedError, card: AgentCard
 ) -> None:
-    """Adds to a 401 or 403 why an `AuthProvider` gave nothing, if the card wants nothing."""
+    """Add to a 401 or 403 why an `AuthProvider` sent nothing, if the card requires nothing."""
     if alternatives(card):
         return
     lacks = "requires none" if card.security_schemes else "declares no security schemes"
@@ -333,48 +334,50 @@ def explain_unused_credentials(
     )
 
 
-def describe_alternative(one: Alternative, card: AgentCard) -> str:
-    """The schemes of an alternative, each with its kind."""
-    return " and ".join(_named(name, card.security_schemes.get(name)) for name in one.schemes)
+def describe_alternative(alternative: Alternative, card: AgentCard) -> str:
+    """Describe the schemes of an alternative, each with its kind."""
+    return " and ".join(
+        _describe_scheme(name, card.security_schemes.get(name)) for name in alternative.schemes
+    )
 
 
-def _named(name: str, scheme: SecurityScheme | None) -> str:
+def _describe_scheme(name: str, scheme: SecurityScheme | None) -> str:
     if scheme is None:
         return f"{name!r}, which it does not declare"
     kind, http = _kind_of(scheme), scheme.http_auth_security_scheme
-    if kind is None or (http is None and _carry_of(scheme) is None):
+    if kind is None or (http is None and _carrier_of(scheme) is None):
         return f"{name!r}, of a kind that this client does not know"
-    words = None if http is None else _HTTP_WORDS.get(http.scheme.lower())
-    return (words or _WORDS[kind]).format(name, getattr(scheme, kind))
+    description = None if http is None else _HTTP_DESCRIPTIONS.get(http.scheme.lower())
+    return (description or _DESCRIPTIONS[kind]).format(name, getattr(scheme, kind))
 
 
-_WORDS: Mapping[str, str] = {
+_DESCRIPTIONS: Mapping[str, str] = {
     "api_key_security_scheme": "the API key {0!r} ({1.location} {1.name!r})",
     "http_auth_security_scheme": "the HTTP credential {0!r} (scheme {1.scheme!r})",
     "oauth2_security_scheme": "the OAuth 2.0 token {0!r}",
     "open_id_connect_security_scheme": "the OpenID Connect token {0!r}",
     "mtls_security_scheme": "the client certificate {0!r}",
 }
-_HTTP_WORDS: Mapping[str, str] = {
+_HTTP_DESCRIPTIONS: Mapping[str, str] = {
     "bearer": "the bearer token {0!r}",
     "basic": "the user and password {0!r}",
 }
 
 
 def _alternative(names: tuple[str, ...], card: AgentCard) -> Alternative:
-    carries: dict[str, Carry] = {}
-    hindrances: dict[str, str] = {}
+    carriers: dict[str, Carrier] = {}
+    unusable: dict[str, str] = {}
     for name in names:
         scheme = card.security_schemes.get(name)
-        carry = None if scheme is None else _carry_of(scheme)
+        carry = None if scheme is None else _carrier_of(scheme)
         if scheme is None:
-            hindrances[name] = "is not declared among its schemes"
+            unusable[name] = "is not declared among its schemes"
         elif carry is None:
-            hindrances[name] = "is of a kind that this client does not know"
+            unusable[name] = "is of a kind that this client does not know"
         elif scheme.mtls_security_scheme is None:
-            carries[name] = carry
-    return Alternative(schemes=names, carries={} if hindrances else carries, hindrances=hindrances)
+            carriers[name] = carry
+    return Alternative(schemes=names, carriers={} if unusable else carriers, unusable=unusable)
 
 
-def _listed(names: Iterable[str], word: str) -> str:
-    return f" {word} ".join(repr(name) for name in names)
+def _listed(names: Iterable[str], conjunction: str) -> str:
+    return f" {conjunction} ".join(repr(name) for name in names)

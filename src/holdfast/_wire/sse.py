@@ -1,9 +1,8 @@
-"""Server-sent events out of the bytes of a stream (HTML, 9.2.5 and 9.2.6).
+"""Parser of server-sent events (HTML, 9.2.5 and 9.2.6).
 
-Rules: a line ends with LF, CRLF or CR and nothing else, and an event is there with the end of its
-blank line, whatever follows. Data stays bytes: a character may be split anywhere, and whoever
-decodes an event judges it. How the stream is cut into chunks changes neither what comes out nor
-what is refused, and costs no second look at a byte.
+Rules: a line ends with LF, CRLF or CR and nothing else; an event is complete at the end of its
+blank line. Data stays bytes: a character may be split anywhere, and the consumer decodes it. The
+boundaries of chunks change neither the events nor what is refused, and no byte is scanned twice.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["EVENT_STREAM", "EventStreamParser", "ServerSentEvent"]
 
 EVENT_STREAM = "text/event-stream"
-"""The media type."""
+"""Media type of an event stream."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_SHORT = 512
-"""Bytes of an event below which many are taken together; longer ones are sooner taken alone."""
+_SHORT_EVENT_BYTES = 512
+"""Size of an event below which several are parsed together; longer ones are faster alone."""
 
-_LONGEST = 10**9
-"""Milliseconds: who is to wait for eleven days does not come back."""
+_MAX_RETRY_MS = 10**9
+"""About eleven days."""
 
 
 class ServerSentEvent(msgspec.Struct, frozen=True, gc=False):
     """One event.
 
     Attributes:
-        data: Its lines of data, joined by LF; UTF-8, unless the agent errs.
-        event: Its type.
-        id: The last id that the stream has named; empty if there was none.
+        data: Its data lines, joined by LF; UTF-8 unless the agent errs.
+        event: Type of the event.
+        id: Last id of the stream; empty if there was none.
     """
 
     data: bytes
@@ -47,19 +46,18 @@ class ServerSentEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventStreamParser:
-    """Takes a stream of events apart, chunk by chunk.
+    """Incremental parser of an event stream.
 
-    Comments are not told: whoever feeds the chunks knows that something has arrived.
+    Comments yield no events.
 
     Attributes:
-        last_event_id: The id to name when reconnecting; one in an event that was cut off does not
-            count.
+        last_event_id: Id to send when reconnecting; that of an incomplete event does not count.
         reconnection_time: Seconds to wait before reconnecting, at most 1,000,000; None if the
-            stream has not said.
+            stream did not say.
 
     Args:
-        limits: Bounds an event and a line by `Limits.event`. Memory is at most twelve times
-            that, and for the events of a chunk 16 times its size.
+        limits: `Limits.event` bounds an event and a line. The parser uses at most twelve times
+            that in memory, plus 16 times the size of a chunk for its events.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -67,23 +65,23 @@ class EventStreamParser:
         self.reconnection_time: float | None = None
         self._limits = limits
         self._is_refused = False
-        self._start: bytes | None = b""  # as long as it may be a byte-order mark
+        self._start: bytes | None = b""  # while it may be a byte-order mark
         self._is_after_cr = False
-        self._line = bytearray()  # as far as it has come
-        self._size = 0  # of the event as far as it has come: its lines, but for comments
+        self._line = bytearray()  # the incomplete line
+        self._size = 0  # of the incomplete event: its lines without comments
         self._data: list[bytes] = []
         self._event = ""
         self._id = ""
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """Takes the next bytes of the stream, any number of them.
+        """Parse the next bytes of the stream.
 
         Returns:
             The events that they complete.
 
         Raises:
-            LimitExceededError: An event or a line is too large. If the same chunk completes events
-                before it, they are returned, and the next call raises, whatever it is given.
+            LimitExceededError: An event or a line is too large. If the chunk completes events
+                before it, they are returned, and the next call raises, whatever its argument.
         """
         if self._is_refused:
             raise self._too_large()
@@ -105,7 +103,7 @@ class EventStreamParser:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the stream, if it ends here, ends inside an event, which is then lost."""
+        """Return whether an event would be incomplete, and so lost, if the stream ended here."""
         return self._is_refused or self._size > 0 or bytes(self._line[:1]) not in {b"", b":"}
 
     def _read(self, chunk: bytes, events: list[ServerSentEvent]) -> None:
@@ -115,9 +113,10 @@ class EventStreamParser:
         is_untried = True
         while at < size:
             if is_untried and not before:
-                is_untried = False  # once: what is not plain here is seldom plain later
-                if size - at > 8 * _SHORT and b"\n" in chunk[at : at + _SHORT]:
-                    at = size - len(self._plain(chunk[at:], events))
+                is_untried = False  # only once: later events are seldom plain if these are not
+                is_long = size - at > 8 * _SHORT_EVENT_BYTES
+                if is_long and b"\n" in chunk[at : at + _SHORT_EVENT_BYTES]:
+                    at = size - len(self._parse_plain(chunk[at:], events))
                     continue
             if lf < at and (lf := chunk.find(b"\n", at)) < 0:
                 lf = size
@@ -135,32 +134,32 @@ class EventStreamParser:
                 events.append(ServerSentEvent(chunk[at + 6 : end], "message", self._id))
                 at = end + len(blank)
                 continue
-            self._take(chunk[at:end], events)
+            self._process_line(chunk[at:end], events)
             before = self._size
             at = end + 1
             if end == cr:
                 self._is_after_cr = at == size
                 at += lf == at
 
-    def _plain(self, chunk: bytes, events: list[ServerSentEvent]) -> bytes:
-        """Takes events that are all one line of data and a blank one, as nearly all are.
+    def _parse_plain(self, chunk: bytes, events: list[ServerSentEvent]) -> bytes:
+        """Parse events of one data line and a blank line each, the usual form.
 
         Returns:
-            What is behind them; all of the chunk if another one is among them.
+            The rest of the chunk; all of it if it holds an event of another form.
         """
         end = b"\r\n" if b"\r" in chunk else b"\n"
         *lines, rest = chunk.split(end + end)
         data = [line[6:] for line in lines if line.startswith(b"data: ")]
         if not data or len(data) < len(lines) or max(map(len, lines)) > self._limits.event:
             return chunk
-        whole = b"".join(data)  # to look through once
-        if b"\n" in whole or b"\r" in whole:
+        all_data = b"".join(data)  # so that it is searched once
+        if b"\n" in all_data or b"\r" in all_data:
             return chunk
         events += [ServerSentEvent(line, "message", self._id) for line in data]
         return rest
 
-    def _take(self, line: bytes, events: list[ServerSentEvent]) -> None:
-        """Takes a line, or the rest of one whose beginning is there."""
+    def _process_line(self, line: bytes, events: list[ServerSentEvent]) -> None:
+        """Process a line, or the rest of one whose beginning is buffered."""
         if self._line:
             self._line += line
             line = bytes(self._line)
@@ -182,9 +181,9 @@ class EventStreamParser:
                 self._id = value.decode("utf-8", "replace")
             case b"retry" if value.isdigit():
                 digits = value.lstrip(b"0")[:10] or b"0"
-                self.reconnection_time = min(int(digits), _LONGEST) / 1000
+                self.reconnection_time = min(int(digits), _MAX_RETRY_MS) / 1000
             case _:
-                pass  # not of the standard, or not as it has to be
+                pass  # unknown field, or an invalid value
 
     def _dispatch(self, events: list[ServerSentEvent]) -> None:
         self.last_event_id = self._id
@@ -194,5 +193,5 @@ class EventStreamParser:
         self._data, self._event, self._size = [], "", 0
 
     def _too_large(self) -> LimitExceededError:
-        what = f"an event of the stream is larger than {self._limits.event} bytes"
-        return limit_error("event", self._limits, what)
+        problem = f"an event of the stream is larger than {self._limits.event} bytes"
+        return limit_error("event", self._limits, problem)

@@ -1,4 +1,4 @@
-"""What a server's TLS looks like, as facts; `holdfast._net.tls` looks at it."""
+"""Facts of a TLS connection, as `holdfast._net.tls` collects them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["TlsFacts"]
 
 
 class TlsFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A TLS connection.
+    """Facts of a TLS connection.
 
     Attributes:
-        host: The host that was called.
-        version: As ``TLSv1.3``; empty if there is none.
-        fault: Why the certificate is not trusted, as the library says; empty if it is.
-        not_after: End of the certificate's validity, in seconds since the epoch; None if that is
-            not known, as of one that is not trusted.
-        failure: Why no connection came about; empty if one did.
+        host: Name of the host.
+        version: Protocol version, such as ``TLSv1.3``; empty without a connection.
+        fault: Why the certificate is not trusted, in the TLS library's words; empty if it is.
+        not_after: End of the certificate's validity, in seconds since the epoch; None if unknown,
+            as for an untrusted certificate.
+        failure: Why no connection was established; empty if it was.
     """
 
     host: str

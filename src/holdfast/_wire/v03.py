@@ -1,7 +1,7 @@
-"""Protocol 0.3 over both bindings: the codecs of 1.0, with other names, types and errors.
+"""Protocol 0.3 over both HTTP bindings: the codecs of 1.0, with other names, types and errors.
 
-An operation is rewritten to what it is called and made of in 0.3, the binding's own codec does the
-rest, and what it reads is turned into the model's values.
+An operation is converted to its name and types in 0.3, the binding's codec encodes and decodes it,
+and the reply is converted to the model's types.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ AnyOperation = op.Operation[Any, Any]
 
 
 class _Row(NamedTuple):
-    """An operation in 0.3.
+    """Types of an operation in 0.3.
 
     Attributes:
-        write: Makes its request of the one of 1.0.
-        response: Type of the answer.
-        read: Makes the answer of 1.0 of it.
-        listed: Member of the answer that may come alone, as an array.
+        write: Converts a request of 1.0 to one of 0.3.
+        response: Type of the response in 0.3.
+        read: Converts it to the response of 1.0.
+        listed: Member of the response that some agents send alone, as an array.
     """
 
     write: Callable[[Any], Any]
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
     listed: str | None = None
 
 
-def _same(value: R) -> R:
+def _unchanged(value: R) -> R:
     return value
 
 
@@ -85,7 +85,7 @@ def _rows(form: writing.Form) -> Mapping[str, _Row]:
         op.LIST_PUSH_CONFIGS.name: _Row(
             writing.task_id, types.PushConfigs, reading.push_configs, "configs"
         ),
-        op.DELETE_PUSH_CONFIG.name: _Row(writing.push_config_id, Empty, _same),
+        op.DELETE_PUSH_CONFIG.name: _Row(writing.push_config_id, Empty, _unchanged),
         op.GET_EXTENDED_AGENT_CARD.name: _Row(writing.nothing, card.Card, card.to_card),
     }
 
@@ -101,9 +101,9 @@ _OPTIONAL = frozenset(
         op.GET_EXTENDED_AGENT_CARD.name,
     }
 )
-"""What agents of 0.3 need not know at all."""
+"""Operations that agents of 0.3 need not support."""
 
-_CODES: Mapping[int, int] = {
+_CODE_OF_STATUS: Mapping[int, int] = {
     400: -32600,
     404: -32001,
     409: -32002,
@@ -112,45 +112,47 @@ _CODES: Mapping[int, int] = {
     500: -32603,
     501: -32004,
 }
-"""The error of an HTTP status under which the agent says something itself, as official servers
-choose them; a 502, which is among theirs, is a gateway's more often, and passes."""
+"""Code of an HTTP status with a message of the agent, as official servers choose it. A 502, which
+they use too, is more often a gateway's, and transient."""
 
-_CODES_OF: Mapping[tuple[str, int], int] = {
+_CODE_OF_OPERATION_STATUS: Mapping[tuple[str, int], int] = {
     (op.GET_EXTENDED_AGENT_CARD.name, 404): -32007,
     (op.CREATE_PUSH_CONFIG.name, 501): -32003,
     (op.GET_PUSH_CONFIG.name, 501): -32003,
     (op.LIST_PUSH_CONFIGS.name, 501): -32003,
     (op.DELETE_PUSH_CONFIG.name, 501): -32003,
 }
-"""Where a status means something else for an operation."""
+"""Exceptions by operation."""
 
-_LISTS = frozenset({op.LIST_TASKS.name, op.LIST_PUSH_CONFIGS.name})
-"""What official servers have a path for, over HTTP+JSON, and an internal error in place of it."""
+_LIST_OPERATIONS = frozenset({op.LIST_TASKS.name, op.LIST_PUSH_CONFIGS.name})
+"""Operations that official servers route over HTTP+JSON, but answer with an internal error."""
 
-_JSON = {"content-type": "application/json", "accept": "application/json"}
-_FOR_EVENTS = {**_JSON, "accept": f"{EVENT_STREAM}, application/json"}
+_JSON_HEADERS = {"content-type": "application/json", "accept": "application/json"}
+_EVENT_HEADERS = {**_JSON_HEADERS, "accept": f"{EVENT_STREAM}, application/json"}
 
 
 def is_last(event: object) -> bool:
-    """Whether the agent says nothing more after an event, and the task is over or waits."""
+    """Return whether this event ends the stream, with a task that is terminal or interrupted."""
     return isinstance(event, reading.LastResponse)
 
 
 def read_event(body: bytes) -> StreamResponse | None:
-    """Reads the body of a push notification.
+    """Decode the body of a push notification of 0.3.
 
     Returns:
-        None if it is none of 0.3.
+        None if the body is not an event of 0.3.
     """
     try:
-        found = codec.decode(body, types.Event)
+        event_v03 = codec.decode(body, types.Event)
     except codec.MalformedError:
         return None
-    if not reading.is_v03(found):
+    if not reading.is_v03(event_v03):
         return None
-    event = reading.event(found)
-    is_proto_json = found.task or found.message or found.status_update or found.artifact_update
-    # The server that pushes it cannot be asked: its files are read as official servers write them.
+    event = reading.event(event_v03)
+    is_proto_json = (
+        event_v03.task or event_v03.message or event_v03.status_update or event_v03.artifact_update
+    )
+    # The server's encoding of files is unknown here: assume that of the official servers.
     return event if is_proto_json is None else from_base64(event)
 
 
@@ -158,19 +160,19 @@ def read_event(body: bytes) -> StreamResponse | None:
 
 
 def encode_rpc(operation: AnyOperation, params: Any, url: str, request_id: str) -> Encoded:
-    """Makes the POST of a call; see `jsonrpc.encode`.
+    """Encode a call as a POST request; see `jsonrpc.encode`.
 
     Raises:
-        UnsupportedOperationError: The request says what 0.3 cannot say.
+        UnsupportedOperationError: 0.3 cannot express the request.
     """
     row = _RPC_ROWS[operation.name]
-    return jsonrpc.encode(_rpc(operation, row), row.write(params), url, request_id)
+    return jsonrpc.encode(_rpc_operation(operation, row), row.write(params), url, request_id)
 
 
 def rpc_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
-    """Makes what reads the plain events of a stream; see `jsonrpc.reader`."""
+    """Make a fast reader of a stream's plain events; see `jsonrpc.reader`."""
     row = _RPC_ROWS[operation.name]
-    return _converting(jsonrpc.reader(_rpc(operation, row), request_id), row)
+    return _converting_reader(jsonrpc.reader(_rpc_operation(operation, row), request_id), row)
 
 
 def decode_rpc(
@@ -181,55 +183,57 @@ def decode_rpc(
     now: float,
     refusals: frozenset[int] = status.REFUSALS,
 ) -> Any:
-    """Reads the reply of an operation, or an event of its stream; see `jsonrpc.decode`.
+    """Decode the reply of an operation, or one event of its stream; see `jsonrpc.decode`.
 
     Raises:
-        A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError`.
+        A2AError: The agent's error, the error of the HTTP status, or `InvalidAgentResponseError`.
     """
     row = _RPC_ROWS[operation.name]
     try:
-        found = jsonrpc.decode(_rpc(operation, row), request_id, reply, now=now, refusals=refusals)
+        response = jsonrpc.decode(
+            _rpc_operation(operation, row), request_id, reply, now=now, refusals=refusals
+        )
     except A2AError as error:
         raise as_error_of_1_0(error, operation) from None
     return _converted(
-        row.read if row.listed is None else partial(_listed, row), found, operation, reply
+        row.read if row.listed is None else partial(_read_listed, row), response, operation, reply
     )
 
 
-def _rpc(operation: AnyOperation, row: _Row) -> AnyOperation:
+def _rpc_operation(operation: AnyOperation, row: _Row) -> AnyOperation:
     response: Any = row.response if row.listed is None else Any
     return msgspec.structs.replace(operation, name=operation.method_v03, response=response)
 
 
-def _listed(row: _Row, found: Any) -> Any:
-    """Reads an answer, or the member alone that it consists of."""
-    if isinstance(found, list):
-        found = {row.listed: cast("Any", found)}
-    return row.read(codec.from_builtins(found, row.response))
+def _read_listed(row: _Row, response: Any) -> Any:
+    """Convert a response, or its list member alone."""
+    if isinstance(response, list):
+        response = {row.listed: cast("Any", response)}
+    return row.read(codec.from_builtins(response, row.response))
 
 
 # ── HTTP+JSON ────────────────────────────────────────────────────────────────────────────────
 
 
 def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str) -> Encoded:
-    """Makes the request of a call; see `rest.encode`.
+    """Encode a call as a request; see `rest.encode`.
 
     Raises:
-        UnsupportedOperationError: The request says what 0.3 cannot say.
+        UnsupportedOperationError: 0.3 cannot express the request.
     """
     row = _REST_ROWS[operation.name]
-    written = row.write(params)
-    encoded = rest.encode(_rest(operation, row), written, url, request_id)
-    headers = _FOR_EVENTS if operation.streaming else _JSON
+    request = row.write(params)
+    encoded = rest.encode(_rest_operation(operation, row), request, url, request_id)
+    headers = _EVENT_HEADERS if operation.streaming else _JSON_HEADERS
     if not encoded.body:
         headers = {"accept": headers["accept"]}
     return msgspec.structs.replace(encoded, headers=headers)
 
 
 def rest_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
-    """Makes what reads the plain events of a stream; see `rest.reader`."""
+    """Make a fast reader of a stream's plain events; see `rest.reader`."""
     row = _REST_ROWS[operation.name]
-    return _converting(rest.reader(_rest(operation, row), request_id), row)
+    return _converting_reader(rest.reader(_rest_operation(operation, row), request_id), row)
 
 
 def decode_rest(
@@ -240,32 +244,36 @@ def decode_rest(
     now: float,
     refusals: frozenset[int] = status.REFUSALS,
 ) -> Any:
-    """Reads the reply of an operation, or an event of its stream; see `rest.decode`.
+    """Decode the reply of an operation, or one event of its stream; see `rest.decode`.
 
     Raises:
-        A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError`.
+        A2AError: The agent's error, the error of the HTTP status, or `InvalidAgentResponseError`.
     """
     row = _REST_ROWS[operation.name]
     if row.listed is not None and reply.body.lstrip().startswith(b"["):
         body = b'{"%s":%s}' % (row.listed.encode(), reply.body)
         reply = msgspec.structs.replace(reply, body=body)
     try:
-        said = None if reply.status < 300 else _what_it_says(operation, reply, now=now)
-        if said is not None:
-            raise said
-        found = rest.decode(_rest(operation, row), request_id, reply, now=now, refusals=refusals)
+        agent_error = None if reply.status < 300 else _agent_error(operation, reply, now=now)
+        if agent_error is not None:
+            raise agent_error
+        response = rest.decode(
+            _rest_operation(operation, row), request_id, reply, now=now, refusals=refusals
+        )
     except A2AError as error:
         raise as_error_of_1_0(error, operation) from None
-    return _converted(row.read, found, operation, reply)
+    return _converted(row.read, response, operation, reply)
 
 
-def _rest(operation: AnyOperation, row: _Row) -> AnyOperation:
+def _rest_operation(operation: AnyOperation, row: _Row) -> AnyOperation:
     return msgspec.structs.replace(operation, path=operation.path_v03, response=row.response)
 
 
-def _what_it_says(operation: AnyOperation, reply: HttpReply, *, now: float) -> A2AError | None:
-    """The error of official servers, which is an HTTP status and a message, if this is one."""
-    code = _CODES_OF.get((operation.name, reply.status)) or _CODES.get(reply.status)
+def _agent_error(operation: AnyOperation, reply: HttpReply, *, now: float) -> A2AError | None:
+    """Return the error of an official server, an HTTP status with a message; else None."""
+    code = _CODE_OF_OPERATION_STATUS.get((operation.name, reply.status)) or _CODE_OF_STATUS.get(
+        reply.status
+    )
     try:
         document = codec.parse(reply.body)
     except codec.MalformedError:
@@ -281,26 +289,26 @@ def _what_it_says(operation: AnyOperation, reply: HttpReply, *, now: float) -> A
 # ── Both ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _converting(read: Callable[[bytes], Any], row: _Row) -> Callable[[bytes], Any]:
-    """Makes a reader of the model's values of one that reads those of 0.3."""
+def _converting_reader(read: Callable[[bytes], Any], row: _Row) -> Callable[[bytes], Any]:
+    """Make a reader of the model's values from a reader of 0.3's."""
     convert = row.read
 
     def read_converted(data: bytes) -> Any:
-        found = read(data)
-        return None if found is None else convert(found)
+        value = read(data)
+        return None if value is None else convert(value)
 
     return read_converted
 
 
 def _converted(
-    convert: Callable[[Any], Any], found: Any, operation: AnyOperation, reply: HttpReply
+    convert: Callable[[Any], Any], value: Any, operation: AnyOperation, reply: HttpReply
 ) -> Any:
     try:
-        return convert(found)
+        return convert(value)
     except ValueError as error:
-        what = f"the reply to {operation.name} is not what it must be: {error}"
+        message = f"the reply to {operation.name} is not what it must be: {error}"
         raise InvalidAgentResponseError(
-            what,
+            message,
             http_status=reply.status,
             headers=harmless_headers(reply.headers),
             excerpt=excerpt(reply.body),
@@ -308,14 +316,14 @@ def _converted(
 
 
 def as_error_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
-    """An error of 0.3 as 1.0 has it.
+    """Convert an error of 0.3 to its counterpart in 1.0.
 
-    A task that is over cannot be subscribed to, which 0.3 calls invalid parameters; what an agent
-    of 0.3 need not have is not supported, whatever it says instead.
+    Subscribing to a terminal task is "invalid parameters" in 0.3. An optional operation that the
+    agent does not know becomes `UnsupportedOperationError`, whatever the agent answers.
     """
     if operation.name == op.SUBSCRIBE_TO_TASK.name and isinstance(error, InvalidParamsError):
         return UnsupportedOperationError(error.message, **error.facts())
-    if operation.name in _OPTIONAL and _is_unknown(error, operation):
+    if operation.name in _OPTIONAL and _is_unsupported(error, operation):
         facts = error.facts()
         facts["executed"], facts["transient"] = False, False
         return UnsupportedOperationError(
@@ -326,9 +334,9 @@ def as_error_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
     return error
 
 
-def _is_unknown(error: A2AError, operation: AnyOperation) -> bool:
+def _is_unsupported(error: A2AError, operation: AnyOperation) -> bool:
     if isinstance(error, InternalError):
-        return operation.name in _LISTS and error.http_status == 500
+        return operation.name in _LIST_OPERATIONS and error.http_status == 500
     if isinstance(error, UnsupportedOperationError) or status.is_unknown_operation(error):
         return True
-    return operation.name in _LISTS and error.http_status == 404
+    return operation.name in _LIST_OPERATIONS and error.http_status == 404

@@ -41,7 +41,7 @@ def _without(interface: InterfaceFacts, observed: Observed) -> Answered | None:
 def _declared(card: AgentCard, observed: Observed) -> Finding:
     asked = alternatives(card)
     words = ", or ".join(describe_alternative(one, card) or "nothing" for one in asked)
-    undeclared = sorted({name for one in asked for name in one.schemes if name in one.hindrances})
+    undeclared = sorted({name for one in asked for name in one.schemes if name in one.unusable})
     if undeclared:
         return Finding(
             "authentication.declared",

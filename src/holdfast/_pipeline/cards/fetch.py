@@ -193,13 +193,13 @@ class CardTransport(UnaryOnly):
             asked = presentable(request.url)
             if told.agent not in {None, asked}:
                 told.message = f"{told.message}, where {asked} leads"
-            told.agent = hidden_in_path(told.agent or asked, secrets.found())
+            told.agent = hidden_in_path(told.agent or asked, secrets.values())
             told.executed = False
             if told is error:
                 raise
             raise told from None
         before = None if same is None else same.caching
-        caching = Caching.of(reply.headers, now=self._env.wall(), before=before)
+        caching = Caching.of(reply.headers, now=self._env.wall(), revalidated=before)
         found = FoundCard(
             card=read[0],
             document=read[1],
@@ -207,7 +207,7 @@ class CardTransport(UnaryOnly):
             moved_to=moved_to,
             scope=scope,
             caching=caching,
-            secrets=secrets.found(),
+            secrets=secrets.values(),
         )
         return Reply(value=found, headers=reply.headers, raw=reply.body)
 

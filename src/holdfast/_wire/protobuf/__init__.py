@@ -1,12 +1,11 @@
-"""Protocol buffers: the messages of both versions, and the model's values made of them and back.
+"""Protocol buffers: messages of both protocol versions, converted to and from the model's values.
 
-`schema` says what a table of messages holds, `schema_v1` and `schema_v03` are the tables, and
-`messages` makes classes of them at their first use, in a pool of their own: a program may have
-generated classes of the same names, from an SDK, and protobuf takes each name once per pool.
-`reading` and `writing` turn messages into values and back, whoever's classes they are, by what
-`descriptors` tells of both; `fields` goes through the bytes, and `values` has the JSON and the
-times in them. `sizes` refuses what would take too much memory, `details` reads what errors say,
-and `cards` what of a card may have been signed.
+`schema_v1` and `schema_v03` are tables of messages, of the types in `schema`. `messages` creates
+classes from them at first use, in a descriptor pool of their own: a program may have generated
+classes of the same names, from an SDK, and protobuf allows each name once per pool. `reading` and
+`writing` convert between values and messages of any classes; `descriptors` matches the members of
+both. `fields` scans the bytes, and `values` converts JSON values and timestamps. `details` decodes
+the details of errors, and `cards` the signed part of a card.
 
 protobuf comes with the extra ``grpc``; it is imported when a message is first read or written.
 """

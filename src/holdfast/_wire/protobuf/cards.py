@@ -1,4 +1,4 @@
-"""An agent card of protocol 1.0 in protocol buffers, as the JSON object that is signed."""
+"""Agent cards of protocol 1.0 in protocol buffers, as the JSON object that is signed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["card_json"]
 
 
 def card_json(data: bytes) -> dict[str, Any] | None:
-    """The JSON object of a card, if all that its message says is in there.
+    """Return the JSON object of a card, if it represents the whole message.
 
-    A signature is made over JSON (A2A 8.4). A message has the same members, so that nothing of
-    what was signed is missing, unless it has fields that are not known here.
+    A signature is made over JSON (A2A 8.4). A message has the same members, so that the JSON is
+    complete unless the message has unknown fields.
 
     Args:
-        data: The message, serialized.
+        data: The serialized message.
 
     Returns:
-        None if it has such fields, or is no card, or cannot be read: without the extra ``grpc``
-        none can.
+        None if it has unknown fields, is not a card, is malformed, or the extra ``grpc`` is not
+        installed.
     """
     try:
         kind = message_type(V1.package, AgentCard.__name__)

@@ -1,4 +1,4 @@
-"""What the descriptor of a message and the type of a value tell of each other."""
+"""Pairs the members of message descriptors and of the model's types."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class Member(NamedTuple):
-    """A member that a message and a value have in common.
+    """Member that a message and a value have in common.
 
     Attributes:
-        field: As the message has it.
-        info: As the value has it.
+        field: The member's field in the message.
+        info: The member's field in the value.
     """
 
     field: FieldDescriptor
@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 
 def members_of(kind: type[WireValue], descriptor: Descriptor) -> list[Member]:
-    """The members that both have, by their names in JSON."""
+    """Return the members that both have, matched by their names in JSON."""
     fields = {field.json_name: field for field in descriptor.fields}
     info = cast("inspect.StructType", inspect.type_info(kind))
     return [
@@ -51,36 +51,36 @@ def members_of(kind: type[WireValue], descriptor: Descriptor) -> list[Member]:
 
 
 def present(info: inspect.Type) -> inspect.Type:
-    """The type of a member that is there."""
+    """Return the type of a member without None."""
     if not isinstance(info, inspect.UnionType):
         return info
-    return next(one for one in info.types if not isinstance(one, inspect.NoneType))
+    return next(kind for kind in info.types if not isinstance(kind, inspect.NoneType))
 
 
 def message_of(field: FieldDescriptor) -> Descriptor:
-    """The type of a field that holds a message, or some."""
+    """Return the message type of a field that holds one or more messages."""
     return cast("Descriptor", field.message_type)
 
 
 def enum_of(field: FieldDescriptor) -> EnumDescriptor:
-    """The type of a field that holds a name."""
+    """Return the enum type of a field."""
     return cast("EnumDescriptor", field.enum_type)
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a field holds messages or texts by name."""
+    """Return whether a field is a map."""
     message = field.message_type
     return message is not None and message.GetOptions().map_entry
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
-    """Whether there may be many of a field; each release of protobuf is asked in its own words."""
-    told = getattr(field, "is_repeated", None)
-    return bool(field.label == field.LABEL_REPEATED if told is None else told)  # type: ignore[attr-defined]
+    """Return whether a field is repeated, by the API of the installed protobuf release."""
+    repeated = getattr(field, "is_repeated", None)
+    return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)  # type: ignore[attr-defined]
 
 
 def groups_of(descriptor: Descriptor, names: Mapping[str, str]) -> list[frozenset[str]]:
-    """The members of which one is set at most."""
+    """Return the sets of members of which at most one is set."""
     oneofs = [
         frozenset(names[field.name] for field in oneof.fields if field.name in names)
         for oneof in descriptor.oneofs
@@ -89,11 +89,11 @@ def groups_of(descriptor: Descriptor, names: Mapping[str, str]) -> list[frozense
 
 
 def is_timestamp(field: FieldDescriptor) -> bool:
-    """Whether a field holds a time."""
+    """Return whether a field holds a timestamp."""
     message = field.message_type
     return message is not None and message.full_name == "google.protobuf.Timestamp"
 
 
 def value_in_map(field: FieldDescriptor) -> Descriptor:
-    """The type of the messages in a field that has them by name."""
+    """Return the message type of a map's values."""
     return message_of(message_of(field).fields_by_name["value"])

@@ -1,4 +1,4 @@
-"""What an error of gRPC says besides its status: the `google.rpc.Status` in its metadata."""
+"""Details of gRPC errors: the `google.rpc.Status` in the metadata."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 __all__ = ["RichStatus", "read_details"]
 
-_TYPES = "type.googleapis.com/google.rpc."
-_MOST = 64
-"""Details that are read of one error."""
+_TYPE_PREFIX = "type.googleapis.com/google.rpc."
+_MAX_DETAILS = 64
+"""Number of details that are decoded per error."""
 
 
 class RichStatus(NamedTuple):
     """A `google.rpc.Status`.
 
     Attributes:
-        code: The number of the gRPC status.
-        message: What the agent says about it.
-        details: Typed details, each as its ProtoJSON with an ``@type``. Of those that are not
-            known here there is the ``@type`` alone.
+        code: Number of the gRPC status.
+        message: Text of the agent.
+        details: Typed details, each as ProtoJSON with an ``@type``; of an unknown type only the
+            ``@type``.
     """
 
     code: int
@@ -30,10 +30,10 @@ class RichStatus(NamedTuple):
 
 
 def read_details(data: bytes) -> RichStatus | None:
-    """Reads the value of ``grpc-status-details-bin``.
+    """Decode the value of ``grpc-status-details-bin``.
 
     Returns:
-        None if it is none, or protobuf is not installed.
+        None if it is malformed, or protobuf is not installed.
     """
     try:
         from google.protobuf.message import DecodeError
@@ -44,7 +44,7 @@ def read_details(data: bytes) -> RichStatus | None:
         status = Status.FromString(data)
     except DecodeError:
         return None
-    details = tuple(_detail(any_) for any_ in status.details[:_MOST])
+    details = tuple(_detail(any_) for any_ in status.details[:_MAX_DETAILS])
     return RichStatus(status.code, status.message, details)
 
 
@@ -52,20 +52,20 @@ def _detail(packed: Any) -> dict[str, Any]:
     from google.protobuf.json_format import Error, MessageToDict
     from google.protobuf.message import DecodeError
 
-    told: dict[str, Any] = {"@type": str(packed.type_url)}
-    kind = _known().get(told["@type"].rpartition("/")[2])
+    detail: dict[str, Any] = {"@type": str(packed.type_url)}
+    kind = _detail_types().get(detail["@type"].rpartition("/")[2])
     if kind is None:
-        return told
+        return detail
     try:
         members: dict[str, Any] = MessageToDict(kind.FromString(packed.value))
     except (DecodeError, Error, ValueError, RecursionError):
-        return told
-    # An object without a schema stands in a member of its own (ProtoJSON of Any).
-    return {**told, "value": members} if kind.__name__ == "Struct" else {**members, **told}
+        return detail
+    # A Struct goes into a member of its own (ProtoJSON of Any).
+    return {**detail, "value": members} if kind.__name__ == "Struct" else {**members, **detail}
 
 
-def _known() -> dict[str, type[ProtoMessage]]:
-    """The messages that details are made of, by their full names."""
+def _detail_types() -> dict[str, type[ProtoMessage]]:
+    """Return the types of details by their full names."""
     from google.protobuf.struct_pb2 import Struct
     from google.rpc import error_details_pb2 as rpc  # type: ignore[import-untyped]
 

@@ -1,7 +1,7 @@
-"""The fields of a message, one after the other, as they usually come over the wire.
+"""Decoder of the fields of a message in their usual encoding.
 
-What is unusual, and all that is no message, is told by `NeedsSlowPathError` or `IndexError`, for
-protobuf to say what it is.
+Unusual encodings and malformed messages raise `NeedsSlowPathError` or `IndexError`; protobuf then
+decides.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["LENGTH", "MANY", "NUMBER", "ONE", "VARINT", "Row", "reading"]
 
 
 class Row(NamedTuple):
-    """A field as it usually comes over the wire.
+    """How to decode one field.
 
     Attributes:
-        name: The member that it goes into.
-        how: What is done with it.
-        convert: Makes a value of its number, or of where its bytes are.
-        is_map: Whether its items have names.
+        name: Member that receives the value.
+        how: `NUMBER`, `ONE` or `MANY`.
+        convert: Converts the number, or the position of the bytes, to a value.
+        is_map: The items are map entries.
     """
 
     name: str
@@ -33,15 +33,15 @@ class Row(NamedTuple):
 
 
 NUMBER, ONE, MANY = range(3)
-"""How a field is read: as a number, or from its bytes; of these, whether there may be more."""
+"""How a field is decoded: as a number, or from its bytes, once or repeatedly."""
 
 _32_BITS = 2**32 - 1
-_LONGEST_TAG = 5
+_MAX_TAG_BYTES = 5
 VARINT, LENGTH = 0, 2
-"""How values are written."""
+"""Wire types."""
 
-_FIXED: Mapping[int, int] = {VARINT: 0, 1: 8, LENGTH: 0, 5: 4}
-"""How many bytes a value has; 0 where it says so itself."""
+_SIZE_OF_WIRE_TYPE: Mapping[int, int] = {VARINT: 0, 1: 8, LENGTH: 0, 5: 4}
+"""Size of a value in bytes; 0 if it is variable."""
 
 
 def reading(
@@ -50,13 +50,13 @@ def reading(
     build: Callable[[dict[str, Any]], Any],
     sequence: Callable[[list[Any]], Any],
 ) -> Callable[[bytes, int, int], Any]:
-    """Makes what reads the bytes of messages.
+    """Make a decoder of a message's bytes.
 
     Args:
-        rows: What is done with each field, by the number that it begins with.
-        groups: Members of which one is set at most.
-        build: Makes the value of its members.
-        sequence: Makes what a member with many items holds.
+        rows: How to decode each field, by its tag.
+        groups: Sets of members of which at most one is set.
+        build: Makes the value from its members.
+        sequence: Makes the value of a repeated member from its items.
     """
     row_of = rows.get
     many = _many_of(rows, sequence)
@@ -66,12 +66,12 @@ def reading(
         name = ""
         try:
             while at < end:
-                began, tag, number, at = at, data[at], data[at + 1], at + 2
+                start, tag, number, at = at, data[at], data[at + 1], at + 2
                 if tag > 0x7F or number > 0x7F:
-                    tag, number, at = _large(data, began)
+                    tag, number, at = _read_varints(data, start)
                 row = row_of(tag)
-                if row is None:  # a newer agent, or SDK, may have more
-                    at = _behind(data, began)
+                if row is None:  # from a newer agent or SDK
+                    at = _skip(data, start)
                     continue
                 name, how, convert, _ = row
                 if how == NUMBER:
@@ -86,10 +86,10 @@ def reading(
                     members.setdefault(name, []).append(convert(data, at, stop))
                 at = stop
         except UnrepresentableError as error:
-            raise _placed(error, name, members) from None
-        if at != end or not _are_alone(members, groups):
+            raise _with_path(error, name, members) from None
+        if at != end or not _are_exclusive(members, groups):
             raise NeedsSlowPathError
-        return build(_whole(members, many))
+        return build(_finished(members, many))
 
     return read
 
@@ -97,24 +97,24 @@ def reading(
 def _many_of(
     rows: Mapping[int, Row], sequence: Callable[[list[Any]], Any]
 ) -> list[tuple[str, Callable[[list[Any]], Any]]]:
-    """The members that hold many items, and what is made of a list of them."""
-    found = (row for row in rows.values() if row.how == MANY)
-    return [(row.name, dict if row.is_map else sequence) for row in found]
+    """Return the repeated members, each with the function that converts its list of items."""
+    repeated = (row for row in rows.values() if row.how == MANY)
+    return [(row.name, dict if row.is_map else sequence) for row in repeated]
 
 
-def _large(data: bytes, at: int) -> tuple[int, int, int]:
-    """What a field begins with, and the number behind it, where they take more than a byte."""
-    tag, behind = varint(data, at)
-    if tag > _32_BITS or behind - at > _LONGEST_TAG:
+def _read_varints(data: bytes, at: int) -> tuple[int, int, int]:
+    """Decode a tag and the number after it, if either takes more than one byte."""
+    tag, after_tag = varint(data, at)
+    if tag > _32_BITS or after_tag - at > _MAX_TAG_BYTES:
         raise NeedsSlowPathError
-    number, at = varint(data, behind)
+    number, at = varint(data, after_tag)
     return tag, number, at
 
 
-def _behind(data: bytes, at: int) -> int:
-    """Where the next thing begins behind a field that nobody wants."""
+def _skip(data: bytes, at: int) -> int:
+    """Return the position after an unknown field."""
     tag, at = varint(data, at)
-    size = _FIXED.get(tag & 7)
+    size = _SIZE_OF_WIRE_TYPE.get(tag & 7)
     if tag < 8 or size is None:
         raise NeedsSlowPathError
     if size:
@@ -123,26 +123,26 @@ def _behind(data: bytes, at: int) -> int:
     return at + number if tag & 7 == LENGTH else at
 
 
-def _placed(
+def _with_path(
     error: UnrepresentableError, name: str, members: Mapping[str, Any]
 ) -> UnrepresentableError:
-    """An error in a member, or in the next item of it."""
+    """Add the member, or its next item, to the path of an error."""
     items: Any = members.get(name)
     if isinstance(items, list):
         error.within(f"[{len(cast('list[Any]', items))}]")
     return error.within(f".{name}")
 
 
-def _whole(
+def _finished(
     members: dict[str, Any], many: Sequence[tuple[str, Callable[[list[Any]], Any]]]
 ) -> dict[str, Any]:
-    """The members, when all items of those are there that hold many."""
+    """Convert the lists of repeated members to their values."""
     for name, of_items in many:
         if name in members:
             members[name] = of_items(members[name])
     return members
 
 
-def _are_alone(members: Mapping[str, Any], groups: Sequence[frozenset[str]]) -> bool:
-    """Whether of each group one member is set at most."""
+def _are_exclusive(members: Mapping[str, Any], groups: Sequence[frozenset[str]]) -> bool:
+    """Return whether at most one member of each group is set."""
     return all(len(group & members.keys()) < 2 for group in groups)

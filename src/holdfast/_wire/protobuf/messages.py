@@ -1,4 +1,4 @@
-"""Classes of messages, made of the tables at their first use, in a pool of their own."""
+"""Message classes, created from the tables at first use, in a descriptor pool of their own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPE = re.compile(r"(?:(optional|repeated) )?(?:map<string, (\w+)>|(\w+))")
 
 
 def check_library() -> None:
-    """Checks that messages can be read and written.
+    """Check that the protobuf libraries are installed.
 
     Raises:
         ImportError: The extra is not installed.
@@ -44,11 +44,11 @@ def check_library() -> None:
 
 
 class MessageType(NamedTuple):
-    """A type of messages.
+    """Class and descriptor of a type of messages.
 
     Attributes:
-        cls: The class of its messages.
-        descriptor: What it is made of.
+        cls: Class of the messages.
+        descriptor: Descriptor of the type.
     """
 
     cls: type[ProtoMessage]
@@ -57,15 +57,15 @@ class MessageType(NamedTuple):
 
 @cache
 def message_type(package: str, name: str) -> MessageType:
-    """A type of messages.
+    """Return the class and descriptor of a message.
 
     Args:
-        package: That of a table; of protobuf's own messages any will do.
-        name: The name of the message there.
+        package: Package of a table; ignored for protobuf's own messages.
+        name: Name of the message.
 
     Raises:
         ImportError: The extra is not installed.
-        KeyError: There is no such message.
+        KeyError: The package has no such message.
     """
     check_library()
     from google.protobuf.message_factory import GetMessageClass
@@ -81,15 +81,15 @@ def _pool() -> DescriptorPool:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
-    for known in (empty_pb2, struct_pb2, timestamp_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    for module in (empty_pb2, struct_pb2, timestamp_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
     for schema in (V1, V03):
         pool.AddSerializedFile(file_of(schema).SerializeToString())
     return pool
 
 
 def file_of(schema: Schema) -> FileDescriptorProto:
-    """A table as the compiler of protocol buffers would tell it."""
+    """Return a table as the file descriptor that protoc would produce."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     file = FileDescriptorProto(
@@ -111,21 +111,21 @@ def file_of(schema: Schema) -> FileDescriptorProto:
 
 
 def _add(message: DescriptorProto, field: Field, schema: Schema) -> None:
-    found = _TYPE.fullmatch(field.type)
-    assert found is not None, field  # noqa: S101  a misprint of the table
-    label, of_map, kind = found.groups()
+    match = _TYPE.fullmatch(field.type)
+    assert match is not None, field  # noqa: S101  a mistake in the table
+    label, value_kind, kind = match.groups()
     added = message.field.add(name=field.name, number=field.number)
     if field.json is not None:
         added.json_name = field.json
     added.label = added.LABEL_REPEATED if label == "repeated" else added.LABEL_OPTIONAL
-    if of_map is not None:
+    if value_kind is not None:
         added.label = added.LABEL_REPEATED
         entry = message.nested_type.add(name=f"{_capitalized(field.name)}Entry")
         entry.options.map_entry = True
         key = entry.field.add(name="key", number=1, label=added.LABEL_OPTIONAL)
         value = entry.field.add(name="value", number=2, label=added.LABEL_OPTIONAL)
         _set_type(key, "string", schema)
-        _set_type(value, of_map, schema)
+        _set_type(value, value_kind, schema)
         added.type = added.TYPE_MESSAGE
         added.type_name = f".{schema.package}.{message.name}.{entry.name}"
         return
@@ -157,7 +157,7 @@ def _set_type(field: FieldDescriptorProto, kind: str, schema: Schema) -> None:
 
 
 def _add_presence(message: DescriptorProto) -> None:
-    """Gives each optional field the group of its own that tells whether it is set."""
+    """Give each optional field a group of its own, which records whether it is set."""
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = len(message.oneof_decl)

@@ -1,8 +1,8 @@
-"""Messages of protocol buffers as values: of the tables' types, and of anybody's generated ones.
+"""Decoding of protobuf messages to values: of the tables' classes, or of generated ones.
 
-Rules: a value and its message name everything alike in JSON, so that one table per type, made at
-its first use from the descriptor and the struct, says it all; what is not set stays so, and an
-empty member is there where it was there; what JSON cannot say is an error that names the member.
+Rules: a value and its message have the same member names in JSON, so one table per type, built at
+first use from the descriptor and the struct, defines the conversion. Unset members stay unset, and
+empty ones stay empty. A value that JSON cannot represent is an error that names the member.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ __all__ = ["bytes_reader", "reader"]
 
 V = TypeVar("V", bound=WireValue)
 
-_NOT_PLAIN = (NeedsSlowPathError, IndexError)
+_UNUSUAL = (NeedsSlowPathError, IndexError)
 
 
 @cache
 def reader(
     kind: type[V], descriptor: Descriptor, *, lenient: bool = False
 ) -> Callable[[ProtoMessage], V]:
-    """Makes what reads the messages of one type.
+    """Make a decoder for messages of one type.
 
     Args:
-        kind: The type of the values.
-        descriptor: The type of the messages.
-        lenient: Whether a required member that is not set is an empty one.
+        kind: Type of the values.
+        descriptor: Type of the messages.
+        lenient: An unset required member becomes an empty one.
 
     Returns:
-        A function of a message, which raises `UnrepresentableError` where it holds what the value
-        cannot.
+        A function that converts a message; it raises `UnrepresentableError` if the value cannot
+        hold a member.
     """
     read: Callable[[bytes, int, int], V] = bytes_reader(kind, descriptor, lenient=lenient)
 
@@ -67,14 +67,14 @@ def reader(
         data = message.SerializeToString()
         try:
             return read(data, 0, len(data))
-        except _NOT_PLAIN:  # for what it has that nobody knows
-            plain = type(message)()
-            plain.CopyFrom(message)
-            plain.DiscardUnknownFields()
-        data = plain.SerializeToString()
+        except _UNUSUAL:  # perhaps because of unknown fields
+            known_part = type(message)()
+            known_part.CopyFrom(message)
+            known_part.DiscardUnknownFields()
+        data = known_part.SerializeToString()
         try:
             return read(data, 0, len(data))
-        except _NOT_PLAIN:
+        except _UNUSUAL:
             raise UnrepresentableError("it is not written as messages are") from None
 
     return read_message
@@ -84,14 +84,14 @@ def reader(
 def bytes_reader(
     kind: type[V], descriptor: Descriptor, *, lenient: bool = False
 ) -> Callable[[bytes, int, int], V]:
-    """Makes what reads the bytes of messages of one type, as they are usually written.
+    """Make a decoder for the bytes of messages of one type, in their usual encoding.
 
     The arguments are those of `reader`.
 
     Returns:
-        A function of the bytes and of where the message begins and ends in them. It raises
-        `UnrepresentableError`, and `NeedsSlowPathError` or what Python says of bytes that are no
-        text or are not there where protobuf has to say what the message is.
+        A function of the bytes and the bounds of the message in them. It raises
+        `UnrepresentableError`; or `NeedsSlowPathError`, `IndexError` or `UnicodeDecodeError` if
+        protobuf has to decode the message.
     """
     rows: dict[int, Row] = {}
     required: dict[str, Any] = {}
@@ -107,13 +107,13 @@ def bytes_reader(
     def build(members: dict[str, Any]) -> V:
         try:
             return kind(**{**required, **members}) if required else kind(**members)
-        except (TypeError, ValueError) as error:  # a member that it needs is not there
+        except (TypeError, ValueError) as error:  # a required member is missing
             raise UnrepresentableError(str(error)) from None
 
     return reading(rows, groups, build, tuple)
 
 
-# ── The rows ─────────────────────────────────────────────────────────────────────────────────
+# ── Rows of the table ────────────────────────────────────────────────────────────────────────
 
 _32_BITS, _64_BITS = 2**32 - 1, 2**64 - 1
 
@@ -121,21 +121,21 @@ _32_BITS, _64_BITS = 2**32 - 1, 2**64 - 1
 def _row_of(
     field: FieldDescriptor, name: str, info: inspect.Type, *, lenient: bool
 ) -> tuple[int, Row]:
-    """What is done with a field, and the number that it begins with."""
+    """Return a field's tag, and how to decode the field."""
     if is_map(field):
-        key_and_value = message_of(field).fields_by_name["value"]
+        value_field = message_of(field).fields_by_name["value"]
         value_type = info.value_type if isinstance(info, inspect.DictType) else inspect.AnyType()
-        _, value = _row_of(key_and_value, "value", value_type, lenient=lenient)
-        convert = _text if key_and_value.type == field.TYPE_STRING else value.convert
+        _, value_row = _row_of(value_field, "value", value_type, lenient=lenient)
+        convert = _text if value_field.type == field.TYPE_STRING else value_row.convert
         return _tag(field, LENGTH), Row(name, MANY, _entry(convert), is_map=True)
     if isinstance(info, inspect.VarTupleType):
-        _, one = _row_of(field, name, info.item_type, lenient=lenient)
-        convert = _text if field.type == field.TYPE_STRING else one.convert
+        _, item_row = _row_of(field, name, info.item_type, lenient=lenient)
+        convert = _text if field.type == field.TYPE_STRING else item_row.convert
         return _tag(field, LENGTH), Row(name, MANY, convert)
     if field.message_type is not None:
         return _tag(field, LENGTH), Row(name, ONE, _message(field, info, lenient=lenient))
     if field.type == field.TYPE_STRING:
-        convert = _text if field.has_presence else _text_that_is_there
+        convert = _text if field.has_presence else _nonempty_text
         return _tag(field, LENGTH), Row(name, ONE, convert)
     if field.type == field.TYPE_BYTES:
         return _tag(field, LENGTH), Row(name, ONE, _bytes)
@@ -149,18 +149,18 @@ def _tag(field: FieldDescriptor, wire_type: int) -> int:
 def _message(
     field: FieldDescriptor, info: inspect.Type, *, lenient: bool
 ) -> Callable[[bytes, int, int], Any]:
-    """What reads the bytes of a message within another."""
-    known = _WELL_KNOWN.get(message_of(field).full_name)
-    if known is not None:
-        return known
+    """Return the decoder of a nested message."""
+    well_known = _WELL_KNOWN.get(message_of(field).full_name)
+    if well_known is not None:
+        return well_known
     if isinstance(info, inspect.StructType):
         return bytes_reader(info.cls, message_of(field), lenient=lenient)
-    return _plain(message_of(field))
+    return _json_reader(message_of(field))
 
 
 @cache
-def _plain(descriptor: Descriptor) -> Callable[[bytes, int, int], dict[str, Any]]:
-    """What reads a message as its JSON, for a value that takes it so."""
+def _json_reader(descriptor: Descriptor) -> Callable[[bytes, int, int], dict[str, Any]]:
+    """Return a decoder of a message to its JSON object, for a member without a type of its own."""
     rows: dict[int, Row] = {}
     for field in descriptor.fields:
         info: inspect.Type = inspect.AnyType()
@@ -169,10 +169,10 @@ def _plain(descriptor: Descriptor) -> Callable[[bytes, int, int], dict[str, Any]
         tag, row = _row_of(field, field.json_name, info, lenient=False)
         rows[tag] = row
     groups = groups_of(descriptor, {field.name: field.json_name for field in descriptor.fields})
-    return reading(rows, groups, _same, list)
+    return reading(rows, groups, _unchanged, list)
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -180,9 +180,9 @@ def _text(data: bytes, at: int, end: int) -> str:
     return data[at:end].decode()
 
 
-def _text_that_is_there(data: bytes, at: int, end: int) -> str:
+def _nonempty_text(data: bytes, at: int, end: int) -> str:
     if at == end:
-        raise NeedsSlowPathError  # one that is not set is not written
+        raise NeedsSlowPathError  # an empty text is usually omitted
     return data[at:end].decode()
 
 
@@ -191,10 +191,10 @@ def _bytes(data: bytes, at: int, end: int) -> bytes:
 
 
 def _number_of(field: FieldDescriptor, info: inspect.Type) -> Callable[[int], Any]:
-    """What reads a number; a zero that is not set is not written."""
+    """Return the converter of a number; unset zeros are usually omitted."""
     if field.enum_type is not None:
         kind = info.cls if isinstance(info, inspect.EnumType) else str
-        convert = _name_of(enum_of(field), kind)
+        convert = _enum_reader(enum_of(field), kind)
     elif field.type == field.TYPE_BOOL:
         convert = bool
     else:
@@ -215,15 +215,15 @@ def _int32(number: int) -> int:
     return number if number < 2**31 else signed(number, 32)
 
 
-def _name_of(descriptor: EnumDescriptor, kind: Callable[[str], Any]) -> Callable[[int], Any]:
-    known = {value.number: kind(value.name) for value in descriptor.values}
+def _enum_reader(descriptor: EnumDescriptor, kind: Callable[[str], Any]) -> Callable[[int], Any]:
+    members = {value.number: kind(value.name) for value in descriptor.values}
 
     def read(number: int) -> Any:
-        member = known.get(number)
+        member = members.get(number)
         if member is not None:
             return member
         number = signed(number, 32)
-        return known.get(number) or kind(str(number))
+        return members.get(number) or kind(str(number))
 
     return read
 
@@ -231,14 +231,14 @@ def _name_of(descriptor: EnumDescriptor, kind: Callable[[str], Any]) -> Callable
 def _entry(
     convert: Callable[[bytes, int, int], Any],
 ) -> Callable[[bytes, int, int], tuple[str, Any]]:
-    """What reads a name and what is under it; both are there, as they are always written."""
+    """Return the decoder of a map entry with key and value, as it is usually written."""
 
     def read(data: bytes, at: int, end: int) -> tuple[str, Any]:
         key, at = _part(data, at, end, 0x0A)
-        found, at = _part(data, at, end, 0x12)
+        value, at = _part(data, at, end, 0x12)
         if at != end:
             raise NeedsSlowPathError
-        return data[key].decode(), convert(data, found.start, found.stop)
+        return data[key].decode(), convert(data, value.start, value.stop)
 
     return read
 

@@ -1,4 +1,4 @@
-"""What a table of messages holds."""
+"""Types of the tables of messages."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ OF_PROTOBUF: Mapping[str, str] = {
     "Timestamp": "google/protobuf/timestamp.proto",
     "Value": "google/protobuf/struct.proto",
 }
-"""protobuf's own messages that the tables name, and the files that they are in."""
+"""protobuf's own messages that the tables use, and the files that define them."""
 
 
 class Field(NamedTuple):
     """One field of a message.
 
     Attributes:
-        number: Its number, which is what goes over the wire.
-        name: Its name.
-        type: In the words of the language of protocol buffers: ``string``, ``optional int32``,
-            ``repeated Part``, ``map<string, StringList>``.
-        oneof: The group that it is one of, of which one is set at most.
-        json: Its name in JSON, where that is not `name` in camel case.
+        number: Number of the field on the wire.
+        name: Name of the field.
+        type: Type in the syntax of protocol buffers: ``string``, ``optional int32``, ``repeated
+            Part``, ``map<string, StringList>``.
+        oneof: Group of which at most one field is set.
+        json: Name in JSON, if it is not `name` in camel case.
     """
 
     number: int
@@ -38,12 +38,12 @@ class Field(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The messages of one package.
+    """Messages of one package.
 
     Attributes:
-        package: Its name.
-        messages: The fields of each message.
-        enums: The names of each enumeration, which are numbered from 0.
+        package: Name of the package.
+        messages: Fields of each message.
+        enums: Names of each enumeration's values, numbered from 0.
     """
 
     package: str

@@ -1,4 +1,4 @@
-"""The messages of protocol 0.3 (its ``specification/grpc/a2a.proto``): facts, and nothing else."""
+"""Messages of protocol 0.3 (its ``specification/grpc/a2a.proto``)."""
 
 from __future__ import annotations
 

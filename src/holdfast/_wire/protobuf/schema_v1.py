@@ -1,4 +1,4 @@
-"""The messages of protocol 1.0 (its ``specification/a2a.proto``): facts, and nothing else."""
+"""Messages of protocol 1.0 (its ``specification/a2a.proto``)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """JSON values and times in protocol buffers: `google.protobuf` Struct, Value and Timestamp.
 
-Rules: a number of a Struct is a double; a whole one that a double holds exactly is read as an
-integer, so that ``3`` does not leave as ``3.0``; what is not JSON (NaN, infinities, keys that are
-no texts) is refused by `UnrepresentableError`, and so is what is nested more than 100 levels deep.
+Rules: a number of a Struct is a double; an integral one within the exact range is read as an
+integer, so that ``3`` is not sent as ``3.0``. Values that are not JSON (NaN, infinities, keys that
+are not strings) raise `UnrepresentableError`, and so does nesting of more than 100 levels.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ __all__ = [
 ]
 
 _MAX_DEPTH = 100
-_LARGEST_EXACT = 2.0**53
+_MAX_EXACT_INTEGER = 2.0**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_BEGINNING = datetime(1970, 1, 1)  # noqa: DTZ001  written without a zone
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  written without a zone
 _SECOND = timedelta(seconds=1)
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Of the years 1 to 9999 in UTC, beyond which a time with an offset may reach."""
-_NANOS_OF_A_SECOND = 1_000_000_000
+_MIN_SECONDS, _MAX_SECONDS = -62_135_596_800, 253_402_300_799
+"""Years 1 to 9999 in UTC; a time with an offset may lie outside."""
+_NANOS_PER_SECOND = 1_000_000_000
 _FINE_FRACTION = re.compile(r":\d\d[.,](\d{7,9})")
-"""Of a second, finer than the microseconds that Python reads."""
+"""Fraction of a second with more digits than Python parses."""
 
-_LAST_SHIFT = 63
-"""Of the last seven bits of a number."""
+_MAX_SHIFT = 63
+"""Position of the last seven bits of a varint."""
 
 _KEY, _VALUE, _ITEM = 0x0A, 0x12, 0x0A
 _NUMBER, _STRING, _BOOLEAN, _OBJECT, _LIST = 0x11, 0x1A, 0x20, 0x2A, 0x32
 _BOOLEAN_OR_NULL = frozenset({0x08, _BOOLEAN})
 _SECONDS, _NANOS = 0x08, 0x10
-"""Numbers of fields, and how their values are written (google/protobuf/struct.proto)."""
+"""Tags of fields (google/protobuf/struct.proto, timestamp.proto)."""
 
 _double = Struct("<d").unpack_from
 
@@ -65,15 +65,15 @@ _double = Struct("<d").unpack_from
 
 
 class NeedsSlowPathError(Exception):
-    """Bytes that are no message, or one that is not written as it usually is."""
+    """The bytes are not a message, or not in the usual encoding."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of any length, and where the next thing begins.
+    """Decode a varint; return it and the position after it.
 
     Raises:
-        NeedsSlowPathError: It is longer than a number may be.
-        IndexError: It is not all there.
+        NeedsSlowPathError: It is too long.
+        IndexError: It is incomplete.
     """
     value = shift = 0
     while True:
@@ -83,28 +83,28 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-        if shift > _LAST_SHIFT:
+        if shift > _MAX_SHIFT:
             raise NeedsSlowPathError
 
 
 def signed(number: int, bits: int) -> int:
-    """A number with a sign, of which that many bits count."""
+    """Interpret the low bits of a number as a signed integer."""
     number &= (1 << bits) - 1
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
 def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any]:
-    """The JSON object that the bytes of a Struct are.
+    """Decode the bytes of a Struct to a JSON object.
 
     Args:
-        data: The whole message.
-        at: Where the Struct begins.
-        end: Where it ends.
-        depth: In how many values it stands.
+        data: The bytes of the whole message.
+        at: Position where the Struct begins.
+        end: Position where it ends.
+        depth: Number of values around it.
 
     Raises:
-        UnrepresentableError: It holds what JSON cannot say, or is nested too deeply.
-        NeedsSlowPathError: It is no plain one.
+        UnrepresentableError: It holds a value that JSON cannot represent, or is nested too deeply.
+        NeedsSlowPathError: It is not in the usual encoding.
     """
     members: dict[str, Any] = {}
     key = ""
@@ -120,11 +120,11 @@ def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any
 
 
 def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
-    """The JSON value that the bytes of a Value are; one of no kind is a null, as in ProtoJSON.
+    """Decode the bytes of a Value to a JSON value; one without a kind is null (ProtoJSON).
 
     Raises:
-        UnrepresentableError: It holds what JSON cannot say, or is nested too deeply.
-        NeedsSlowPathError: It is no plain one.
+        UnrepresentableError: It holds a value that JSON cannot represent, or is nested too deeply.
+        NeedsSlowPathError: It is not in the usual encoding.
     """
     if depth > _MAX_DEPTH:
         raise UnrepresentableError(f"nested more than {_MAX_DEPTH} levels deep")
@@ -151,7 +151,7 @@ def _text(data: bytes, at: int, end: int, _: int) -> str:
 
 
 def _inner(data: bytes, at: int, end: int, expected: int) -> tuple[int, int]:
-    """Where something begins and ends that has this tag and a length."""
+    """Return the bounds of a length-delimited field with the expected tag."""
     if data[at] != expected:
         raise NeedsSlowPathError
     length, at = data[at + 1], at + 2
@@ -163,7 +163,7 @@ def _inner(data: bytes, at: int, end: int, expected: int) -> tuple[int, int]:
 
 
 def _entry(data: bytes, at: int, end: int) -> tuple[str, int, int]:
-    """The key of an entry, and where its value begins and ends."""
+    """Return the key of an entry, and the bounds of its value."""
     key, value_at = "", end
     if at < end and data[at] == _KEY:
         at, stop = _inner(data, at, end, _KEY)
@@ -194,8 +194,8 @@ _READERS: Mapping[int, Callable[[bytes, int, int, int], Any]] = MappingProxyType
 
 def _number(number: float) -> float:
     if number.is_integer():
-        if -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
-            # There is no integer that is minus zero.
+        if -_MAX_EXACT_INTEGER <= number <= _MAX_EXACT_INTEGER:
+            # No integer is minus zero.
             return int(number) if number or math.copysign(1, number) > 0 else number
     elif not math.isfinite(number):
         raise UnrepresentableError(f"{number} is no number of JSON")
@@ -203,11 +203,11 @@ def _number(number: float) -> float:
 
 
 def read_timestamp(data: bytes, at: int, end: int) -> str:
-    """The bytes of a time as the protocol's text (RFC 3339, UTC), as long as it needs to be.
+    """Decode the bytes of a Timestamp to a text of RFC 3339 in UTC, as short as possible.
 
     Raises:
-        UnrepresentableError: It lies outside the years 1 to 9999.
-        NeedsSlowPathError: It is no plain one.
+        UnrepresentableError: The time is outside the years 1 to 9999.
+        NeedsSlowPathError: It is not in the usual encoding.
     """
     seconds = nanos = 0
     while at < end:
@@ -221,9 +221,9 @@ def read_timestamp(data: bytes, at: int, end: int) -> str:
             raise NeedsSlowPathError
     if at != end:
         raise NeedsSlowPathError
-    if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _NANOS_OF_A_SECOND):
+    if not (_MIN_SECONDS <= seconds <= _MAX_SECONDS and 0 <= nanos < _NANOS_PER_SECOND):
         raise UnrepresentableError("no time of RFC 3339")
-    text = (_BEGINNING + timedelta(seconds=seconds)).isoformat()
+    text = (_NAIVE_EPOCH + timedelta(seconds=seconds)).isoformat()
     if not nanos:
         return f"{text}Z"
     fraction = f"{nanos:09}"
@@ -236,15 +236,15 @@ def read_timestamp(data: bytes, at: int, end: int) -> str:
 
 
 def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0) -> None:
-    """Puts a JSON object into an empty Struct, which is there then even if there is no member.
+    """Write a JSON object into an empty Struct, which is then set even if it is empty.
 
     Args:
         members: The object.
-        struct: Where to put it.
-        depth: In how many values it stands.
+        struct: The target.
+        depth: Number of values around it.
 
     Raises:
-        UnrepresentableError: It holds what no Value can hold, or is nested too deeply.
+        UnrepresentableError: It holds a value that no Value can hold, or is nested too deeply.
     """
     if not members:
         struct.SetInParent()
@@ -262,29 +262,29 @@ def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0)
 
 
 def write_value(item: Any, value: Value, depth: int = 0) -> None:
-    """Puts a JSON value into an empty Value.
+    """Write a JSON value into an empty Value.
 
     Raises:
-        UnrepresentableError: It holds what no Value can hold, or is nested too deeply.
-        UnicodeEncodeError: It is itself a text that is no Unicode.
+        UnrepresentableError: It holds a value that no Value can hold, or is nested too deeply.
+        UnicodeEncodeError: The value is a string with a lone surrogate.
     """
     if depth > _MAX_DEPTH:
         raise UnrepresentableError(f"nested more than {_MAX_DEPTH} levels deep")
     write = _WRITERS.get(item.__class__)
-    if write is None:  # what the model takes for JSON besides, such as a date
-        item = _plain(item)
+    if write is None:  # other types that the model accepts as JSON, such as dates
+        item = _to_json(item)
         write = _WRITERS[item.__class__]
     write(item, value, depth + 1)
 
 
 def why_refused(error: Exception) -> str:
-    """Why protobuf does not take a value."""
+    """Describe why protobuf rejects a value."""
     if isinstance(error, UnicodeEncodeError):
         return "the text is no Unicode (a lone surrogate)"
     return str(error)
 
 
-def _plain(item: Any) -> Any:
+def _to_json(item: Any) -> Any:
     try:
         return codec.to_builtins(item)
     except (TypeError, ValueError) as error:
@@ -346,14 +346,14 @@ _WRITERS: Mapping[type, Callable[[Any, Value, int], None]] = MappingProxyType(
 
 
 def write_timestamp(text: str, timestamp: Timestamp) -> bool:
-    """Puts a time of the protocol into an empty Timestamp.
+    """Write a time of the protocol into an empty Timestamp.
 
     Args:
-        text: As received. One without a zone is in UTC.
-        timestamp: Where to put it.
+        text: As received; UTC if it has no zone.
+        timestamp: The target.
 
     Returns:
-        Whether it is a time; nothing was put if it is not.
+        False, with nothing written, if the text is not a time.
     """
     try:
         time = datetime.fromisoformat(text)
@@ -361,18 +361,18 @@ def write_timestamp(text: str, timestamp: Timestamp) -> bool:
         return False
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
     seconds = (time - _EPOCH) // _SECOND
-    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         return False
-    fine = _FINE_FRACTION.search(text)
+    fraction = _FINE_FRACTION.search(text)
     timestamp.seconds = seconds
-    timestamp.nanos = int(fine[1].ljust(9, "0")) if fine else time.microsecond * 1000
+    timestamp.nanos = int(fraction[1].ljust(9, "0")) if fraction else time.microsecond * 1000
     return True
 
 
-_LONGEST_KEY = 40
+_MAX_KEY_CHARACTERS = 40
 
 
 def _step(key: Any) -> str:
     shown = str(key)
-    shown = shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
+    shown = shown if len(shown) <= _MAX_KEY_CHARACTERS else f"{shown[:_MAX_KEY_CHARACTERS]}…"
     return f'["{shown.encode("ascii", "backslashreplace").decode()}"]'

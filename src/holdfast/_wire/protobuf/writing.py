@@ -1,7 +1,7 @@
-"""Values as messages of protocol buffers: of the tables' classes, and of anybody's generated ones.
+"""Encoding of values to protobuf messages: of the tables' classes, or of generated ones.
 
-Rules: as for reading. What is left at its default is not set; what the message has no form for is
-an error that names the member.
+Rules: as for reading. Members with their default are not set. A value that the message cannot
+represent is an error that names the member.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = ["writer"]
 
 
 class _Row(NamedTuple):
-    """One member of a value, on its way into a message.
+    """How to write one member of a value into a message.
 
     Attributes:
         name: Its name in the value.
         field: Its name in the message.
-        write: Puts it into the message; None if assigning does.
-        group: The group of members that it is one of, of which one is set at most.
+        write: Writes it into the message; None if assignment suffices.
+        group: Group of members of which at most one is set.
     """
 
     name: str
@@ -60,16 +60,16 @@ class _Row(NamedTuple):
 def writer(
     kind: type[WireValue], descriptor: Descriptor, *, lenient: bool = False
 ) -> Callable[[Any, Any], None]:
-    """Makes what writes the values of one type.
+    """Make an encoder for values of one type.
 
     Args:
-        kind: The type of the values.
-        descriptor: The type of the messages.
-        lenient: Whether a time that nobody can read is left out.
+        kind: Type of the values.
+        descriptor: Type of the messages.
+        lenient: Omit a time that is malformed.
 
     Returns:
-        A function of a value and of the message to put it into, which raises
-        `UnrepresentableError` where the message cannot hold it.
+        A function of a value and the message to write it into; it raises `UnrepresentableError` if
+        the message cannot hold it.
     """
     rows = [
         _Row(
@@ -81,7 +81,7 @@ def writer(
         for field, info in members_of(kind, descriptor)
     ]
     values_of = _values_of([row.name for row in rows])
-    # What there is nothing to write for: msgspec leaves out the same.
+    # Defaults are omitted, as msgspec does.
     default_of = {field.name: field.default for field in msgspec.structs.fields(kind)}
     defaults = [default_of[row.name] for row in rows]
 
@@ -94,8 +94,8 @@ def writer(
                 name, field, write, group = row
                 if group is not None:
                     if chosen is not None and member is None:
-                        continue  # a null for data that are not there
-                    _check_alone(chosen)
+                        continue  # null data of a part without data
+                    _check_exclusive(chosen)
                     chosen = name
                 if write is None:
                     setattr(message, field, member)
@@ -112,7 +112,7 @@ def writer(
 def _write_of(
     field: FieldDescriptor, info: inspect.Type, *, lenient: bool
 ) -> Callable[[Any, Any], None] | None:
-    """What writes a member into the message that is to have it; None if assigning does."""
+    """Return the function that writes a member; None if assignment suffices."""
     name = field.name
     match present(info):
         case inspect.StructType(cls=kind):
@@ -138,7 +138,7 @@ def _write_of(
 def _put(name: str, write: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     def put(member: Any, message: Any) -> None:
         target = getattr(message, name)
-        target.SetInParent()  # it is there, even with nothing in it
+        target.SetInParent()  # set even if empty
         write(member, target)
 
     return put
@@ -187,7 +187,7 @@ def _write_enum(name: str, descriptor: EnumDescriptor) -> Callable[[Any, Any], N
 
 
 def _unnamed(text: str) -> int:
-    """The number of an enumeration that has no name here; 0 for a name that has no number."""
+    """Return the number of an enum value without a name; 0 for an unknown name."""
     try:
         number = int(text)
     except ValueError:
@@ -196,7 +196,7 @@ def _unnamed(text: str) -> int:
 
 
 def _write_any(field: FieldDescriptor) -> Callable[[Any, Any], None] | None:
-    """What writes JSON as it is into a member that is a name, a JSON value, or an object."""
+    """Return the writer of JSON for a member that is an enum, a JSON value, or an object."""
     if field.enum_type is not None:
         return _write_enum(field.name, enum_of(field))
     if message_of(field).full_name == "google.protobuf.Value":
@@ -205,7 +205,7 @@ def _write_any(field: FieldDescriptor) -> Callable[[Any, Any], None] | None:
 
 
 def _write_object(members: Any, message: Any) -> None:
-    """Puts a JSON object into a message whose members are objects themselves."""
+    """Write a JSON object into a message whose members are objects."""
     fields = {field.json_name: field for field in message.DESCRIPTOR.fields}
     for name, member in (as_object(members) or {}).items():
         field = fields.get(name)
@@ -214,18 +214,18 @@ def _write_object(members: Any, message: Any) -> None:
 
 
 def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gets these members of a value, all at once where there are many."""
+    """Return a function that gets these members of a value, at once if there are several."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple([getattr(value, name) for name in names])
 
 
-def _check_alone(chosen: str | None) -> None:
+def _check_exclusive(chosen: str | None) -> None:
     if chosen is not None:
         raise UnrepresentableError(f"it is there beside {chosen}, and only one of them may be")
 
 
 def _group(field: FieldDescriptor) -> str | None:
-    """The oneof that a member belongs to; that of an optional member has no other in it."""
+    """Return the oneof of a member; None for that of an optional member alone."""
     oneof = field.containing_oneof
     return None if oneof is None or len(oneof.fields) == 1 else oneof.name
