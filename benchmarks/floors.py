@@ -1,6 +1,6 @@
 """What each floor of a SendMessage costs in CPU microseconds, without any I/O.
 
-The layers are those that `connect` puts together, taken from it while it does, in their order.
+The layers are those that `connect` puts together, taken from the client in their order.
 Each layer is timed over a stub that answers at once, less the stub itself; so is their whole
 stack. `Client.send_message` is timed over the same stub, and the binding with its codec over an
 engine that answers at once. Each timed call gets a progress of its own, and so does the stub's.
@@ -12,22 +12,22 @@ the layers do without.
 from __future__ import annotations
 
 import asyncio
+import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
-from unittest import mock
 
 import msgspec
 import payloads
 from timing import microseconds
 
 from holdfast import connect
-from holdfast._pipeline import order as layering
 from holdfast._pipeline.binding_router import BindingRouter
 from holdfast._pipeline.transport import CallProgress, compose
-from holdfast.extend import Call, HttpReply, HttpRequest, Reply, Transport
+from holdfast.extend import Call, HttpReply, HttpRequest, PassThrough, Reply, Transport
 from holdfast.types import SendMessageResponse, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from holdfast._pipeline.transport import AnyCall
     from holdfast.client import Client
@@ -118,23 +118,24 @@ class Floors:
         return cls(timed)
 
 
-def _taken_apart(
-    stub: StubTransport, engine: StubEngine
-) -> tuple[Client, list[Layer], BindingRouter]:
-    """A client over a stub, the layers that `connect` wanted between the two, and the binding."""
-    taken: list[tuple[list[Layer], BindingRouter]] = []
+def _taken_apart(stub: StubTransport, engine: StubEngine) -> tuple[Client, list[Layer], Transport]:
+    """A client over a stub, its layers from the outermost on, and the binding below them."""
+    client = connect(engine.url, auth=payloads.TOKEN, engine=engine)
+    core: Any = client._core  # noqa: SLF001  there is no public way to a client's layers
+    layers: list[Layer] = []
+    transport = core._transport  # noqa: SLF001  the same
+    while isinstance(transport, PassThrough) and not isinstance(transport, BindingRouter):
+        layers.append(partial(_over, transport))
+        transport = transport._inner  # noqa: SLF001  the same
+    core._transport = stub  # noqa: SLF001  the same
+    return client, layers, transport
 
-    def take(layers: Iterable[Layer], bottom: Transport) -> Transport:
-        if not isinstance(bottom, BindingRouter):
-            return compose(layers, bottom)
-        taken.append((list(layers), bottom))
-        return stub
 
-    with mock.patch.object(layering, "compose", take):
-        client = connect(engine.url, auth=payloads.TOKEN, engine=engine)
-    [(layers, binding)] = taken
-    # A layer that has nothing to do hands back what it was given.
-    return client, [layer for layer in layers if layer(stub) is not stub], binding
+def _over(layer: PassThrough, inner: Transport) -> Transport:
+    """The same layer over another transport."""
+    copied = copy.copy(layer)
+    copied._inner = inner  # noqa: SLF001  the same
+    return copied
 
 
 def _call_of(stub: StubTransport) -> AnyCall:

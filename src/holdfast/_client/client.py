@@ -25,7 +25,6 @@ from holdfast._arguments import (
     not_negative,
     timestamp,
 )
-from holdfast._auth.providers import one_provider
 from holdfast._client.batch import BulkRun
 from holdfast._client.circuit import Circuit
 from holdfast._client.client_tools import (
@@ -150,8 +149,7 @@ class Client(ClosingContext):
             TypeError: It is not an interceptor.
         """
         added = hooks("interceptors", (interceptor,), "before", "after")
-        self._core.auth.provider = one_provider(self._core.auth.provider, added)
-        self._core.hooks.interceptors += added
+        self._core.add_interceptors(added)
 
     # ── How it stands ────────────────────────────────────────────────────────────────────────
 
@@ -392,28 +390,32 @@ class Client(ClosingContext):
             ValueError: The message has no content.
         """
         scope = self._core.begin("call", options, sends=True, of=Client.send_message)
-        request = self._core.request(
+        core, configuration = self._core, None
+        if (
+            return_immediately is not None
+            or history_length is not None
+            or accepted_output_modes is not None
+            or push_notification_config is not None
+        ):
+            configuration = core.configuration(
+                return_immediately=return_immediately,
+                history_length=history_length,
+                accepted_output_modes=accepted_output_modes,
+                push_notification_config=push_notification_config,
+            )
+        request = core.request(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             message_metadata=message_metadata,
-            configuration=self._core.configuration(
-                return_immediately=return_immediately,
-                history_length=history_length,
-                accepted_output_modes=accepted_output_modes,
-                push_notification_config=push_notification_config,
-            ),
+            configuration=configuration,
         )
-        with self._core.observed(scope, op.SEND_MESSAGE.name):
-            reply = await self._core.replying(
-                request.message, scope, asks=_returns_immediately(request)
-            )
-            sending = SendOperation(self._core, request, scope, reply=reply)
-            result = (await sending.answer()).value
+        with core.observed(scope, op.SEND_MESSAGE.name):
+            result = (await SendOperation(core, request, scope).answer()).value
             if scope.consumers:
                 task = result if isinstance(result, Task) else None
-                await self._core.tell(scope.consumers, result, task, scope.deadline)
+                await core.tell(scope.consumers, result, task, scope.deadline)
             return result
 
     def run(
@@ -1034,11 +1036,9 @@ class Client(ClosingContext):
                 check_sendable("params", params)
                 scope = self._core.begin("call", options, sends=True, of=Client.call)
                 with self._core.observed(scope, operation.name):
-                    reply = await self._core.replying(
-                        params.message, scope, asks=_returns_immediately(params)
+                    return cast(
+                        "Reply[R]", await SendOperation(self._core, params, scope).response()
                     )
-                    sending = SendOperation(self._core, params, scope, reply=reply)
-                    return cast("Reply[R]", await sending.response())
         return await self._call(operation, params, options, of=Client.call)
 
     async def _call(
@@ -1192,10 +1192,6 @@ def _check_named(operation: Operation[Any, Any], params: object) -> None:
                 text = f"the request lacks {name}"
                 raise MalformedError(text)
             check_kind(f"params.{name}", value, str)
-
-
-def _returns_immediately(request: SendMessageRequest) -> bool:
-    return request.configuration is not None and bool(request.configuration.return_immediately)
 
 
 def _ran_before(error: A2AError) -> bool:

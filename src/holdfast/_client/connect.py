@@ -47,7 +47,7 @@ from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
 from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
-from holdfast._pipeline.order import binding_transport, call_pipeline, card_pipeline, card_source
+from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipeline, card_source
 from holdfast._pipeline.replicas import Replica, ReplicaLayer
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
@@ -57,6 +57,7 @@ from holdfast._signatures.verifier import (
     card_checker,
     check_card_verifier,
 )
+from holdfast._wire.bindings import GRPC_BINDING
 from holdfast._wire.http import check_headers
 from holdfast._wire.limits import Limits
 from holdfast.types import SendMessageConfiguration
@@ -335,11 +336,12 @@ def connect(
         env,
         resilience,
         limits,
+        has_grpc=any(GRPC_BINDING in route.supported for route in routes),
         channel_factory=grpc_channel_factory,
         producers=producers,
         networks=networks,
     )
-    transport = call_pipeline(
+    pipeline = CallPipeline(
         bottom,
         choice=_choice(
             resolvers,
@@ -354,14 +356,15 @@ def connect(
         env=env,
         observers=listening,
         hooks=hung,
+        auth=slot,
         switch=endpoints.switch,
         cautions=cautions,
         admissions=admissions,
         call_layers=call_layers,
         attempt_layers=attempt_layers,
     )
-    calls = ClientCore(
-        transport,
+    core = ClientCore(
+        pipeline,
         card_pipeline(known, listening),
         known,
         env,
@@ -384,7 +387,7 @@ def connect(
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
     closed = (bottom, owned, kept if kept is not journal else None)
-    return Client(calls, owned=[one for one in closed if one is not None])
+    return Client(core, owned=[one for one in closed if one is not None])
 
 
 def _choice(
@@ -396,12 +399,14 @@ def _choice(
     cautions: Cautions,
     names: Sequence[str],
     shared_store: bool | None,
-) -> Layer:
+) -> Callable[[Transport, Transport], Transport]:
     """What chooses where a call goes: one of several replicas, and an interface there."""
 
-    def choosing(inner: Transport) -> Transport:
+    def choosing(inner: Transport, older_files: Transport) -> Transport:
         ways = [
-            InterfaceLayer(inner, resolver, route, endpoints, cautions)
+            InterfaceLayer(
+                inner, older_files, resolver, route, endpoints=endpoints, cautions=cautions
+            )
             for resolver, route in zip(resolvers, routes, strict=True)
         ]
         if len(ways) == 1:

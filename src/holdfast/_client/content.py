@@ -226,7 +226,7 @@ def to_message(
             task or context id than the arguments.
         TypeError: The content is of another type.
     """
-    added_metadata = json_object("message_metadata", metadata)
+    added_metadata = None if metadata is None else json_object("message_metadata", metadata)
     if isinstance(content, str) and content:  # fast path: its part needs no further checks
         if type(content) is not str or not content.isascii():
             check_text("message.parts[0].text", content)
@@ -234,8 +234,8 @@ def to_message(
             message_id=new_id,
             role=Role.USER,
             parts=(Part(text=content),),
-            task_id=_merge_id("task_id", None, task_id),
-            context_id=_merge_id("context_id", None, context_id),
+            task_id=None if task_id is None else not_empty("task_id", task_id),
+            context_id=None if context_id is None else not_empty("context_id", context_id),
             metadata=added_metadata,
         )
     message = _from_content(content)

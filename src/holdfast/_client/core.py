@@ -24,6 +24,7 @@ from holdfast._arguments import (
     items,
     json_object,
 )
+from holdfast._auth.providers import one_provider
 from holdfast._client.call_scope import CallScope
 from holdfast._client.content import Content, to_message
 from holdfast._client.options import CallOptions, SendOptions, check_call_options
@@ -67,7 +68,7 @@ from holdfast.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from weakref import WeakSet
 
     from holdfast._aio.env import Env
@@ -80,7 +81,8 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast._pipeline.credentials import AuthProviderRef
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
-    from holdfast._pipeline.listeners import Consumer, ListenerSet, Observers
+    from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observers
+    from holdfast._pipeline.order import CallPipeline
     from holdfast._policy.origin import Origin
     from holdfast._policy.reconcile import ContextIds, OnUnknown
     from holdfast._policy.resilience import Resilience
@@ -108,7 +110,7 @@ class ClientCore:
     """Makes calls over a stack of layers.
 
     Args:
-        transport: The stack for operations.
+        pipeline: The stack for operations.
         cards: The stack for `GET_AGENT_CARD`.
         resolver: What knows the card.
         env: Where ids, random numbers and wall time come from.
@@ -153,7 +155,7 @@ class ClientCore:
 
     def __init__(
         self,
-        transport: Transport,
+        pipeline: CallPipeline,
         cards: Transport,
         resolver: AgentCardResolver | ReplicaCards,
         env: Env,
@@ -192,7 +194,8 @@ class ClientCore:
         self.endpoint: Endpoint | None = None
         self.subscribing_is_safe: bool | None = None
         self._on_unknown: OnUnknown = on_unknown
-        self._transport = transport
+        self._pipeline = pipeline
+        self._transport = pipeline.transport
         self._cards = cards
         self._resolver = resolver
         self._trust = trust
@@ -219,6 +222,16 @@ class ClientCore:
     def watchdog(self) -> Watchdog:
         """Time limits of streams in the running event loop."""
         return self._watchdogs.here()
+
+    def add_interceptors(self, added: tuple[Interceptor, ...]) -> None:
+        """Add interceptors, for calls that begin from now on.
+
+        Raises:
+            ValueError: Credentials come from somewhere else already.
+        """
+        self.auth.provider = one_provider(self.auth.provider, added)
+        self.hooks.interceptors += added
+        self._pipeline.update()
 
     def hurry(self, task_id: str) -> None:
         """Has streams of a task look soon how it stands."""
@@ -268,6 +281,7 @@ class ClientCore:
                 deadline=self.deadline(name, None),
                 extensions=self._extensions,
                 consumers=self.hooks.consumers,
+                call_group=CallGroup(is_observed=self.observers.are_active()),
                 on_unknown=self._on_unknown,
             )
         checked = check_call_options(options, sends=sends, of=of)
@@ -279,16 +293,17 @@ class ClientCore:
             tenant=checked.get("tenant"),
             timeouts=checked.get("timeouts"),
             consumers=self.hooks.consumers,
+            call_group=CallGroup(is_observed=self.observers.are_active()),
             on_unknown=checked.get("on_unknown", self._on_unknown),
         )
 
     def configuration(
         self,
         *,
-        return_immediately: bool | None,
+        return_immediately: bool | None = None,
         history_length: int | None = None,
-        accepted_output_modes: Iterable[str] | None,
-        push_notification_config: TaskPushNotificationConfig | None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
     ) -> SendMessageConfiguration:
         """The configuration of a message: the client's, with what a call says in its place.
 
@@ -297,13 +312,6 @@ class ClientCore:
             TypeError: An argument of another type.
         """
         own = self._configuration
-        if (
-            return_immediately is None
-            and history_length is None
-            and accepted_output_modes is None
-            and push_notification_config is None
-        ):
-            return own
         modes, push = own.accepted_output_modes, own.task_push_notification_config
         if accepted_output_modes is not None:
             modes = items("accepted_output_modes", accepted_output_modes)
@@ -374,7 +382,7 @@ class ClientCore:
         received = self._resolver.received if extended is None else extended.received
         return None if received is None or not received.is_whole else received.document
 
-    async def call(
+    def call(
         self,
         operation: Operation[P, R],
         params: P,
@@ -382,9 +390,9 @@ class ClientCore:
         *,
         is_retried: bool = True,
         progress: CallProgress | None = None,
-    ) -> Reply[R]:
-        """Makes one call."""
-        return await self._made(
+    ) -> Coroutine[Any, Any, Reply[R]]:
+        """Make one call that has one answer."""
+        return self._made(
             self._call(operation, params, scope, is_retried=is_retried, progress=progress)
         )
 
@@ -439,10 +447,19 @@ class ClientCore:
         task_id: str | None,
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
-        configuration: SendMessageConfiguration,
+        configuration: SendMessageConfiguration | None = None,
         message_metadata: Mapping[str, Any] | None = None,
     ) -> SendMessageRequest:
-        """What sends a message, whose id is fixed here, before the first try."""
+        """What sends a message, whose id is fixed here, before the first try.
+
+        Args:
+            content: The message.
+            task_id: The task that it continues.
+            context_id: The conversation that it belongs to.
+            metadata: Of the request.
+            configuration: How to treat it; as the client is configured if left out.
+            message_metadata: Of the message.
+        """
         message = to_message(
             content,
             new_id=self.env.new_id(),
@@ -450,10 +467,12 @@ class ClientCore:
             context_id=context_id,
             metadata=message_metadata,
         )
+        if configuration is None:
+            configuration = self._configuration
         return SendMessageRequest(
             message=message,
             configuration=None if configuration == _NOTHING_SAID else configuration,
-            metadata=json_object("metadata", metadata),
+            metadata=None if metadata is None else json_object("metadata", metadata),
         )
 
     async def get_task(self, task_id: str, scope: CallScope) -> Task:
@@ -576,15 +595,15 @@ class ClientCore:
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
-        self._check_open()
+        if self.is_closed:
+            self._check_open()
         call_group = scope.call_group
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
         is_message = operation.name in SEND_NAMES and call_group.operation not in SEND_NAMES
         if call_group.operation is None or is_message:
             call_group.operation, call_group.request_id = operation.name, request_id
-        push = _push_config_of(params)
-        if push is not None:
-            scope.secrets.note_values(push.secrets)
+        if not isinstance(params, SendMessageRequest) or params.configuration is not None:
+            _note_push_secrets(params, scope)
         if scope.tenant is not None:
             named: Any = params
             params = msgspec.structs.replace(named, tenant=scope.tenant)
@@ -599,12 +618,9 @@ class ClientCore:
             context=scope.context,
             auth=self.auth.provider,
             is_retried=is_retried,
-            progress=progress or self.progress(scope),
+            progress=progress
+            or CallProgress(began=asyncio.get_running_loop().time(), call_group=call_group),
         )
-
-    def progress(self, scope: CallScope) -> CallProgress:
-        """How far a call has come that begins now."""
-        return CallProgress(began=asyncio.get_running_loop().time(), call_group=scope.call_group)
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -633,12 +649,13 @@ class ClientCore:
         await wait_until(deadline.at, tell(), too_late)
 
 
-def _push_config_of(params: object) -> TaskPushNotificationConfig | None:
-    """What a request says about push notifications, which has secrets of its own."""
-    if isinstance(params, SendMessageRequest):
-        own = params.configuration
-        return None if own is None else own.task_push_notification_config
-    return params if isinstance(params, TaskPushNotificationConfig) else None
+def _note_push_secrets(params: object, scope: CallScope) -> None:
+    """Note the secrets of what a request says about push notifications."""
+    push = params if isinstance(params, TaskPushNotificationConfig) else None
+    if isinstance(params, SendMessageRequest) and params.configuration is not None:
+        push = params.configuration.task_push_notification_config
+    if push is not None:
+        scope.secrets.note_values(push.secrets)
 
 
 def is_terminal(task: Task) -> bool:

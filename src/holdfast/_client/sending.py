@@ -22,7 +22,7 @@ from holdfast._client.reconcile_search import Found
 from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown
 from holdfast._model.digest import digest_of
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast._pipeline.transport import Reply
+from holdfast._pipeline.transport import CallProgress, Reply
 from holdfast._policy.attempts import joined_attempts, last_not_executed
 from holdfast._policy.origin import Origin
 from holdfast._policy.retry import backoff
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from holdfast._client.core import ClientCore
     from holdfast._client.reconcile_search import SearchReport
     from holdfast._journal.writer import HeldCall, Journaling
-    from holdfast._pipeline.transport import CallProgress, Stream
+    from holdfast._model.operations import Operation
+    from holdfast._pipeline.transport import Stream
     from holdfast._policy.deadline import Deadline
     from holdfast._stream.replies import PendingReply
     from holdfast.errors import Attempt
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SendOperation", "is_context_refused", "with_client_context_id", "without_context_id"]
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -135,7 +137,7 @@ class SendOperation:
         *,
         reply: PendingReply | None = None,
     ) -> None:
-        own = with_client_context_id(request, core)
+        own = with_client_context_id(request, core) if core.context_ids == "client" else None
         self._given = request.message
         self._core = core
         self._scope = scope
@@ -147,7 +149,10 @@ class SendOperation:
         self._progress: CallProgress | None = None
         self._began: float | None = None  # when it was sent first, on the event loop's clock
         self._opened: Reply[Stream[StreamResponse]] | None = None
-        self._is_lost = False
+        self._earlier: tuple[Attempt, ...] = ()  # attempts of calls that failed
+        self._lost: OutcomeUnknownError | None = None  # how a reply was lost last
+        self._times_lost = 0
+        self._search: SearchReport | None = None
 
     def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Does the work of the call once it is written down, for as long as it is held.
@@ -180,9 +185,7 @@ class SendOperation:
     def is_sent(self) -> bool:
         """Whether the message may have left."""
         progress = self._progress
-        return self._is_lost or (
-            progress is not None and (progress.sent or progress.maybe_executed)
-        )
+        return self._lost is not None or (progress is not None and progress.executed is None)
 
     @property
     def origin(self) -> Origin:
@@ -195,11 +198,17 @@ class SendOperation:
             began=None if self.call is None else self.call.record.began,
         )
 
-    def answer(self) -> Awaitable[Reply[Task | Message]]:
-        """Writes it down, sends it, and writes down what the agent gives; see `send`."""
-        return self.send() if self._core.journaling is None else self._recorded_answer()
+    async def answer(self) -> Reply[Task | Message]:
+        """Send the message, and note what the agent makes of it; see `send`.
 
-    async def _recorded_answer(self) -> Reply[Task | Message]:
+        It is recorded before, where there is a journal, and is a reply where its task waits for
+        one.
+        """
+        if self._given.task_id:
+            asks = _returns_immediately(self._request)
+            self._reply = await self._core.replying(self._given, self._scope, asks=asks)
+        if self._core.journaling is None:
+            return await self.send()
         reply = await self.recorded(self.send)
         if self.call is not None:
             await self.call.answered(reply.value)
@@ -231,19 +240,13 @@ class SendOperation:
         core = self._core
         if at_once:
             self._ask_for_an_answer_at_once()
-        reply = await self._once(
-            SEND_MESSAGE.name,
-            lambda progress: core.call(
-                SEND_MESSAGE, self._request, self._scope, progress=progress
-            ),
-        )
+        reply = await self._once(SEND_MESSAGE, core.call)
         if isinstance(reply, Reply):
             made = _first_made(reply)
             if self._reply is not None:
                 self._reply.saw(made.value)
             return made
-        configuration = self._request.configuration
-        if configuration is not None and configuration.return_immediately:
+        if _returns_immediately(self._request):
             return Reply(value=reply)
         return Reply(value=await self._answered(reply))
 
@@ -255,15 +258,7 @@ class SendOperation:
             DuplicateTasksError: It made more than one task.
         """
         core = self._core
-        opened = await self._once(
-            SEND_STREAMING_MESSAGE.name,
-            lambda progress: core.stream(
-                SEND_STREAMING_MESSAGE,
-                self._request,
-                self._scope,
-                progress=progress,
-            ),
-        )
+        opened = await self._once(SEND_STREAMING_MESSAGE, core.stream)
         self._opened = opened if isinstance(opened, Reply) else None
         return opened
 
@@ -305,50 +300,83 @@ class SendOperation:
     # ── Once ─────────────────────────────────────────────────────────────────────────────────
 
     async def _once(
-        self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
+        self,
+        operation: Operation[SendMessageRequest, R],
+        make: Callable[..., Awaitable[Reply[T]]],
     ) -> Reply[T] | Task:
-        lost: OutcomeUnknownError | None = None
-        search: SearchReport | None = None
-        times = 0  # that it may have arrived
-        attempts: tuple[Attempt, ...] = ()
-        first: CallProgress | None = None
+        """Send the message until it has arrived once, or nobody can know whether it has.
+
+        Args:
+            operation: How to send it.
+            make: Makes a call of that operation: `ClientCore.call` or `ClientCore.stream`.
+
+        Returns:
+            The reply; or where that was lost, the task that the message made.
+        """
+        clock = asyncio.get_running_loop().time
         while True:
-            progress = self._progress = self._core.progress(self._scope)
-            first = first or progress
-            self._began = first.began
+            progress = self._progress = CallProgress(
+                began=clock(), call_group=self._scope.call_group
+            )
+            if self._began is None:
+                self._began = progress.began
             try:
-                reply = await send(progress)
+                reply = await make(operation, self._request, self._scope, progress=progress)
             except A2AError as error:
-                after = progress.began - first.began
-                attempts = joined_attempts(attempts, error.attempts, after=after)
-                self.attempts = error.attempts = attempts
-                if isinstance(error, OutcomeUnknownError):
-                    lost, times, self._is_lost = error, times + 1, True
-                    search = await self._looked_for(operation, lost, first.began)
-                    if search is not None and isinstance(search.result, Found):
-                        self._taken()
-                        return search.result.task
-                    if not await self._may_resend(search, times):
-                        raise outcome_unknown(lost, search, times=times) from lost.__cause__
-                elif self._is_own_context and await self._is_context_refused(error):
-                    attempts = last_not_executed(attempts)
-                    self._is_own_context = False
-                    self._request = without_context_id(self._request, self._core)
-                elif lost is None or error.executed is not False:
-                    raise
-                elif isinstance(error, DeadlineExceededError):
-                    error.executed = None
-                    before = f"message {lost.message_id} was sent before, and its reply was lost"
-                    error.message = f"{error.message}; {before}"
-                    raise
-                else:
-                    unknown = outcome_unknown(lost, search, times=times, failed=error)
-                    raise unknown from lost.__cause__
+                task = await self._after_failure(operation.name, error, progress.began)
+                if task is not None:
+                    return task
             else:
-                after = progress.began - first.began
-                self.attempts = joined_attempts(attempts, reply.attempts, after=after)
-                self._taken()
+                self.attempts = reply.attempts
+                if self._earlier:
+                    after = progress.began - self._began
+                    self.attempts = joined_attempts(self._earlier, reply.attempts, after=after)
+                if self._reply is not None:
+                    self._taken()
                 return reply
+
+    async def _after_failure(self, operation: str, error: A2AError, began: float) -> Task | None:
+        """Decide what to do after a call that sent the message has failed.
+
+        Args:
+            operation: Name of the operation.
+            error: How the call failed.
+            began: When it began, on the event loop's clock.
+
+        Returns:
+            The task that the message made; None to send the message again.
+
+        Raises:
+            A2AError: The message is not sent again.
+        """
+        first = began if self._began is None else self._began
+        earlier = joined_attempts(self._earlier, error.attempts, after=began - first)
+        self._earlier = self.attempts = error.attempts = earlier
+        lost = self._lost
+        if isinstance(error, OutcomeUnknownError):
+            self._lost = lost = error
+            self._times_lost += 1
+            search = self._search = await self._looked_for(operation, lost, first)
+            if search is not None and isinstance(search.result, Found):
+                self._taken()
+                return search.result.task
+            if not await self._may_resend(search, self._times_lost):
+                raise outcome_unknown(lost, search, times=self._times_lost) from lost.__cause__
+        elif self._is_own_context and await self._is_context_refused(error):
+            self._earlier = last_not_executed(earlier)
+            self._is_own_context = False
+            self._request = without_context_id(self._request, self._core)
+        elif lost is None or error.executed is not False:
+            raise error
+        elif isinstance(error, DeadlineExceededError):
+            error.executed = None
+            before = f"message {lost.message_id} was sent before, and its reply was lost"
+            error.message = f"{error.message}; {before}"
+            raise error
+        else:
+            unknown = outcome_unknown(lost, self._search, times=self._times_lost, failed=error)
+            raise unknown from lost.__cause__
+        return None
 
     def _taken(self) -> None:
         """Notes that the agent has got the message, as a reply, if it is one."""
@@ -428,6 +456,10 @@ class SendOperation:
             timeout=deadline.timeout,
             executed=False,
         )
+
+
+def _returns_immediately(request: SendMessageRequest) -> bool:
+    return request.configuration is not None and bool(request.configuration.return_immediately)
 
 
 def _first_made(reply: Reply[SendMessageResponse]) -> Reply[Task | Message]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
+from holdfast._pipeline.call_errors import complete_attempt
+from holdfast._pipeline.transport import AnyCall, Call, CallNext, ExtensibleLayer, Reply, Transport
 from holdfast.errors import A2AError, Attempt
 
 if TYPE_CHECKING:
@@ -20,48 +21,52 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AttemptLayer(PassThrough):
-    """Notes each attempt in the call's progress, and gives its error what is known of it."""
+class AttemptLayer(ExtensibleLayer):
+    """Makes one attempt: counts it, reports it, completes its error and adds it to the list.
+
+    This layer alone writes what a call knows of its attempts.
+    """
 
     def __init__(self, inner: Transport, observers: Observers) -> None:
         super().__init__(inner)
         self._observers = observers
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        loop, progress, endpoint = asyncio.get_running_loop(), call.progress, call.endpoint
-        started = loop.time()
+        clock, progress, endpoint = asyncio.get_running_loop().time, call.progress, call.endpoint
+        started = clock()
         if progress.attempts:
             progress.goes_on(started)
             call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         progress.endpoint = endpoint
+        progress.sent = False
         if endpoint is not None:
             endpoint.used = started
             endpoint.attempts += 1
-        progress.call_group.sends += call.operation.safety == "conditional"
-        progress.sent = progress.lacks_credentials = False
-        self._observers.attempt_started(call)
+        call_group = progress.call_group
+        if call.operation.safety == "conditional":
+            call_group.sends += 1
+        if call_group.is_observed:
+            self._observers.attempt_started(call)
         try:
             reply = await onward(call)
         except A2AError as error:
-            duration = loop.time() - started
-            progress.secrets.hide_in(error)  # before anybody is told of it
-            error.request_id, error.traceparent = call.request_id, call.headers.get("traceparent")
-            error.agent = error.agent or call.agent
-            progress.settle_executed(error)
+            duration = clock() - started
+            complete_attempt(error, call)
+            progress.sent = False  # that of an attempt which is over is in the list
             self._observers.attempt_failed(call, error, duration=duration)
             what = f"{type(error).__name__}: {error}"
-            _note(call, started, duration, what, executed=error.executed)
+            _add(call, started, duration, what, executed=error.executed)
             raise
         except asyncio.CancelledError:
             executed = None if progress.sent else False
             what = "cancelled while in flight"
-            _note(call, started, loop.time() - started, what, executed=executed)
+            _add(call, started, clock() - started, what, executed=executed)
             raise
-        _note(call, started, loop.time() - started, executed=True)
+        _add(call, started, clock() - started, executed=True)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
 
-def _note(
+def _add(
     call: AnyCall,
     started: float,
     duration: float,
@@ -69,6 +74,7 @@ def _note(
     *,
     executed: bool | None,
 ) -> None:
+    """Add an attempt to those of its call."""
     endpoint, progress = call.endpoint, call.progress
     progress.attempts.append(
         Attempt(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast._model.operations import Operation
+    from holdfast._pipeline.endpoints import Endpoint
     from holdfast._pipeline.transport import AnyCall
 
 __all__ = ["Cautions"]
@@ -56,11 +57,8 @@ class Cautions:
                 there,
             )
 
-    def note_credentials(self, call: AnyCall) -> None:
+    def note_credentials(self, call: AnyCall, endpoint: Endpoint) -> None:
         """Warns where a call, with all that it carries, goes to another machine without TLS."""
-        endpoint = call.endpoint
-        if endpoint is None or not (call.headers or call.query):
-            return
         if endpoint.agent in self._checked or not (call.query or secrets_in(call.headers)):
             return
         _is_new(endpoint.agent, self._checked)

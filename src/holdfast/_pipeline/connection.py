@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast._aio.closing import close
 from holdfast._aio.watchdog import TimeLimit, Watchdog
+from holdfast._pipeline.call_errors import complete
 from holdfast._pipeline.transport import AnyCall, Reply, Stream, StreamWrapper
 from holdfast.errors import A2AError
 
@@ -184,9 +185,7 @@ class Connection(Generic[T]):
             ended = bounds.error(limit.ended)
         self._failure = failure = ended or failure
         if call is not None and isinstance(failure, A2AError):
-            call.progress.secrets.hide_in(failure)
-            failure.request_id = call.request_id
-            failure.traceparent = failure.traceparent or call.headers.get("traceparent")
+            complete(failure, call)
         if ended is not None:
             raise ended from None
         return False
@@ -267,8 +266,6 @@ class InterceptedStream(StreamWrapper[T]):
         try:
             event = await self._inner.__anext__()
         except A2AError as error:
-            self._call.progress.secrets.hide_in(error)  # before interceptors see it
-            error.request_id = self._call.request_id
-            error.traceparent = self._call.headers.get("traceparent")
+            complete(error, self._call)  # before interceptors see it
             return error
         return msgspec.structs.replace(self._reply, value=event)

@@ -19,6 +19,7 @@ from holdfast._pipeline.transport import (
     Reply,
     Transport,
 )
+from holdfast._policy.attempts import was_executed
 from holdfast._wire.credentials import Credentials, check_credentials, with_cookies
 from holdfast._wire.security import explain_unused_credentials
 from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
@@ -65,29 +66,35 @@ class CredentialsLayer(PassThrough):
         provider = call.auth
         if provider is not None:
             return self._authorized(call, onward, provider)
-        if self._cautions is not None:
-            self._cautions.note_credentials(call)
+        self._caution(call)
         return onward(call)
+
+    def _caution(self, call: AnyCall) -> None:
+        if self._cautions is not None and call.endpoint is not None:
+            self._cautions.note_credentials(call, call.endpoint)
 
     async def _authorized(
         self, call: Call[P, R], onward: CallNext[P, R, T], provider: AuthProvider
     ) -> Reply[T]:
-        is_replay = False
+        call.progress.lacks_credentials = False
+        refused: A2AError | None = None  # which this is the replay of
         while True:
             credentials = await self._asked(provider, call)
             call.progress.secrets.note_credentials(credentials)
             sent = with_credentials(call, credentials)
-            if self._cautions is not None:
-                self._cautions.note_credentials(sent)
+            self._caution(sent)
             try:
                 return await onward(sent)
-            except (AuthenticationError, PermissionDeniedError) as error:
+            except A2AError as error:
+                if refused is not None:
+                    error.executed = was_executed([refused.executed, error.executed])
+                if not isinstance(error, AuthenticationError | PermissionDeniedError):
+                    raise
                 if call.card is not None and not credentials.values:
                     explain_unused_credentials(error, call.card)
-                if is_replay or not await _is_to_be_replayed(sent, error, provider):
+                if refused is not None or not await _is_to_be_replayed(sent, error, provider):
                     raise
-            call.progress.sent = False
-            is_replay = True
+                refused = error
 
     async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
         try:
@@ -115,7 +122,7 @@ async def _is_to_be_replayed(
     if isinstance(error, PermissionDeniedError) and not isinstance(provider, _KnowsForbidden):
         return False
     safe = sent.operation.safety != "conditional" or error.executed is False
-    sent.progress.settle_executed(error)
+    sent.progress.sent = error.executed is not False  # by what was sent, there is an answer
     if not safe:
         if isinstance(error, AuthenticationError) and isinstance(provider, _KnowsRefused):
             provider.note_refused(sent, error)

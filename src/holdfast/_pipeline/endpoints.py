@@ -61,6 +61,7 @@ class Endpoint:
         asked: How often that was tried.
         answered: How many calls went well.
         attempts: How many tries were made, of any call.
+        has_gates: Whether it has ever asked to be called later.
         used: When it was called last, on the event loop's clock.
     """
 
@@ -78,6 +79,7 @@ class Endpoint:
         "attempts",
         "clock_skew",
         "files_are_base64",
+        "has_gates",
         "has_two_file_forms",
         "interface",
         "lists_tasks",
@@ -109,7 +111,8 @@ class Endpoint:
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._hedgings = PerLoop[dict[HedgePolicy, Hedging]](dict)
-        self._gates: PerLoop[dict[bool, RetryAfterGate]] | None = None
+        self.has_gates = False
+        self._gates = PerLoop[dict[bool, RetryAfterGate]](dict)
         self._spoken: dict[str, AnyOperation] = {}
 
     @property
@@ -185,19 +188,14 @@ class Endpoint:
 
     def gates(self) -> list[RetryAfterGate]:
         """Where calls wait, or have waited, in the running event loop."""
-        return [] if self._gates is None else [*(self._gates.known_here() or {}).values()]
-
-    @property
-    def has_gates(self) -> bool:
-        """Whether it has ever asked to be called later."""
-        return self._gates is not None
+        return [*(self._gates.known_here() or {}).values()]
 
     def gate(self, operation: AnyOperation) -> RetryAfterGate | None:
         """Where calls of an operation wait, if such calls were ever told to come later.
 
         A cancel never waits: what it ends is what the agent is busy with.
         """
-        if self._gates is None or operation.name == CANCEL_TASK.name:
+        if not self.has_gates or operation.name == CANCEL_TASK.name:
             return None
         return self._gates.here().get(_sends(operation))
 
@@ -212,8 +210,7 @@ class Endpoint:
             started: When the call started that was refused, by the event loop's clock.
             draw: A random number from 0 up to 1.
         """
-        if self._gates is None:
-            self._gates = PerLoop[dict[bool, RetryAfterGate]](dict)
+        self.has_gates = True
         gate = self._gates.here().setdefault(_sends(operation), RetryAfterGate())
         gate.on_retry_after(seconds, started=started, draw=draw)
 

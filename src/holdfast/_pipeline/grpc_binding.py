@@ -19,7 +19,7 @@ from holdfast._pipeline.connection import Connection
 from holdfast._pipeline.extensions import asked_for
 from holdfast._pipeline.http_binding import name_task
 from holdfast._pipeline.pending_stream import subscribed
-from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
+from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed, endpoint_of
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.grpc_metadata import request_metadata
 from holdfast._wire.http import HttpRequest
@@ -75,7 +75,7 @@ class GrpcBinding:
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""
-        endpoint = _chosen(call)
+        endpoint = endpoint_of(call)
         try:
             body, headers = await answer_of(self._rpc(call, endpoint), self._channels.here())
             value: R = CODECS[endpoint.version].decode(call.operation, body, limits=self._limits)
@@ -96,7 +96,7 @@ class GrpcBinding:
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Makes the call once, and waits for the first event."""
-        endpoint = _chosen(call)
+        endpoint = endpoint_of(call)
         codec = CODECS[endpoint.version]
         decode = partial(codec.decode, call.operation, limits=self._limits)
         try:
@@ -149,15 +149,6 @@ class GrpcBinding:
             refusals=self._resilience.refusals,
             wall=self._env.wall,
         )
-
-
-def _chosen(call: AnyCall) -> Endpoint:
-    """Where a call goes."""
-    endpoint = call.endpoint
-    if endpoint is None:
-        message = "the call has no endpoint yet"
-        raise RuntimeError(message)
-    return endpoint
 
 
 def _unsayable(call: AnyCall, why: str) -> UnsupportedOperationError:

@@ -48,16 +48,15 @@ class GuardLayer(PassThrough):
         self._switch = switch
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        endpoint, loop = call.endpoint, asyncio.get_running_loop()
+        endpoint, clock = call.endpoint, asyncio.get_running_loop().time
         if endpoint is None:
             return await onward(call)
-        breaker = self._breaker(call, endpoint)
         limits = self._resilience.rate_limit
         if endpoint.has_gates and limits is not None:
             # Before the permit, or the one call that may try would keep it while it waits.
-            await _take_turn(endpoint, call, breaker, queue=limits.queue)
-            breaker = self._breaker(call, endpoint)  # somebody may have decided by hand meanwhile
-        started = loop.time()
+            await _take_turn(endpoint, call, self._breaker(call, endpoint), queue=limits.queue)
+        breaker = self._breaker(call, endpoint)
+        started = clock()
         permit = None if breaker is None else self._permit(call, breaker, now=started)
         verdict: Verdict | None = None
         cause = ""
@@ -68,14 +67,14 @@ class GuardLayer(PassThrough):
             verdict, cause = self._verdict_on(call, error, endpoint, started), error.message
             raise
         except asyncio.CancelledError:
-            if self._was_in_vain(call, loop.time() - started):
-                verdict, cause = "failure", f"no reply began for {loop.time() - started:.3g} s"
+            if self._was_in_vain(call, clock() - started):
+                verdict, cause = "failure", f"no reply began for {clock() - started:.3g} s"
             raise
         else:
             return reply
         finally:
             if breaker is not None and permit is not None:
-                now = loop.time()
+                now = clock()
                 has_changed = breaker.settle(
                     permit,
                     verdict,
@@ -88,10 +87,10 @@ class GuardLayer(PassThrough):
                     self._observers.circuit_changed(call, breaker, now=now)
 
     def _breaker(self, call: AnyCall, endpoint: Endpoint) -> Breaker | None:
-        """What decides about a call; None where it goes through in any case.
+        """Return the breaker of a call; None where the call goes through in any case.
 
         Raises:
-            CircuitOpenError: Somebody has decided that none does.
+            CircuitOpenError: The circuit was opened by hand.
         """
         policy, position = self._resilience.breaker, self._switch.position
         if position == "open":
@@ -104,7 +103,7 @@ class GuardLayer(PassThrough):
         return None if policy is None or position is not None else endpoint.breaker(policy)
 
     def _permit(self, call: AnyCall, breaker: Breaker, *, now: float) -> Permit:
-        """Leave of a breaker to make a call.
+        """Take the breaker's leave to make a call.
 
         Raises:
             CircuitOpenError: There is none.

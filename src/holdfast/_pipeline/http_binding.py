@@ -16,7 +16,7 @@ from holdfast._pipeline.connection import Connection
 from holdfast._pipeline.event_reader import EventReader
 from holdfast._pipeline.extensions import asked_for
 from holdfast._pipeline.pending_stream import subscribed
-from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed
+from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed, endpoint_of
 from holdfast._wire.bindings import CODECS, protocol_headers
 from holdfast._wire.credentials import with_query
 from holdfast._wire.http import HttpRequest
@@ -86,7 +86,8 @@ class HttpBinding:
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""
-        endpoint, codec = _chosen(call)
+        endpoint = call.endpoint or endpoint_of(call)
+        codec = CODECS[endpoint.interface.protocol_binding, endpoint.version]
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
         try:
             request = self._request(call, endpoint, codec)
@@ -112,7 +113,8 @@ class HttpBinding:
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Makes the call once, and waits for the first event."""
-        endpoint, codec = _chosen(call)
+        endpoint = endpoint_of(call)
+        codec = CODECS[endpoint.interface.protocol_binding, endpoint.version]
         learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
         other = learned.operation.other_verb if codec.has_verbs else None
         may_be_silent = call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots
@@ -144,9 +146,12 @@ class HttpBinding:
 
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
         interface = endpoint.interface
-        params: Any = addressed(call).params
+        params: Any = call.params
+        if params.tenant or interface.tenant:
+            params = addressed(call).params
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
-        call.progress.secrets.note(call.headers, call.query, interface.url)
+        if call.headers or call.query or "?" in interface.url:
+            call.progress.call_group.secrets.note(call.headers, call.query, interface.url)
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
         return HttpRequest(
             method=encoded.method,
@@ -182,15 +187,6 @@ class HttpBinding:
 
 _NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 """What says, without an error of the protocol, that the path is not there for the verb."""
-
-
-def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:
-    """Where a call goes, and how it is spoken there."""
-    endpoint = call.endpoint
-    if endpoint is None:
-        message = "the call has no endpoint yet"
-        raise RuntimeError(message)
-    return endpoint, CODECS[endpoint.interface.protocol_binding, endpoint.version]
 
 
 def name_task(error: A2AError, call: AnyCall) -> None:

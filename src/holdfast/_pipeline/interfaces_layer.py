@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import copy
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast._model.addresses import doubt
 from holdfast._model.grpc_addresses import without_grpc
+from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.extensions import Extensions, check_spoken
 from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.interfaces import (
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.cards.resolver import AgentCardResolver
     from holdfast._pipeline.cautions import Cautions
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
-    from holdfast._pipeline.transport import AnyCall, AuthProvider, CallNext, Reply, Transport
+    from holdfast._pipeline.transport import AnyCall, CallNext, Reply, Transport
     from holdfast.types import AgentCard
 
 __all__ = ["InterfaceLayer"]
@@ -66,17 +67,29 @@ T = TypeVar("T")
 
 
 class InterfaceLayer(PassThrough):
-    """Chooses the interface that a call goes to, fetching the card if need be."""
+    """Chooses the interface that a call goes to, fetching the card if need be.
+
+    Args:
+        inner: Makes calls there.
+        older_files: The same, for endpoints where files have two forms.
+        resolver: Knows the card.
+        route: What the caller says of where calls go.
+        endpoints: The addresses that the client knows.
+        cautions: Warns of where content and credentials go.
+    """
 
     def __init__(
         self,
         inner: Transport,
+        older_files: Transport,
         resolver: AgentCardResolver,
         route: Route,
+        *,
         endpoints: KnownEndpoints,
         cautions: Cautions,
     ) -> None:
         super().__init__(inner)
+        self._older_files = older_files
         self._resolver = resolver
         self._route = route
         self._endpoints = endpoints
@@ -97,38 +110,43 @@ class InterfaceLayer(PassThrough):
             UnsupportedOperationError: The card declares no such operation.
             VersionNotSupportedError: No version of the protocol is spoken on both sides.
         """
-        try:
-            card = self._resolver.fresh or await self._resolver.card(call)
-        except A2AError as error:
-            error.executed = False  # of this call, whatever became of the card's
-            raise
-        call.progress.card = None  # it has come
-        provider, secrets = call.auth, self._resolver.secrets
+        card = self._resolver.fresh or await self._fetched(call)
+        secrets = self._resolver.secrets
         if secrets:  # which the card may repeat
             call.progress.secrets.note_values(secrets)
-        choice = self._checked(call, card, provider)
+        choice = self._checked(call, card)
         if choice.others:
-            return await self._somewhere(call, choice, onward, provider)
+            return await self._somewhere(call, choice, onward)
         if choice.older is not None:
-            return await self._called(call, choice, onward, provider)
+            return await self._called(call, choice, onward)
         try:
-            return await onward(self._routed(call, choice, provider))
+            if choice.endpoint.has_two_file_forms:
+                onward = self._converting(call)
+            return await onward(self._routed(call, choice))
         except A2AError as error:
-            self._explain(error, call, choice, choice, provider)
+            self._explain(error, call, choice, choice)
             raise
+
+    async def _fetched(self, call: AnyCall) -> AgentCard:
+        try:
+            card = await self._resolver.card(call)
+        except A2AError as error:
+            not_sent(error)
+            raise
+        call.progress.card = None  # it has come
+        return card
 
     async def _somewhere(
         self,
         call: Call[P, R],
         choice: _Choice,
         onward: CallNext[P, R, T],
-        provider: AuthProvider | None,
     ) -> Reply[T]:
         """Makes the call at the first of several interfaces that takes it.
 
         Another one than the first that turns out to be no agent at all is not asked again.
         """
-        carries = bool(call.headers or call.query or provider is not None)
+        carries = bool(call.headers or call.query or call.auth is not None)
         others = [way for way in choice.others if not (carries and way.refusal is not None)]
         ways = {way.endpoint: way for way in (choice, *others)}
         progress = call.progress
@@ -136,7 +154,7 @@ class InterfaceLayer(PassThrough):
         async def make(endpoint: Endpoint) -> Reply[T] | None:
             way, tried = ways[endpoint], len(progress.attempts)
             try:
-                return await self._called(call, way, onward, provider)
+                return await self._called(call, way, onward)
             except A2AError as error:
                 is_answer = len(progress.attempts) > tried and not progress.lacks_credentials
                 if way is choice or not (is_answer and _is_of_no_use(call, error)):
@@ -152,42 +170,45 @@ class InterfaceLayer(PassThrough):
         call: Call[P, R],
         choice: _Choice,
         onward: CallNext[P, R, T],
-        provider: AuthProvider | None,
     ) -> Reply[T]:
         """Makes the call at one interface, in a version that is spoken there."""
         chosen = choice
         if choice.older is not None:
-            chosen = await self._in_a_spoken_version(call, choice, provider)
+            chosen = await self._in_a_spoken_version(call, choice)
         while True:
+            make = self._converting(call) if chosen.endpoint.has_two_file_forms else onward
             try:
-                reply = await onward(self._routed(call, chosen, provider))
+                reply = await make(self._routed(call, chosen))
             except A2AError as error:
                 may_go_on = chosen is choice and choice.older is not None
                 if may_go_on and _is_free_to_fall_back(call, error):
                     choice.endpoint.speaks_version = False
-                    chosen = self._older(call, choice, provider)
+                    chosen = self._older(call, choice)
                     continue
-                self._explain(error, call, choice, chosen, provider)
+                self._explain(error, call, choice, chosen)
                 raise
             if chosen is choice and choice.older is not None:
                 choice.endpoint.speaks_version = True
             return reply
 
-    async def _in_a_spoken_version(
-        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
-    ) -> _Choice:
+    async def _in_a_spoken_version(self, call: Call[P, R], choice: _Choice) -> _Choice:
         """A choice whose version is spoken there, as far as that can be found out."""
         endpoint = choice.endpoint
         if choice.in_doubt and endpoint.speaks_version is None:
             await find_out(
                 self._inner,
                 endpoint,
-                self._routed(call, choice, provider),
-                lambda: self._routed(call, self._older(call, choice, provider), provider),
+                self._routed(call, choice),
+                lambda: self._routed(call, self._older(call, choice)),
             )
         if endpoint.speaks_version is False:
-            return self._older(call, choice, provider)
+            return self._older(call, choice)
         return choice
+
+    def _converting(self, call: Call[P, R]) -> CallNext[P, R, Any]:
+        """What makes a call where files have two forms."""
+        files = self._older_files
+        return files.stream if call.operation.streaming else files.unary
 
     def _explain(
         self,
@@ -195,11 +216,10 @@ class InterfaceLayer(PassThrough):
         call: AnyCall,
         choice: _Choice,
         chosen: _Choice,
-        provider: AuthProvider | None,
     ) -> None:
         """Says of an error what the card says of it."""
         if isinstance(error, AuthenticationError | PermissionDeniedError):
-            if provider is None:
+            if call.auth is None:
                 explain_refusal(error, choice.card, call.headers)
         else:
             self._doubt_version(error, call, choice, chosen)
@@ -234,20 +254,20 @@ class InterfaceLayer(PassThrough):
         choice.endpoint.speaks_version = None
         error.other_version = next(v for v in PROTOCOL_VERSIONS if v != spoken)
 
-    def _routed(
-        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
-    ) -> Call[P, R]:
+    def _routed(self, call: Call[P, R], choice: _Choice) -> Call[P, R]:
         """The call as it goes to an interface."""
         if call.extensions:
             check_spoken(call, choice.endpoint.version)
         if choice.refusal is not None:  # nobody has named the origin but the card
             there, named = choice.refusal.origin, self._trusted or ()
             self._cautions.note_content(call.operation, there, named)
+        if call.auth is None and (call.headers or call.query):
+            self._cautions.note_credentials(call, choice.endpoint)
         return msgspec.structs.replace(
-            call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
+            call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card
         )
 
-    def _older(self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> _Choice:
+    def _older(self, call: Call[P, R], choice: _Choice) -> _Choice:
         """What to fall back to."""
         older = choice.older
         if isinstance(older, AgentInterface):
@@ -255,12 +275,10 @@ class InterfaceLayer(PassThrough):
             older = choice.older = self._choose_interface(older, choice.card, trusted)
         if older is None:
             return choice
-        _check_credentials(call, older, provider)
+        _check_credentials(call, older)
         return older
 
-    def _checked(
-        self, call: Call[P, R], card: AgentCard, provider: AuthProvider | None
-    ) -> _Choice:
+    def _checked(self, call: Call[P, R], card: AgentCard) -> _Choice:
         """What follows from the card, if it allows the call."""
         choice = self._choice
         if choice is None or choice.card is not card:
@@ -271,7 +289,7 @@ class InterfaceLayer(PassThrough):
         if call.extensions or choice.extensions.required:
             choice.extensions.check(call, card)
         if choice.refusal is not None:
-            _check_credentials(call, choice, provider)
+            _check_credentials(call, choice)
         return choice
 
     def _choose(self, card: AgentCard) -> _Choice:
@@ -356,9 +374,9 @@ class _Choice:
         self.extensions = Extensions.of(card)
 
 
-def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> None:
+def _check_credentials(call: Call[P, R], choice: _Choice) -> None:
     """Raises if a call carries what was not given for where it goes."""
-    if choice.refusal is not None and (call.headers or call.query or provider is not None):
+    if choice.refusal is not None and (call.headers or call.query or call.auth is not None):
         raise copy.copy(choice.refusal)
 
 

@@ -1,4 +1,4 @@
-"""The layers of a call, each one thing; `assembly.py` writes down their order.
+"""The layers of a whole call; `holdfast._pipeline.order` has their order.
 
 Rules: a layer never swallows a cancellation, waits only within the call's deadline, and leaves
 nothing running. What it decides is decided by a pure function of `holdfast._policy`.
@@ -16,7 +16,7 @@ import msgspec
 from holdfast._aio.cancel_scope import CancelScope, wait_until
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.watchdog import Watchdog
-from holdfast._model.operations import SENDS
+from holdfast._pipeline.call_errors import complete, deadline_exceeded, ended, with_outcome
 from holdfast._pipeline.connection import (
     Bounds,
     Connection,
@@ -24,28 +24,21 @@ from holdfast._pipeline.connection import (
     OneEvent,
     replaced,
 )
-from holdfast._pipeline.listeners import attempts_of
 from holdfast._pipeline.transport import (
     AnyCall,
     Call,
     CallNext,
+    ExtensibleLayer,
     PassThrough,
     Reply,
     Stream,
     Transport,
 )
 from holdfast._policy.deadline import NEVER
-from holdfast._policy.retry import is_outcome_unknown
 from holdfast._wire.http import media_type
 from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import (
-    A2AConnectionError,
     A2AError,
-    DeadlineExceededError,
-    Facts,
-    InvalidAgentResponseError,
-    LimitExceededError,
-    OutcomeUnknownError,
 )
 
 if TYPE_CHECKING:
@@ -53,16 +46,13 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.listeners import Interceptor, ListenerSet, Observers
     from holdfast._wire.network_scope import NetworkReach
-    from holdfast.types import SendMessageRequest
 
 __all__ = [
     "DeadlineLayer",
     "InterceptorLayer",
     "ObservedLayer",
     "OpeningLayer",
-    "OutcomeLayer",
     "ReachLayer",
-    "deadline_exceeded",
 ]
 
 P = TypeVar("P")
@@ -91,35 +81,40 @@ class ReachLayer(PassThrough):
         return onward(call)
 
 
-_LAST_WORD = 1.0
+_CLOSE_GRACE_S = 1.0
 """Seconds that an interceptor has for a call whose own time is over, and a call that is closed."""
 
 
-class ObservedLayer(PassThrough):
-    """Reports the end of a request to observers, names it in its error, and keeps secrets."""
+class ObservedLayer(ExtensibleLayer):
+    """Reports the end of a request to observers, and completes its error."""
 
     def __init__(self, inner: Transport, observers: Observers) -> None:
         super().__init__(inner)
         self._observers = observers
 
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        try:
+            reply = await self._inner.unary(call)
+        except BaseException as failure:
+            self._failed(call, failure)
+            raise
+        if call.progress.call_group.is_observed:
+            self._observers.request_finished(call, None)
+        return reply
+
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        reply = await self.through(call, self._inner.stream)
+        try:
+            reply = await self._inner.stream(call)
+        except BaseException as failure:
+            self._failed(call, failure)
+            raise
         connection = Connection.over(reply.value)
         return replaced(reply, connection.observe(call, self._observers))
 
-    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        try:
-            reply = await onward(call)
-        except BaseException as failure:
-            if isinstance(failure, A2AError):
-                call.progress.secrets.hide_in(failure)
-                failure.request_id = call.request_id
-                failure.traceparent = failure.traceparent or call.headers.get("traceparent")
-            self._observers.request_finished(call, failure)
-            raise
-        if not call.operation.streaming:  # a stream is over when it is closed
-            self._observers.request_finished(call, None)
-        return reply
+    def _failed(self, call: AnyCall, failure: BaseException) -> None:
+        if isinstance(failure, A2AError):
+            complete(failure, call)
+        self._observers.request_finished(call, failure)
 
 
 class InterceptorLayer(PassThrough):
@@ -129,33 +124,21 @@ class InterceptorLayer(PassThrough):
         super().__init__(inner)
         self._hooks = hooks
 
-    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
-        interceptors = self._hooks.interceptors
-        return self._intercepted(call, interceptors) if interceptors else self._inner.unary(call)
-
-    def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
-        interceptors = self._hooks.interceptors
-        return self._opened(call, interceptors) if interceptors else self._inner.stream(call)
-
-    async def _intercepted(
-        self, call: Call[P, R], interceptors: Sequence[Interceptor]
-    ) -> Reply[R]:
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
         asked: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
-            answer = await _before(call, interceptors, asked)
+            answer = await _before(call, self._hooks.interceptors, asked)
             outcome = answer if isinstance(answer, Reply) else await self._inner.unary(answer)
         except A2AError as error:
             outcome = error
         return await _after(call, asked, outcome)
 
-    async def _opened(
-        self, call: Call[P, R], interceptors: Sequence[Interceptor]
-    ) -> Reply[Stream[R]]:
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         asked: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
-            answer = await _before(call, interceptors, asked)
+            answer = await _before(call, self._hooks.interceptors, asked)
             if not isinstance(answer, Reply):
                 opened = await self._inner.stream(answer)
                 after = partial(_after, call, asked)
@@ -167,21 +150,19 @@ class InterceptorLayer(PassThrough):
         return replaced(instead, OneEvent(instead.value))
 
 
-class OutcomeLayer(PassThrough):
-    """Turn the error of a lost reply to a message into an `OutcomeUnknownError`."""
-
-    def through(
-        self, call: Call[P, R], onward: CallNext[P, R, T], /
-    ) -> Coroutine[Any, Any, Reply[T]]:
-        return _sent(call, onward) if call.operation in SENDS else onward(call)
-
-
 class DeadlineLayer(PassThrough):
-    """Ends the whole call at its deadline, or when the client is closed."""
+    """Ends the call at its deadline, or when the client is closed.
+
+    All ends of a call come together here, so that this layer also says what a failure means for
+    what was asked.
+    """
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
-        self._in_flight = PerLoop(_UnderWay)
+        self._in_flight = PerLoop(_InFlight)
+
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+        return self._bounded(call, self._inner.unary(call))
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self._bounded(call, self._inner.stream(call))
@@ -189,23 +170,26 @@ class DeadlineLayer(PassThrough):
             call = msgspec.structs.replace(call, deadline=NEVER)
         return replaced(reply, self._connection(reply.value, call))
 
-    def through(
-        self, call: Call[P, R], onward: CallNext[P, R, T], /
-    ) -> Coroutine[Any, Any, Reply[T]]:
-        return self._bounded(call, onward(call))
-
     async def _bounded(self, call: AnyCall, waiting: Coroutine[Any, Any, T]) -> T:
         in_flight = self._in_flight.here()
         limit = in_flight.watchdog.until(call.deadline.at)
         try:
             with limit:
                 return await waiting
+        except A2AError as error:
+            meaning = self._meaning(error, call)
+            if meaning is error:
+                raise
+            raise meaning from error
         except TimeoutError:
             if not limit.fired:
                 raise
         finally:
-            in_flight.one_is_over()
-        raise _ended_error(call, is_closed=limit.ended)
+            if in_flight.drained is not None:
+                in_flight.one_is_over()
+        end = ended(call, is_closed=limit.ended)
+        meaning = self._meaning(end, call)
+        raise meaning from (None if meaning is end else end)
 
     def _connection(self, stream: Stream[T], call: AnyCall) -> Connection[T]:
         """The stream that was opened, no event of which is waited for longer than the call may."""
@@ -214,12 +198,16 @@ class DeadlineLayer(PassThrough):
             watchdog=in_flight.watchdog,
             at=call.deadline.at,
             left=in_flight.one_is_over,
-            error=lambda is_closed: _ended_error(call, is_closed=is_closed),
+            error=lambda is_closed: ended(call, is_closed=is_closed),
         )
         return Connection.over(stream).bound(bounds)
 
+    def _meaning(self, error: A2AError, call: AnyCall) -> A2AError:
+        """The error of a call in terms of what was asked for."""
+        return with_outcome(error, call)
+
     async def close(self) -> None:
-        """Ends the calls under way in this event loop, and frees what is below."""
+        """Ends the calls in flight in this event loop, and frees what is below."""
         await self._in_flight.here().end()
         await self._inner.close()
 
@@ -228,7 +216,15 @@ class OpeningLayer(DeadlineLayer):
     """The same for requests of which only the reply tells whether it is a stream of events.
 
     Such a stream may go on for as long as it brings something; any other body is part of the call.
+    What a failure means is for those to say who know what they asked for.
     """
+
+    def _meaning(
+        self,
+        error: A2AError,
+        call: AnyCall,  # noqa: ARG002  which may be of any kind
+    ) -> A2AError:
+        return error
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self._bounded(call, self._inner.stream(call))
@@ -237,36 +233,31 @@ class OpeningLayer(DeadlineLayer):
         return replaced(reply, self._connection(reply.value, call))
 
 
-class _UnderWay:
-    """The calls under way in one event loop."""
+class _InFlight:
+    """The calls in flight in one event loop.
+
+    Attributes:
+        watchdog: Keeps their deadlines.
+        drained: Set when the last of them is over; None while nobody waits for that.
+    """
 
     def __init__(self) -> None:
         self.watchdog = Watchdog()
-        self._drained: asyncio.Event | None = None
+        self.drained: asyncio.Event | None = None
 
     def one_is_over(self) -> None:
-        if self._drained is not None and self.watchdog.idle:
-            self._drained.set()
+        """Note the end of a call."""
+        if self.drained is not None and self.watchdog.idle:
+            self.drained.set()
 
     async def end(self) -> None:
-        """Ends them all, and gives them time for a last word."""
+        """End them all, and give them time to close what they hold."""
         if self.watchdog.idle:
             return
         self.watchdog.end_all()
-        self._drained = self._drained or asyncio.Event()
-        async with CancelScope.within(_LAST_WORD):
-            await self._drained.wait()
-
-
-async def _sent(call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
-    try:
-        return await onward(call)
-    except A2AError as error:
-        if is_outcome_unknown(error):
-            raise _outcome_unknown(call, error) from error
-        if _is_no_answer(error):
-            error.message = f"{error.message}; {_may_have_run(call)}"
-        raise
+        self.drained = self.drained or asyncio.Event()
+        async with CancelScope.within(_CLOSE_GRACE_S):
+            await self.drained.wait()
 
 
 async def _before(
@@ -320,74 +311,6 @@ def _returns(interceptor: Interceptor, name: str, what: str, value: object) -> T
     return TypeError(f"{type(interceptor).__name__}.{name} must return {what}, not {kind}")
 
 
-def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
-    """The error of a call whose time is over."""
-    deadline, progress = call.deadline, call.progress
-    awaited = "; the agent's card was still awaited, and nothing else was sent"
-    place = progress.awaits if progress.card is None else progress.card.awaits
-    waited = "" if place is None else f" while waiting for a {place}"
-    return DeadlineExceededError(
-        f"{call.operation.name} did not finish within the {deadline.name} timeout of "
-        f"{deadline.shown}{waited}{'' if progress.card is None else awaited}",
-        deadline=deadline.name,
-        timeout=deadline.timeout,
-        **_ended(call),
-    )
-
-
-def _ended_error(call: AnyCall, *, is_closed: bool) -> A2AError:
-    """The error of a call that was ended: by the closing of its client, or by its deadline."""
-    return _closed(call) if is_closed else deadline_exceeded(call)
-
-
-def _closed(call: AnyCall) -> A2AConnectionError:
-    message = f"the client was closed while {call.operation.name} was in flight"
-    return A2AConnectionError(message, failure="closed", **_ended(call))
-
-
-def _ended(call: AnyCall) -> Facts:
-    """What is known of a call that is ended from outside."""
-    progress = call.progress
-    attempts = attempts_of(call)
-    return Facts(
-        executed=None if progress.sent or progress.maybe_executed else False,
-        attempts=attempts,
-        agent=attempts[-1].agent if attempts else call.agent,
-        request_id=call.request_id,
-        traceparent=call.headers.get("traceparent"),
-    )
-
-
-def _is_no_answer(error: A2AError) -> bool:
-    """Whether something came back that says nothing about the message."""
-    unreadable = isinstance(error, InvalidAgentResponseError) and error.code is None
-    return error.executed is None and (unreadable or isinstance(error, LimitExceededError))
-
-
-def _may_have_run(call: AnyCall) -> str:
-    params: SendMessageRequest = call.params
-    return (
-        f"message {params.message.message_id} was sent, and may have been executed: search the "
-        "agent's tasks for it before sending it again"
-    )
-
-
-def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
-    params: SendMessageRequest = call.params
-    message = params.message
-    facts = error.facts()
-    facts["executed"] = None
-    facts["transient"] = False
-    facts["retry_stopped_reason"] = None  # the message says it
-    return OutcomeUnknownError(
-        f"the outcome of message {message.message_id} is unknown: the message was sent, but its "
-        f"reply was lost: {error.message}",
-        message_id=message.message_id,
-        context_id=message.context_id,
-        **facts,
-    )
-
-
 async def _by_deadline(call: AnyCall, awaitable: Awaitable[T]) -> T:
     return await wait_until(call.deadline.at, awaitable, lambda: deadline_exceeded(call))
 
@@ -395,5 +318,5 @@ async def _by_deadline(call: AnyCall, awaitable: Awaitable[T]) -> T:
 async def _with_last_word(call: AnyCall, hook: Awaitable[T]) -> T:
     """Waits for a caller's hook within the call's deadline, or for a last word after it."""
     now = asyncio.get_running_loop().time()
-    at = max(call.deadline.at, now + _LAST_WORD)
+    at = max(call.deadline.at, now + _CLOSE_GRACE_S)
     return await wait_until(at, hook, lambda: deadline_exceeded(call))

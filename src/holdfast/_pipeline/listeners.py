@@ -248,7 +248,7 @@ class Observers:
 
     def attempt_started(self, call: AnyCall) -> None:
         """A try begins."""
-        if self._are_curious():
+        if self.are_active():
             self._tell(AttemptStarted(**_named(call), number=call.attempt))
 
     def attempt_failed(self, call: AnyCall, error: A2AError, *, duration: float) -> None:
@@ -339,7 +339,7 @@ class Observers:
 
     def request_finished(self, call: AnyCall, error: BaseException | None) -> None:
         """A request is over, and with it the caller's call, unless that may take several."""
-        if not self._are_curious():
+        if not self.are_active():
             return
         now, call_group = asyncio.get_running_loop().time(), call.progress.call_group
         attempts = attempts_of(call)
@@ -372,7 +372,7 @@ class Observers:
             duration: Seconds.
             error: The error that the caller gets.
         """
-        if not self._are_curious():
+        if not self.are_active():
             return
         failure = error if isinstance(error, A2AError) else None
         tried = () if failure is None else failure.attempts  # to fetch the card, where no request
@@ -390,8 +390,8 @@ class Observers:
             )
         )
 
-    def _are_curious(self) -> bool:
-        """Whether anybody wants to know of what goes well."""
+    def are_active(self) -> bool:
+        """Whether an observer, or the log, takes what goes well."""
         return self._has_own or logger.isEnabledFor(logging.DEBUG)
 
     def _tell(self, observation: Observation) -> None:

@@ -31,7 +31,7 @@ class ObservedCall:
     """
 
     def __init__(self, call_group: CallGroup, observers: Observers, operation: str) -> None:
-        self._errand = call_group
+        self._call_group = call_group
         self._observers = observers
         self.operation = operation
         self._began = 0.0
@@ -40,8 +40,8 @@ class ObservedCall:
 
     def begin(self) -> None:
         """Note that the call begins now."""
-        self._is_open = self._errand.ends_with_request
-        self._errand.ends_with_request = False
+        self._is_open = self._call_group.ends_with_request
+        self._call_group.ends_with_request = False
         self._began = _now()
 
     def end(self) -> None:
@@ -58,10 +58,11 @@ class ObservedCall:
         if self._is_open:
             self._is_open = False
             duration = (_now() if self._ended is None else self._ended) - self._began
-            self._observers.call_finished(self._errand, self.operation, duration, error)
+            self._observers.call_finished(self._call_group, self.operation, duration, error)
 
     def __enter__(self) -> Self:
-        self.begin()
+        if self._call_group.is_observed:
+            self.begin()
         return self
 
     def __exit__(
@@ -70,7 +71,8 @@ class ObservedCall:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.finish(error)
+        if self._is_open:
+            self.finish(error)
 
 
 def _now() -> float:

@@ -10,12 +10,13 @@ lost: it waits at most 5 s, and at most half of the time that the call has left.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.operations import GET_TASK
+from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
@@ -25,13 +26,14 @@ from holdfast._pipeline.transport import (
     Reply,
     Stream,
     StreamWrapper,
+    endpoint_of,
 )
 from holdfast._wire.files import as_base64, from_base64, has_content, may_be_base64
 from holdfast.errors import A2AError
 from holdfast.types import GetTaskRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from holdfast._pipeline.endpoints import Endpoint
 
@@ -46,24 +48,18 @@ _READING_S = 5.0
 
 
 class OlderFilesLayer(PassThrough):
-    """Converts the files of requests and replies where servers have two forms of them."""
+    """Converts the files of requests and replies, at endpoints where they have two forms."""
 
-    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call below."""
-        endpoint = _converted_at(call)
-        return self._inner.unary(call) if endpoint is None else self._unary(call, endpoint)
-
-    def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
-        """Opens the stream below."""
-        endpoint = _converted_at(call)
-        return self._inner.stream(call) if endpoint is None else self._stream(call, endpoint)
-
-    async def _unary(self, call: Call[P, R], endpoint: Endpoint) -> Reply[R]:
+        endpoint = endpoint_of(call)
         reply = await self._inner.unary(await self._written(call, endpoint))
         value = await self._read(reply.value, call, endpoint)
         return reply if value is reply.value else msgspec.structs.replace(reply, value=value)
 
-    async def _stream(self, call: Call[P, R], endpoint: Endpoint) -> Reply[Stream[R]]:
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Opens the stream below."""
+        endpoint = endpoint_of(call)
         reply = await self._inner.stream(await self._written(call, endpoint))
 
         def read(event: R) -> Awaitable[R]:
@@ -82,7 +78,7 @@ class OlderFilesLayer(PassThrough):
         try:
             await self._find_out(call, endpoint)
         except A2AError as error:
-            error.executed = False  # of this call, whatever became of the question
+            not_sent(error)
             if error.transient:
                 raise
         if not endpoint.files_are_base64:
@@ -163,9 +159,3 @@ class _ReadStream(StreamWrapper[R]):
             self._held.append(event)
             return None
         return event
-
-
-def _converted_at(call: AnyCall) -> Endpoint | None:
-    """Where the call goes, if files have two forms there."""
-    endpoint = call.endpoint
-    return endpoint if endpoint is not None and endpoint.has_two_file_forms else None

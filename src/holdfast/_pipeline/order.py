@@ -1,7 +1,8 @@
 """The layers that a call goes through: their order is written here, and nowhere else.
 
 Each layer is around those below it in a list. What stands above `RetryLayer` sees a call once,
-what stands below it sees each try, and what stands below the choice of a place sees where it goes.
+what stands below it sees each try, and what stands below the choice of an endpoint sees where the
+call goes. A layer that a client does not need is not there.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ from holdfast._pipeline.layers import (
     InterceptorLayer,
     ObservedLayer,
     OpeningLayer,
-    OutcomeLayer,
 )
 from holdfast._pipeline.older_files import OlderFilesLayer
 from holdfast._pipeline.produced import ProducedTransports
 from holdfast._pipeline.retrying import RetryLayer
-from holdfast._pipeline.transport import Layer, Transport, compose
+from holdfast._pipeline.transport import ExtensibleLayer, Layer, Transport, compose
 from holdfast._policy.breaker import Switch
 from holdfast._wire.bindings import GRPC_BINDING, PROTOCOL_VERSION
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast._aio.per_loop import PerLoop
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.cautions import Cautions
+    from holdfast._pipeline.credentials import AuthProviderRef
     from holdfast._pipeline.listeners import ListenerSet, Observers
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._policy.resilience import Resilience
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from holdfast._wire.network_scope import Network
 
 __all__ = [
+    "CallPipeline",
     "binding_transport",
-    "call_pipeline",
     "card_pipeline",
     "card_source",
     "layered_requests",
@@ -63,80 +64,121 @@ def binding_transport(
     resilience: Resilience,
     limits: Limits,
     *,
+    has_grpc: bool,
     channel_factory: Callable[[str], aio.Channel] | None,
     producers: Mapping[str, TransportProducer],
     networks: tuple[Network, ...],
 ) -> Transport:
-    """What carries calls, by the binding of the interface that they go to.
+    """Make what carries calls, by the binding of the interface that they go to.
 
     Args:
         engine: What carries requests, for the bindings that are HTTP.
         env: Tells the time.
         resilience: Its timeouts and refusals count.
         limits: How large a reply to accept.
+        has_grpc: Whether gRPC may be spoken.
         channel_factory: Makes the channels of gRPC, if the caller does.
         producers: What makes the transports of the caller's own bindings.
         networks: Networks that a redirect may reach in any case.
     """
-    over_grpc = partial(
-        grpc_transport, env, resilience, limits, tls=resolve_tls(engine), factory=channel_factory
-    )
-    over_http = HttpBinding(engine, env, resilience, limits, networks=networks)
-    bottom = BindingRouter(over_http, {GRPC_BINDING: over_grpc})
+    bottom: Transport = HttpBinding(engine, env, resilience, limits, networks=networks)
+    if has_grpc:
+        over_grpc = partial(
+            grpc_transport,
+            env,
+            resilience,
+            limits,
+            tls=resolve_tls(engine),
+            factory=channel_factory,
+        )
+        bottom = BindingRouter(bottom, {GRPC_BINDING: over_grpc})
     return ProducedTransports(bottom, producers) if producers else bottom
 
 
-def call_pipeline(
-    bottom: Transport,
-    *,
-    choice: Layer,
-    resilience: Resilience,
-    env: Env,
-    observers: Observers,
-    hooks: ListenerSet,
-    switch: Switch,
-    cautions: Cautions,
-    admissions: PerLoop[Admission] | None,
-    call_layers: Sequence[Layer],
-    attempt_layers: Sequence[Layer],
-) -> Transport:
-    """The layers of every call of a client.
+class CallPipeline:
+    """The layers of every call of a client, without those that the client does not need.
+
+    The layers of interceptors and of credentials are put in when the first of either comes, which
+    may be after the client was made.
 
     Args:
-        bottom: What carries calls.
-        choice: The layer that chooses the place where a call goes.
+        bottom: Carries calls.
+        choice: Makes the layer that chooses where a call goes, over what is below it: in general,
+            and for endpoints where files have two forms.
         resilience: What to do when things go wrong.
         env: Wall time and randomness.
-        observers: Who is told of calls and attempts.
-        hooks: Who may change them.
-        switch: What somebody has decided by hand about circuits.
+        observers: Learn of calls and attempts.
+        hooks: The caller's interceptors.
+        auth: Where credentials come from.
+        switch: What was decided by hand about circuits.
         cautions: Warns of where credentials go.
-        admissions: Who is let in; None for everybody.
-        call_layers: The caller's own, around a whole call.
+        admissions: How many calls may be in flight; None for any number.
+        call_layers: The caller's own layers around a whole call.
         attempt_layers: The same, around each attempt.
+
+    Attributes:
+        transport: The outermost layer.
     """
-    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
-    return _stacked(
-        [
-            partial(ObservedLayer, observers=observers),  # a call that is told has begun and ends
-            partial(InterceptorLayer, hooks=hooks),  # before anything is decided: it may answer
-            OutcomeLayer,  # what a failure means for what was asked, before anybody else sees it
-            DeadlineLayer,  # all below counts: lines, waits, cards, credentials
+
+    def __init__(
+        self,
+        bottom: Transport,
+        *,
+        choice: Callable[[Transport, Transport], Transport],
+        resilience: Resilience,
+        env: Env,
+        observers: Observers,
+        hooks: ListenerSet,
+        auth: AuthProviderRef,
+        switch: Switch,
+        cautions: Cautions,
+        admissions: PerLoop[Admission] | None,
+        call_layers: Sequence[Layer],
+        attempt_layers: Sequence[Layer],
+    ) -> None:
+        self._hooks = hooks
+        self._auth = auth
+        self._credentials = partial(CredentialsLayer, cautions=cautions)
+        self._has_interceptors = False
+        # One of the caller's layers may add credentials, too.
+        self._has_credentials = bool(attempt_layers)
+
+        def chosen(inner: Transport) -> Transport:
+            return choice(inner, OlderFilesLayer(inner))
+
+        # ── The order ────────────────────────────────────────────────────────────────────────
+        attempt = [
+            partial(AttemptLayer, observers=observers),  # a refused call is not an attempt
+            *attempt_layers,
+            # CredentialsLayer: fresh ones, and once more after a 401: both are one attempt
+            self._credentials if self._has_credentials else None,
+        ]
+        self._attempt = _stacked(attempt, bottom)
+        call = [
+            partial(ObservedLayer, observers=observers),  # each call that begins is reported
+            # InterceptorLayer: before anything is decided, as an interceptor may answer
+            DeadlineLayer,  # all below counts: queues, waits, cards, credentials
             _admission(resilience, admissions),  # once for a call, however often it is tried
             *call_layers,
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             _hedge(resilience),  # two requests that are one try
-            choice,  # anew for each try, and each of two
-            OlderFilesLayer,  # of that place: how files are written there
-            partial(guarded, switch=switch),  # of that place: one that refuses is passed over
-            partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
-            *attempt_layers,
-            partial(
-                CredentialsLayer, cautions=cautions
-            ),  # fresh ones, and once more after a 401: both are one attempt
-        ],
-        bottom,
-    )
+            chosen,  # an endpoint for each try, and for each of two; there, how files are written
+            partial(  # of that endpoint: one that refuses is passed over
+                GuardLayer, resilience=resilience, env=env, observers=observers, switch=switch
+            ),
+        ]
+        self.transport = _stacked(call, self._attempt)
+        # ─────────────────────────────────────────────────────────────────────────────────────
+        self.update()
+
+    def update(self) -> None:
+        """Put in the layers that are needed by now; calls in flight go on as they began."""
+        if self._hooks.interceptors and not self._has_interceptors:
+            self._has_interceptors = True
+            _put_below(self.transport, partial(InterceptorLayer, hooks=self._hooks))
+        if self._auth.provider is not None and not self._has_credentials:
+            self._has_credentials = True
+            _put_below(self._attempt, self._credentials)
 
 
 def card_pipeline(cards: Transport, observers: Observers) -> Transport:
@@ -233,6 +275,12 @@ def layered_requests(
 
 def _stacked(layers: Iterable[Layer | None], bottom: Transport) -> Transport:
     return compose((layer for layer in layers if layer is not None), bottom)
+
+
+def _put_below(layer: Transport, added: Layer) -> None:
+    """Put a layer between another one and what is below that."""
+    if isinstance(layer, ExtensibleLayer):
+        layer.put_below(added)
 
 
 def _admission(resilience: Resilience, admissions: PerLoop[Admission] | None) -> Layer | None:

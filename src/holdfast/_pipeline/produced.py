@@ -24,6 +24,7 @@ from holdfast._pipeline.transport import (
     Transport,
     UnaryOnly,
     addressed,
+    endpoint_of,
 )
 from holdfast.types import AgentCard, AgentInterface
 
@@ -108,9 +109,9 @@ class ProducedTransports(PassThrough):
 
     def _entered(self, call: AnyCall) -> _Produced | None:
         """The transport for a call, which is in it from now on; None if it is not a caller's."""
-        endpoint = call.endpoint
-        if endpoint is None or call.card is None:
-            message = "the call has no endpoint yet"
+        endpoint = endpoint_of(call)
+        if call.card is None:
+            message = "the call has no card yet"
             raise RuntimeError(message)
         interface = endpoint.interface
         producer = self._producers.get(interface.protocol_binding)

@@ -30,6 +30,7 @@ import msgspec
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._model.operations import GET_TASK
 from holdfast._pipeline.affinity import Homes, context_of, marked, page_mark, task_of, unmarked
+from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.transport import (
@@ -235,7 +236,7 @@ class ReplicaLayer(PassThrough):
         try:
             await wait_until(at, fetch, too_late)
         except A2AError as error:
-            error.executed = False  # of this call
+            not_sent(error)
             replica.cards.is_doubtful = True
             replica.failed(asyncio.get_running_loop().time())
             raise
@@ -298,8 +299,7 @@ class ReplicaLayer(PassThrough):
             if isinstance(failure, TaskNotFoundError):
                 return None
             if failure is not None:
-                failure.executed = False  # of the call, which was not made
-                raise failure
+                raise not_sent(failure)
         try:
             return replica, await self._at(replica, call, onward)
         except (TaskNotFoundError, InvalidParamsError) as error:
@@ -353,7 +353,7 @@ class ReplicaLayer(PassThrough):
         unanswered = [one for one in failures if not isinstance(one, TaskNotFoundError)]
         for failure in unanswered:
             # The call itself was not made; that its home was not found counts as a try of it.
-            failure.executed = False
+            not_sent(failure)
             attempts = call.progress.attempts
             made = [msgspec.structs.replace(one, executed=False) for one in failure.attempts]
             attempts[:] = joined_attempts(attempts, made, after=0.0)

@@ -16,13 +16,13 @@ import msgspec
 from holdfast._model.operations import Operation
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._pipeline.endpoints import Endpoint
-from holdfast._policy.attempts import joined_attempts
+from holdfast._policy.attempts import joined_attempts, was_executed
 from holdfast._policy.deadline import Deadline
 from holdfast._wire.bindings import OLDER_VERSION, extensions_in
 from holdfast._wire.http import Progress, Timeouts
 from holdfast._wire.network_scope import NetworkReach
 from holdfast._wire.redaction import Secrets
-from holdfast.errors import A2AError, Attempt, UnsupportedOperationError, VersionNotSupportedError
+from holdfast.errors import Attempt, UnsupportedOperationError, VersionNotSupportedError
 from holdfast.types import AgentCard
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "CallNext",
     "CallProgress",
     "ClientCallContext",
+    "ExtensibleLayer",
     "Layer",
     "PassThrough",
     "Reply",
@@ -47,12 +48,22 @@ __all__ = [
     "UnaryOnly",
     "addressed",
     "compose",
+    "endpoint_of",
 ]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+def endpoint_of(call: AnyCall) -> Endpoint:
+    """Where a call goes, for what stands below the choice of that."""
+    endpoint = call.endpoint
+    if endpoint is None:
+        message = "the call has no endpoint yet"
+        raise RuntimeError(message)
+    return endpoint
 
 
 def addressed(call: Call[P, R]) -> Call[P, R]:
@@ -104,6 +115,8 @@ class CallGroup(msgspec.Struct):
         attempts: How many attempts its requests took that are over. Written and read by
             `Observers`, like `agent`.
         agent: The address of the last attempt, as observers get it.
+        is_observed: Whether an observer, or the log, takes what goes well. Written by
+            `ClientCore` when the call begins.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
@@ -116,19 +129,19 @@ class CallGroup(msgspec.Struct):
     ends_with_request: bool = True
     attempts: int = 0
     agent: str | None = None
+    is_observed: bool = True
 
 
 class CallProgress(Progress):
     """How far a call has come: the only part of a call that changes.
 
     Attributes:
-        sent: Whether a byte of the current attempt may have left. Written by the engine; read by
-            whoever says if an attempt may have been executed.
-        began: When the call began, on the event loop's clock. Written once, by who makes the call.
+        sent: Whether a byte of the current attempt may have left. Written by the engine;
+            taken back by `AttemptLayer` before and after an attempt, and by `CredentialsLayer`
+            where nothing was executed.
+        began: When the call began, on the event loop's clock.
         lacks_credentials: Whether the current attempt failed because there were none: that says
-            nothing of the agent. Written by `CredentialsLayer`, read by `GuardLayer`.
-        maybe_executed: Whether an earlier attempt may have been executed. Written by
-            `settle_executed`, read by it and by `DeadlineLayer`.
+            nothing of the agent. Written by `CredentialsLayer`.
         attempts: The attempts that are over, in order. Written by `AttemptLayer`; those above it
             tell of them, and see by them whether an attempt was made.
         card: How far the fetch of the card has come that this call waits for, if it does. Written
@@ -143,7 +156,6 @@ class CallProgress(Progress):
 
     began: float = 0.0
     lacks_credentials: bool = False
-    maybe_executed: bool = False
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
@@ -173,18 +185,11 @@ class CallProgress(Progress):
         for way, times in other.ways.items():
             self.ways[way] = max(times, self.ways.get(way, 0))
 
-    def settle_executed(self, error: A2AError) -> None:
-        """Settles whether a call was executed of which one more attempt has failed.
-
-        An error that says it was not speaks of its own attempt; it may have been in an earlier
-        one.
-        """
-        if error.executed is not False:
-            self.maybe_executed = True
-        else:
-            self.sent = False
-            if self.maybe_executed:
-                error.executed = None
+    @property
+    def executed(self) -> bool | None:
+        """Whether the call was executed that has no reply: False for no, None for unknown."""
+        attempts = [attempt.executed for attempt in self.attempts]
+        return was_executed([*attempts, None if self.sent else False])
 
 
 class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
@@ -427,6 +432,14 @@ class PassThrough:
     async def close(self) -> None:
         """Frees what is below."""
         await self._inner.close()
+
+
+class ExtensibleLayer(PassThrough):
+    """A layer below which another one may be put while the client is in use."""
+
+    def put_below(self, layer: Layer) -> None:
+        """Put a layer between this one and what is below; calls in flight pass it by."""
+        self._inner = layer(self._inner)
 
 
 class UnaryOnly:

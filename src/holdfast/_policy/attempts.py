@@ -1,4 +1,4 @@
-"""Which attempts an error reports where a message took several calls, and which of two errors."""
+"""Attempts of a call: what they show together, and which of them an error reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
     from holdfast.errors import A2AError, Attempt
 
-__all__ = ["joined_attempts", "last_not_executed", "more_informative"]
+__all__ = ["joined_attempts", "last_not_executed", "more_informative", "was_executed"]
+
+
+def was_executed(attempts: Sequence[bool | None]) -> bool | None:
+    """Decide whether a call was executed: not, only where no attempt can have been.
+
+    Args:
+        attempts: Whether each attempt was executed, in order; None for unknown. At least one.
+    """
+    last = attempts[-1]
+    return None if last is False and any(one is not False for one in attempts) else last
 
 
 def last_not_executed(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:

@@ -104,7 +104,7 @@ def decode(
     is_plain = (
         envelope.result is not UNSET and envelope.error is None and envelope.id == request_id
     )
-    if not is_plain or not _is_success(reply):
+    if not is_plain or not 200 <= reply.status < 300:
         return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
     return cast("R", envelope.result)
 
