@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
     from typing import Any
 
-__all__ = ["SelfCancelledError", "gather_bounded", "reject_self_cancellation"]
+__all__ = ["gather_bounded", "reject_self_cancellation"]
 
 T = TypeVar("T")
 
@@ -20,10 +20,6 @@ logger = logging.getLogger("holdfast")
 
 _CANCEL_GRACE_S = 1.0
 """Seconds that cancelled coroutines have to end."""
-
-
-class SelfCancelledError(RuntimeError):
-    """Something ended as cancelled although its task was not cancelled."""
 
 
 async def gather_bounded(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) -> list[T]:
@@ -72,7 +68,7 @@ async def reject_self_cancellation(awaitable: Awaitable[T]) -> T:
     A cancellation of the running task is passed on as it is.
 
     Raises:
-        SelfCancelledError: It ended as cancelled, and the task was not cancelled meanwhile.
+        RuntimeError: It ended as cancelled, and the task was not cancelled meanwhile.
     """
     before = pending_cancellations()
     try:
@@ -81,4 +77,4 @@ async def reject_self_cancellation(awaitable: Awaitable[T]) -> T:
         if pending_cancellations() > before:
             raise
         text = "it was cancelled from within"
-        raise SelfCancelledError(text) from None
+        raise RuntimeError(text) from None

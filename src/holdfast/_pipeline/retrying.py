@@ -1,7 +1,6 @@
-"""The layer that tries a call again.
+"""The layer that retries a call.
 
-Whether and when is decided by `holdfast._policy.retry`, and where by the layers below, anew each
-time. This one tells them the facts, and waits.
+The engine decides whether and when, and the layers below decide where, anew for each attempt.
 """
 
 from __future__ import annotations
@@ -10,13 +9,15 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast._pipeline.retry_engine import FailedAttempt, RetryEngine
 from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
 from holdfast._policy.limiter import asks_to_wait
-from holdfast._policy.retry import GiveUp, Retry, RetryState, decide
+from holdfast._policy.retry import RetryState
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
     from holdfast._aio.env import Env
+    from holdfast._model.operations import Safety
     from holdfast._pipeline.listeners import Observers
     from holdfast._pipeline.retry_after_gate import RetryAfterGate
     from holdfast._policy.resilience import Resilience
@@ -29,7 +30,12 @@ T = TypeVar("T")
 
 
 class RetryLayer(PassThrough):
-    """Tries again where `holdfast._policy.retry` says so and the endpoint's budget allows it."""
+    """Retries where `holdfast._policy.retry` says so and the endpoint's budget allows it.
+
+    Attributes:
+        budget: How large the budget of each endpoint is.
+        observers: Who is told of retries.
+    """
 
     def __init__(
         self,
@@ -39,91 +45,91 @@ class RetryLayer(PassThrough):
         observers: Observers,
     ) -> None:
         super().__init__(inner)
-        self._policy = resilience.retry
-        self._budget = resilience.budget
-        self._waits_in_line = resilience.rate_limit is not None
-        self._env = env
-        self._observers = observers
+        self.budget = resilience.budget
+        self.observers = observers
+        self.engine = RetryEngine(resilience.retry, env)
+        self._has_gates = resilience.rate_limit is not None
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         progress = call.progress
-        tries: RetryState | None = None
+        retried: _ClientCall | None = None
         while True:
             tried = len(progress.attempts)
             try:
                 reply = await onward(call)
             except A2AError as error:
-                tries = tries or RetryState()
-                was_attempted = len(progress.attempts) > tried
-                await self._after_failure(call, error, tries, was_attempted=was_attempted)
+                retried = retried or _ClientCall(self, call)
+                failed = self._failed(call, error, was_attempted=len(progress.attempts) > tried)
             else:
                 if progress.endpoint is not None:
-                    progress.endpoint.succeeded(self._budget)
+                    progress.endpoint.succeeded(self.budget)
                 return reply
+            await self.engine.after_failure(retried, failed)
 
-    async def _after_failure(
-        self, call: AnyCall, error: A2AError, tries: RetryState, *, was_attempted: bool
-    ) -> None:
-        """Waits until the next try.
-
-        Raises:
-            A2AError: What the last attempt came to, with all of them: there is no other try.
-        """
-        gate = self._gate(call, error) if was_attempted else None
+    def _failed(self, call: AnyCall, error: A2AError, *, was_attempted: bool) -> FailedAttempt:
         endpoint = call.progress.endpoint
-        tries.failed(
-            error,
+        return FailedAttempt(
+            error=error,
+            raised=error,
             was_attempted=was_attempted,
-            is_in_line=gate is not None,
             answered=None if endpoint is None else endpoint.answered,
+            gate=self._gate(call, error) if was_attempted else None,
+            stop=None if call.is_retried else "the caller handles this failure in another way",
         )
-        last = tries.last
-        if last is None:
-            raise error
-        # A refusal on this side cost the agent nothing, and nor does who waits in line.
-        is_charged = was_attempted and error.transient and gate is None
-        decision = self._decide(call, error, tries.failures, is_charged=is_charged)
-        if isinstance(decision, GiveUp):
-            if error.transient and call.is_retried:
-                last.retry_stopped_reason = decision.reason if error is last else error.message
-            if last.retry_after is None:
-                last.retry_after = error.retry_after  # of who was refused here after that
-            last.attempts = tuple(call.progress.attempts)
-            raise last from last.__cause__
-        wait = decision.delay if gate is None else gate.wait_ahead()
-        call.progress.goes_on(asyncio.get_running_loop().time() + wait)
-        last.attempts = tuple(call.progress.attempts)
-        self._observers.retry_scheduled(call, last, wait=wait)
-        asked = call.progress.call_group.operation
-        if self._policy.on_retry is not None and asked in (None, call.operation.name):
-            told = self._policy.on_retry(tries.failures, last, wait)
-            if inspect.isawaitable(told):
-                await told
-        await asyncio.sleep(wait if gate is None else 0.0)  # in line it is waited below
 
     def _gate(self, call: AnyCall, error: A2AError) -> RetryAfterGate | None:
-        """Where the next try waits, in line with all others that call there, if it does."""
+        """Return the queue of all calls to the endpoint, if the next attempt waits there."""
         endpoint = call.progress.endpoint
-        if not self._waits_in_line or endpoint is None or not asks_to_wait(error):
+        if not self._has_gates or endpoint is None or not asks_to_wait(error):
             return None
-        # What is asked by others than the agent holds nobody back below.
+        # A Retry-After of an authorization server holds back no call to the agent.
         return None if call.progress.lacks_credentials else endpoint.gate(call.operation)
 
-    def _decide(
-        self, call: AnyCall, error: A2AError, failures: int, *, is_charged: bool
-    ) -> Retry | GiveUp:
-        now, progress = asyncio.get_running_loop().time(), call.progress
-        within_budget = True
-        if is_charged and progress.endpoint is not None:
-            within_budget = progress.endpoint.charge(self._budget, now=now)
-        if not call.is_retried:
-            return GiveUp("the caller handles this failure in another way")
-        return decide(
-            self._policy,
-            error,
-            safety=call.operation.safety,
-            attempt=failures,
-            time_left=call.deadline.left(now),
-            draw=self._env.random(),
-            within_budget=within_budget or progress.has_others,
-        )
+
+class _ClientCall:
+    """One call of the client, for the engine."""
+
+    def __init__(self, layer: RetryLayer, call: AnyCall) -> None:
+        self.state = RetryState()
+        self._layer = layer
+        self._call = call
+
+    @property
+    def safety(self) -> Safety:
+        return self._call.operation.safety
+
+    def time_left(self, now: float) -> float:
+        return self._call.deadline.left(now)
+
+    def charge(self, now: float) -> bool:
+        progress = self._call.progress
+        if progress.endpoint is None:
+            return True
+        return progress.endpoint.charge(self._layer.budget, now=now) or progress.has_others
+
+    def final_error(self, failed: FailedAttempt, reason: str) -> A2AError:
+        last = self._last()
+        if failed.error.transient and self._call.is_retried:
+            last.retry_stopped_reason = reason if failed.error is last else failed.error.message
+        if last.retry_after is None:
+            last.retry_after = failed.error.retry_after  # of a refusal on this side after that
+        last.__suppress_context__ = True  # of what it was made of, which may quote a secret
+        return last
+
+    async def before_wait(self, wait: float) -> None:
+        call, on_retry = self._call, self._layer.engine.policy.on_retry
+        call.progress.goes_on(asyncio.get_running_loop().time() + wait)
+        last = self._last()
+        self._layer.observers.retry_scheduled(call, last, wait=wait)
+        asked = call.progress.call_group.operation
+        if on_retry is not None and asked in (None, call.operation.name):
+            hook = on_retry(self.state.failures, last, wait)
+            if inspect.isawaitable(hook):
+                await hook
+
+    def _last(self) -> A2AError:
+        """Return the error of the last attempt, with all attempts."""
+        last = self.state.last
+        assert last is not None  # noqa: S101  the engine asks after an attempt only
+        last.attempts = tuple(self._call.progress.attempts)
+        return last

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast._arguments import check_kind
 from holdfast._integrations.a2a_sdk.errors import to_sdk_error
-from holdfast._integrations.a2a_sdk.notify import tell
+from holdfast._integrations.a2a_sdk.notify import notify
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig, SharedBudget
 from holdfast._policy.resilience import Resilience
 from holdfast._policy.retry import RetryPolicy
@@ -120,6 +120,6 @@ def _narrowed(predicate: RetryPredicate) -> Callable[[A2AError], bool]:
 
 def _listening(on_retry: OnRetry) -> Callable[[int, A2AError, float], Awaitable[None]]:
     async def told(attempt: int, error: A2AError, delay: float) -> None:
-        await tell(on_retry, attempt, _as_the_sdk(error), delay)
+        await notify(on_retry, attempt, _as_the_sdk(error), delay)
 
     return told

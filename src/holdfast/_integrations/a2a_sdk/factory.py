@@ -16,7 +16,7 @@ from holdfast._integrations.a2a_sdk.conversion import (
     retry_config_of,
 )
 from holdfast._integrations.a2a_sdk.retry import RetryTransport
-from holdfast._integrations.a2a_sdk.retry_loop import Trying
+from holdfast._integrations.a2a_sdk.retry_loop import RetryExecutor
 from holdfast._integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
 from holdfast._integrations.a2a_sdk.validation import check_config, check_names
 from holdfast._pipeline.cards.resolver import FETCH_CARD
@@ -65,7 +65,7 @@ class HoldfastClientFactory(ClientFactory):
         self._env = options.get("env") or SystemEnv()
         if options.get("shared") is None:  # an empty one may be filled by others
             options["shared"] = Endpoints()
-        self._fetching = Trying(None, self._retry_config, self._env)
+        self._fetching = RetryExecutor(None, self._retry_config, self._env)
         self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
         config = config or ClientConfig()
         super().__init__(config)
@@ -133,7 +133,7 @@ class HoldfastClientFactory(ClientFactory):
             resolver_http_kwargs,
             signature_verifier,
         )
-        return await self._fetching.asking(FETCH_CARD, make)
+        return await self._fetching.execute(FETCH_CARD, make)
 
 
 def client_factory(

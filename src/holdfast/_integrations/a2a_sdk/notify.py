@@ -1,4 +1,4 @@
-"""Telling a caller's listener of a retry, which can do no harm."""
+"""Calling the caller's listener before a retry, so that it can do no harm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast._aio.cancel_scope import wait_until
 if TYPE_CHECKING:
     from holdfast._integrations.a2a_sdk.retry_config import OnRetry
 
-__all__ = ["tell"]
+__all__ = ["notify"]
 
 _LISTENER_TIMEOUT_S = 10.0
 """Seconds that a listener has."""
@@ -22,10 +22,10 @@ _LISTENER_TIMEOUT_S = 10.0
 logger = logging.getLogger("holdfast")
 
 
-async def tell(
+async def notify(
     on_retry: OnRetry, attempt: int, error: Exception, delay: float, *, until: float = math.inf
 ) -> None:
-    """Tells a listener, for a while; what it raises is logged, and changes nothing.
+    """Calls a listener, for a while; what it raises is logged, and changes nothing.
 
     Args:
         on_retry: The listener.

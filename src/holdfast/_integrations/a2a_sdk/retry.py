@@ -17,7 +17,7 @@ from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_kind
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
-from holdfast._integrations.a2a_sdk.retry_loop import DoneBefore, Trying, own_copy
+from holdfast._integrations.a2a_sdk.retry_loop import DoneBefore, RetryExecutor, own_copy
 from holdfast._model import operations
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RetryTransport(ClientTransport):
             budget=budget,
         )
         self._base = transport  # as the SDK's own decorator calls it
-        self._trying = Trying(transport, config, env or SystemEnv())
+        self._executor = RetryExecutor(transport, config, env or SystemEnv())
 
     @classmethod
     def from_config(
@@ -114,28 +114,28 @@ class RetryTransport(ClientTransport):
     ) -> sdk.SendMessageResponse:
         """Sends a message."""
         method = self._base.send_message
-        return await self._trying.unary(operations.SEND_MESSAGE, method, request, context)
+        return await self._executor.unary(operations.SEND_MESSAGE, method, request, context)
 
     def send_message_streaming(
         self, request: sdk.SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[sdk.StreamResponse]:
         """Sends a message, and streams what becomes of it."""
         method = self._base.send_message_streaming
-        return self._trying.stream(operations.SEND_STREAMING_MESSAGE, method, request, context)
+        return self._executor.stream(operations.SEND_STREAMING_MESSAGE, method, request, context)
 
     async def get_task(
         self, request: sdk.GetTaskRequest, *, context: ClientCallContext | None = None
     ) -> sdk.Task:
         """Asks for a task."""
         method = self._base.get_task
-        return await self._trying.unary(operations.GET_TASK, method, request, context)
+        return await self._executor.unary(operations.GET_TASK, method, request, context)
 
     async def list_tasks(
         self, request: sdk.ListTasksRequest, *, context: ClientCallContext | None = None
     ) -> sdk.ListTasksResponse:
         """Asks for tasks."""
         method = self._base.list_tasks
-        return await self._trying.unary(operations.LIST_TASKS, method, request, context)
+        return await self._executor.unary(operations.LIST_TASKS, method, request, context)
 
     async def cancel_task(
         self, request: sdk.CancelTaskRequest, *, context: ClientCallContext | None = None
@@ -149,14 +149,14 @@ class RetryTransport(ClientTransport):
 
         before = DoneBefore((TaskNotCancelableError, TaskNotFoundError), find)
         method = self._base.cancel_task
-        return await self._trying.unary(operations.CANCEL_TASK, method, request, context, before)
+        return await self._executor.unary(operations.CANCEL_TASK, method, request, context, before)
 
     async def create_task_push_notification_config(
         self, request: sdk.TaskPushNotificationConfig, *, context: ClientCallContext | None = None
     ) -> sdk.TaskPushNotificationConfig:
         """Adds a push notification config to a task."""
         method = self._base.create_task_push_notification_config
-        return await self._trying.unary(operations.CREATE_PUSH_CONFIG, method, request, context)
+        return await self._executor.unary(operations.CREATE_PUSH_CONFIG, method, request, context)
 
     async def get_task_push_notification_config(
         self,
@@ -166,7 +166,7 @@ class RetryTransport(ClientTransport):
     ) -> sdk.TaskPushNotificationConfig:
         """Asks for a push notification config of a task."""
         method = self._base.get_task_push_notification_config
-        return await self._trying.unary(operations.GET_PUSH_CONFIG, method, request, context)
+        return await self._executor.unary(operations.GET_PUSH_CONFIG, method, request, context)
 
     async def list_task_push_notification_configs(
         self,
@@ -176,7 +176,7 @@ class RetryTransport(ClientTransport):
     ) -> sdk.ListTaskPushNotificationConfigsResponse:
         """Asks for the push notification configs of a task."""
         method = self._base.list_task_push_notification_configs
-        return await self._trying.unary(operations.LIST_PUSH_CONFIGS, method, request, context)
+        return await self._executor.unary(operations.LIST_PUSH_CONFIGS, method, request, context)
 
     async def delete_task_push_notification_config(
         self,
@@ -191,14 +191,14 @@ class RetryTransport(ClientTransport):
 
         before = DoneBefore((TaskNotFoundError,), find)
         method = self._base.delete_task_push_notification_config
-        await self._trying.unary(operations.DELETE_PUSH_CONFIG, method, request, context, before)
+        await self._executor.unary(operations.DELETE_PUSH_CONFIG, method, request, context, before)
 
     def subscribe(
         self, request: sdk.SubscribeToTaskRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[sdk.StreamResponse]:
         """Streams what becomes of a task."""
         method = self._base.subscribe
-        return self._trying.stream(operations.SUBSCRIBE_TO_TASK, method, request, context)
+        return self._executor.stream(operations.SUBSCRIBE_TO_TASK, method, request, context)
 
     async def get_extended_agent_card(
         self,

@@ -1,23 +1,24 @@
-"""How one call is tried: one way for those with an answer, one for those with a stream of them.
+"""How a call of the SDK is retried: a unary call, or the opening of a stream.
 
-Whether and when to try again is decided by `holdfast._policy.retry`, of facts that
-`holdfast._integrations.a2a_sdk.failures` has read.
+The engine is the client's own, `holdfast._pipeline.retry_engine`; here it is given the facts that
+`holdfast._integrations.a2a_sdk.failures` has read, and its outcome is put into the SDK's words:
 
 - What the caller gets in the end is the SDK's own error, the very object; `retry_facts`, and a
   note on it, say what was tried.
-- Each try gets a copy of the request of its own: a decorator such as the SDK's for tenants
+- Each attempt gets a copy of the request of its own: a decorator such as the SDK's for tenants
   writes into it.
-- A stream is tried again before its first event. From then on it is the caller's.
-- What is tried again may have been done by the try before, whose reply was lost: an answer such as
+- A stream is retried before its first event. From then on it is the caller's.
+- An attempt may have been executed although its reply was lost: an answer to the next one such as
   "the task cannot be canceled" is then looked into (`DoneBefore`).
 - A cancellation by the caller goes through at once, and counts for nothing.
-- The caller's listener is told outside of all ``except``, so that what it logs itself does not
+- The caller's listener is called outside of all ``except``, so that what it logs itself does not
   quote an error of the SDK, in which an address may hold a secret.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from contextlib import aclosing
@@ -34,8 +35,9 @@ from holdfast._integrations.a2a_sdk.failures import (
     channel_state,
     read_failure,
 )
-from holdfast._integrations.a2a_sdk.notify import tell
-from holdfast._policy.retry import GiveUp, Retry, decide
+from holdfast._integrations.a2a_sdk.notify import notify
+from holdfast._pipeline.retry_engine import FailedAttempt, RetryEngine
+from holdfast._policy.retry import RetryState
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
     Request = TypeVar("Request", bound=Message)
 
-__all__ = ["DoneBefore", "RetryFacts", "Trying", "own_copy", "retry_facts"]
+__all__ = ["DoneBefore", "RetryExecutor", "RetryFacts", "own_copy", "retry_facts"]
 
 Request_contra = TypeVar("Request_contra", contravariant=True)
 R = TypeVar("R")
@@ -114,20 +116,20 @@ def own_copy(request: Request) -> Request:
     return copied
 
 
-class Trying:
-    """Tries the calls of one transport.
+class RetryExecutor:
+    """Makes the calls of one transport, and retries them.
 
     Args:
         transport: The transport; None where there is none, as for a card.
-        config: How to try.
-        env: Where wall time and dice come from.
+        config: How to retry.
+        env: Where wall time and random numbers come from.
     """
 
     def __init__(self, transport: ClientTransport | None, config: RetryConfig, env: Env) -> None:
         self.transport = transport
         self.config = config
         self.env = env
-        self.policy = config.policy()
+        self.engine = RetryEngine(config.policy(), env)
         self.budget = config.shared_budget()
 
     async def unary(
@@ -138,25 +140,25 @@ class Trying:
         context: ClientCallContext | None,
         before: DoneBefore[R] | None = None,
     ) -> R:
-        """Tries a call with one answer."""
-        return await self.asking(
+        """Makes a unary call of the transport."""
+        return await self.execute(
             operation, lambda: method(own_copy(request), context=context), before
         )
 
-    async def asking(
+    async def execute(
         self,
         operation: Operation[Any, Any],
         start: Callable[[], Awaitable[R]],
         before: DoneBefore[R] | None = None,
     ) -> R:
-        """Tries whatever has one answer.
+        """Makes any call with one answer.
 
         Args:
             operation: What it is, which says what a second execution would cost.
-            start: Makes one try.
-            before: How to find out whether an earlier try has done it.
+            start: Makes one attempt.
+            before: How to find out whether an earlier attempt has done it.
         """
-        call = _OneCall(self, operation)
+        call = _SdkCall(self, operation)
         while True:
             try:
                 answer = await call.attempt(start)
@@ -169,7 +171,7 @@ class Trying:
             if done is not None:
                 call.succeeded()
                 return done[0]
-            await call.until_next(failure)
+            await self.engine.after_failure(call, call.failed(failure))
 
     async def stream(
         self,
@@ -178,8 +180,8 @@ class Trying:
         request: Request,
         context: ClientCallContext | None,
     ) -> AsyncGenerator[R]:
-        """Tries a call that streams, up to its first event."""
-        call = _OneCall(self, operation)
+        """Makes a call that streams; it is retried up to its first event."""
+        call = _SdkCall(self, operation)
         while True:
             async with aclosing(method(own_copy(request), context=context)) as events:
                 try:
@@ -195,137 +197,125 @@ class Trying:
                     async for event in events:
                         yield event
                     return
-            await call.until_next(failure)
+            await self.engine.after_failure(call, call.failed(failure))
 
 
-class _OneCall:
-    """One call: what has become of it so far."""
+class _SdkCall:
+    """One call of the SDK, for the engine."""
 
-    __slots__ = (
-        "_attempts",
-        "_deadline",
-        "_is_over",
-        "_last",
-        "_may_be_done",
-        "_operation",
-        "_state",
-        "_trying",
-    )
-
-    def __init__(self, trying: Trying, operation: Operation[Any, Any]) -> None:
-        self._trying = trying
+    def __init__(self, executor: RetryExecutor, operation: Operation[Any, Any]) -> None:
+        self.state = RetryState()
+        self._executor = executor
         self._operation = operation
         self._attempts = 0
         self._last: Exception | None = None
-        self._is_over = False
+        self._last_failure = Failure()
+        self._is_out_of_time = False
         self._may_be_done = False
-        self._state: str | None = None
-        timeout = trying.config.timeout
-        self._deadline = None if timeout is None else _now() + timeout
+        self._channel_state: str | None = None
+        timeout = executor.config.timeout
+        self._ends_at = math.inf if timeout is None else _now() + timeout
+
+    @property
+    def safety(self) -> Safety:
+        is_allowed = self._executor.config.resend_ambiguous
+        return "idempotent" if is_allowed else self._operation.safety
 
     async def attempt(self, start: Callable[[], Awaitable[R]]) -> R:
-        """Makes one try, as far as there is time.
+        """Makes one attempt, as far as there is time.
 
         Raises:
             A2AClientTimeoutError: The time of the call is over.
         """
-        if self._deadline is not None and self._deadline <= _now():
+        if self._ends_at <= _now():
             raise self._too_late() from self._last
         self._attempts += 1
-        self._state = channel_state(self._trying.transport)
-        async with CancelScope(math.inf if self._deadline is None else self._deadline):
+        self._channel_state = channel_state(self._executor.transport)
+        async with CancelScope(self._ends_at):
             return await start()
         raise self._too_late() from self._last
 
     async def found(self, before: DoneBefore[R], error: Exception) -> tuple[R] | None:
-        """The answer to an earlier try, if there was one; see `DoneBefore`."""
+        """The answer to an earlier attempt, if there was one; see `DoneBefore`."""
         if not self._may_be_done or not isinstance(error, before.refusals):
             return None
-        try:
-            async with CancelScope(math.inf if self._deadline is None else self._deadline):
+        with contextlib.suppress(Exception):  # what the agent said of the call itself counts
+            async with CancelScope(self._ends_at):
                 return await before.find()
-        except Exception:  # noqa: BLE001  the caller learns what the agent said of the call itself
-            return None
         return None
 
     def succeeded(self) -> None:
         """Notes that the agent has answered."""
-        if self._trying.budget is not None:
-            self._trying.budget.succeeded()
+        if self._executor.budget is not None:
+            self._executor.budget.succeeded()
 
-    async def until_next(self, error: Exception) -> None:
-        """Waits until the next try.
+    def failed(self, error: Exception) -> FailedAttempt:
+        """Return the facts of a failed attempt.
 
         Raises:
-            Exception: The error: there is no other try.
+            A2AClientTimeoutError: It is that of `attempt`, after which there is no other one.
         """
-        if self._is_over:
+        if self._is_out_of_time:
             raise error
+        executor = self._executor
+        is_transient = bool(executor.config.predicate(error))
         self._last = error
-        failed = _now()
-        config = self._trying.config
-        is_transient = bool(config.predicate(error))
-        failure = read_failure(
+        self._last_failure = failure = read_failure(
             error,
             operation=self._operation,
-            now=self._trying.env.wall(),
-            states=(self._state, channel_state(self._trying.transport)),
-            address=address_of(self._trying.transport),
+            now=executor.env.wall(),
+            states=(self._channel_state, channel_state(executor.transport)),
+            address=address_of(executor.transport),
         )
         self._may_be_done = self._may_be_done or failure.executed is not False
-        decision = self._decide(failure, is_transient=is_transient, now=failed)
-        if isinstance(decision, GiveUp):
-            if is_transient or self._attempts > 1:
-                self._tell(error, decision.reason, failure)
-            raise error
+        is_final = is_transient and failure.is_final
+        facts = A2AError(
+            "as the engine sees it",
+            transient=is_transient,
+            executed=failure.executed,
+            retry_after=failure.retry_after,
+        )
+        stop = "the agent asked not to be tried again" if is_final else None
+        return FailedAttempt(error=facts, raised=error, stop=stop)
+
+    def time_left(self, now: float) -> float:
+        return self._ends_at - now
+
+    def charge(self, now: float) -> bool:  # noqa: ARG002  a shared budget has its own clock
+        budget = self._executor.budget
+        return budget is None or budget.failed()
+
+    def final_error(self, failed: FailedAttempt, reason: str) -> Exception:
+        if failed.error.transient or self._attempts > 1:
+            self._add_facts(failed.raised, reason)
+        return failed.raised
+
+    async def before_wait(self, wait: float) -> None:
+        error, on_retry = self._last, self._executor.config.on_retry
         logger.info(
             "%s: try %d failed with %s; the next one is in %.3g s",
             self._operation.name,
             self._attempts,
             type(error).__name__,
-            decision.delay,
+            wait,
         )
-        if config.on_retry is not None:
-            until = self._deadline or math.inf
-            await tell(config.on_retry, self._attempts, error, decision.delay, until=until)
-        await asyncio.sleep(max(0.0, failed + decision.delay - _now()))
-
-    def _decide(self, failure: Failure, *, is_transient: bool, now: float) -> Retry | GiveUp:
-        trying = self._trying
-        # Whoever is refused may still fail: what is charged does not depend on what is decided.
-        may_retry = trying.budget is None or not is_transient or trying.budget.failed()
-        if is_transient and failure.is_final:
-            return GiveUp("the agent asked not to be tried again")
-        safety: Safety = "idempotent" if trying.config.resend_ambiguous else self._operation.safety
-        return decide(
-            trying.policy,
-            A2AError(
-                "as the core sees it",
-                transient=is_transient,
-                executed=failure.executed,
-                retry_after=failure.retry_after,
-            ),
-            safety=safety,
-            attempt=self._attempts,
-            time_left=math.inf if self._deadline is None else self._deadline - now,
-            draw=trying.env.random(),
-            within_budget=may_retry,
-        )
+        if on_retry is not None and error is not None:
+            await notify(on_retry, self._attempts, error, wait, until=self._ends_at)
 
     def _too_late(self) -> A2AClientTimeoutError:
-        text = f"{self._operation.name} took longer than its {self._trying.config.timeout:g} s"
+        text = f"{self._operation.name} took longer than its {self._executor.config.timeout:g} s"
         error = A2AClientTimeoutError(text)
-        self._is_over = True
-        self._tell(error, "the timeout of the call expired", Failure())
+        self._is_out_of_time, self._last_failure = True, Failure()
+        self._add_facts(error, "the timeout of the call expired")
         return error
 
-    def _tell(self, error: Exception, reason: str, failure: Failure) -> None:
+    def _add_facts(self, error: Exception, reason: str) -> None:
         """Adds to an error what was tried."""
         facts = RetryFacts(
             attempts=self._attempts,
             reason=reason,
-            executed=failure.executed,
-            retry_after=failure.retry_after,
+            executed=self._last_failure.executed,
+            retry_after=self._last_failure.retry_after,
         )
         setattr(error, _FACTS, facts)
         tries = "1 try" if self._attempts == 1 else f"{self._attempts} tries"
