@@ -27,7 +27,8 @@ from holdfast import (
 )
 from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
-from holdfast._stream.machine import Resume, Step
+from holdfast._stream.machine import StreamMachine
+from holdfast._stream.states import Action
 from holdfast._testing.serverwire import Wire
 from holdfast._testing.streaming import frame
 from holdfast._testing.v03wire import V03Wire
@@ -419,21 +420,21 @@ def core_goes_on(script, version):
     """Whether a stream of a client's own would not be over with these events."""
     if not script:
         return True
-    resume = Resume(Limits(), max_reconnects=3)
+    resume = StreamMachine(Limits(), max_reconnects=3)
     for response in script:
-        resume.received(response.event)
-        resume.told.take()
+        resume.on_event(response.event)
+        resume.outbox.take()
         update = response.status_update
         is_final = update is not None and update.status.state.is_settled
-        if resume.step is not Step.READ or (version == "0.3" and is_final):
+        if resume.action is not Action.READ or (version == "0.3" and is_final):
             break
-    if resume.step is Step.READ:
+    if resume.action is Action.READ:
         try:
-            resume.ended()
+            resume.on_end()
         except A2AConnectionError:  # no task is known to go on with
             return True
     # Here a task that waits for an authorization may be left.
-    return resume.step is not Step.DONE and resume.told.state is not TaskState.AUTH_REQUIRED
+    return resume.action is not Action.STOP and resume.outbox.state is not TaskState.AUTH_REQUIRED
 
 
 STATES = [state for state in TaskState if state is not TaskState.UNSPECIFIED]

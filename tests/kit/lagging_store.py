@@ -29,7 +29,7 @@ from holdfast import (
     TaskState,
 )
 from holdfast._aio.watchdog import Watchdog
-from holdfast._stream.machine import Resume
+from holdfast._stream.machine import StreamMachine
 from holdfast._stream.resumable import ResumableStream
 from holdfast._stream.text import TextFold
 from holdfast.client import TextDelta
@@ -316,7 +316,7 @@ def live(world):
     async def main():
         limit = Deadline(name="stream", timeout=DEADLINE, at=DEADLINE)
         stream = ResumableStream(
-            Resume(Limits(), max_reconnects=8),
+            StreamMachine(Limits(), max_reconnects=8),
             world,
             world.first(),
             env=world,
@@ -336,7 +336,7 @@ def live(world):
         except A2AError as caught:
             error = caught
         await stream.close()
-        judge.ended(stream.told.task, error)
+        judge.ended(stream.outbox.task, error)
         judge.error = error
         judge.took = asyncio.get_running_loop().time()
 

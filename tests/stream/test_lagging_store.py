@@ -20,7 +20,8 @@ from holdfast import (
     connect,
     text_part,
 )
-from holdfast._stream.machine import Resume, Step, Wait
+from holdfast._stream.machine import StreamMachine
+from holdfast._stream.states import Action, Wait
 from holdfast.client import TextDelta
 from holdfast.errors import MethodNotFoundError, ReconnectError
 from holdfast.testing import (
@@ -104,12 +105,12 @@ def task(*texts, state=TaskState.WORKING, stamp="2026-01-01T00:00:00Z"):
 
 def cut_after(*events):
     """A machine whose stream was cut, and that has subscribed again."""
-    machine = Resume(Limits(), max_reconnects=8)
+    machine = StreamMachine(Limits(), max_reconnects=8)
     for event in (task(), *events):
-        machine.received(event)
-    machine.cut(None)
-    machine.waited()
-    machine.subscribed()
+        machine.on_event(event)
+    machine.on_cut(None)
+    machine.on_waited()
+    machine.on_subscribed()
     taken(machine)
     return machine
 
@@ -117,7 +118,7 @@ def cut_after(*events):
 def taken(machine):
     """The texts that the caller gets next."""
     texts = []
-    while (event := machine.told.take()) is not None:
+    while (event := machine.outbox.take()) is not None:
         if isinstance(event, TaskArtifactUpdateEvent):
             texts.append(("" if event.append else "=") + event.artifact.text)
     return texts
@@ -125,80 +126,79 @@ def taken(machine):
 
 def test_a_502_for_the_task_is_not_taken_for_an_agent_without_a_store():
     machine = cut_after(chunk("a", append=False))
-    machine.received(task("a"))
-    machine.found(task("a"))
+    machine.on_event(task("a"))
+    machine.on_task(task("a"))
 
-    machine.received(chunk("c"))  # and "b" before it is missing
-    machine.not_found(BAD_GATEWAY)
+    machine.on_event(chunk("c"))  # and "b" before it is missing
+    machine.on_no_task(BAD_GATEWAY)
 
-    assert (taken(machine), machine.step) == ([], Step.READ)
-    machine.quiet()
-    machine.found(task("a", "b", "c"))
+    assert (taken(machine), machine.action) == ([], Action.READ)
+    machine.on_silence()
+    machine.on_task(task("a", "b", "c"))
     assert "".join(taken(machine)) == "bc"
 
 
 def test_a_502_for_the_first_look_is_not_taken_for_an_agent_without_a_store():
     machine = cut_after(chunk("a", append=False))
-    machine.received(task("a"))
-    machine.not_found(BAD_GATEWAY)
+    machine.on_event(task("a"))
+    machine.on_no_task(BAD_GATEWAY)
 
-    machine.received(chunk("c"))
-    assert taken(machine) == []
-    machine.quiet()
-    machine.found(task("a", "b", "c"))
+    machine.on_event(chunk("c"))
+    assert (taken(machine), machine.action) == ([], Action.GET_TASK)
+    machine.on_task(task("a", "b", "c"))
 
     assert "".join(taken(machine)) == "bc"
 
 
 def test_without_a_store_what_follows_the_snapshot_is_new_even_if_it_looks_the_same():
     machine = cut_after(chunk("ha ", append=False))
-    machine.received(task("ha ", "ha "))
-    machine.not_found(MethodNotFoundError("no GetTask", executed=False))
+    machine.on_event(task("ha ", "ha "))
+    machine.on_no_task(MethodNotFoundError("no GetTask", executed=False))
 
-    machine.received(chunk("ha "))
+    machine.on_event(chunk("ha "))
 
     assert "".join(taken(machine)) == "ha ha "
 
 
 def test_an_artifact_that_begins_after_a_cut_is_told_at_once():
     machine = cut_after(chunk("a", append=False))
-    machine.received(task("a"))
-    machine.found(task("a"))
+    machine.on_event(task("a"))
+    machine.on_task(task("a"))
 
     for new in (chunk("x", append=False, name="b"), chunk("x", name="b")):
-        machine.received(new)
+        machine.on_event(new)
 
-    assert (taken(machine), machine.step) == (["=x", "x"], Step.READ)
+    assert (taken(machine), machine.action) == (["=x", "x"], Action.READ)
 
 
 def test_a_store_that_still_shows_what_was_replaced_takes_nothing_back():
     machine = cut_after(chunk("abc", append=False), chunk("ab", append=False))
-    machine.received(task("abc"))
-    machine.found(task("abc"))
+    machine.on_event(task("abc"))
+    machine.on_task(task("abc"))
     assert taken(machine) == []
 
-    machine.received(chunk("d"))
-    machine.found(task("abd"))
+    machine.on_event(chunk("d"))
+    machine.on_task(task("abd"))
 
-    assert machine.told.whole().text == "abd"
+    assert machine.outbox.whole().text == "abd"
 
 
 def test_a_prefix_that_replaced_the_text_during_a_cut_is_there_when_the_task_waits():
     machine = cut_after(chunk("abc", append=False))
     waiting = task("ab", state=TaskState.INPUT_REQUIRED, stamp="2026-01-01T00:00:09Z")
-    machine.received(task("ab"))
-    machine.found(task("ab"))
+    machine.on_event(task("ab"))
+    machine.on_task(task("ab"))
     assert taken(machine) == []  # it may be older
 
     event = TaskStatusUpdateEvent(task_id="t", context_id="c", status=waiting.status)
-    machine.received(event)
-    machine.not_found(BAD_GATEWAY)
-    while isinstance(machine.step, Wait):
-        machine.waited()
-    machine.found(waiting)
+    machine.on_event(event)
+    machine.on_no_task(BAD_GATEWAY)
+    while isinstance(machine.action, Wait):
+        machine.on_waited()
+    machine.on_task(waiting)
 
     assert taken(machine) == ["=ab"]
-    assert (machine.told.task.text, machine.told.state) == ("ab", TaskState.INPUT_REQUIRED)
+    assert (machine.outbox.task.text, machine.outbox.state) == ("ab", TaskState.INPUT_REQUIRED)
 
 
 # ── Over the wire ────────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,8 @@ from holdfast import (
     TaskState,
 )
 from holdfast._stream.fold import fold
-from holdfast._stream.machine import Resume, Step, Wait
+from holdfast._stream.machine import StreamMachine
+from holdfast._stream.states import Action, Wait
 from holdfast.errors import UnsupportedOperationError
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
@@ -160,31 +161,31 @@ def run(server, machine, *, first=True, most=2000):
     """Drives a machine to its end, and gives what the caller saw."""
     seen = []
     if first:
-        machine.received(server.open())
+        machine.on_event(server.open())
     for _ in range(most):
-        while (event := machine.told.take()) is not None:
+        while (event := machine.outbox.take()) is not None:
             seen.append(event)
-        if machine.step is Step.DONE:
+        if machine.action is Action.STOP:
             return seen
         go_on(server, machine)
-    raise AssertionError(f"no end: {machine.step}")
+    raise AssertionError(f"no end: {machine.action}")
 
 
 def go_on(server, machine):
     """Does what the machine says."""
-    match machine.step:
+    match machine.action:
         case Wait():
             server.work()
-            machine.waited()
-        case Step.LOOK:
-            machine.found(server.look())
-        case Step.SUBSCRIBE:
+            machine.on_waited()
+        case Action.GET_TASK:
+            machine.on_task(server.look())
+        case Action.SUBSCRIBE:
             try:
                 server.subscribe()
             except UnsupportedOperationError as error:
-                machine.refused(error)
+                machine.on_refused(error)
             else:
-                machine.subscribed(resubscribes=server.resubscribes)
+                machine.on_subscribed(resubscribes=server.resubscribes)
         case _:
             read(server, machine)
 
@@ -194,16 +195,16 @@ def read(server, machine):
     try:
         event = server.read()
     except EOFError:
-        machine.ended()
+        machine.on_end()
     except A2AConnectionError as error:
-        machine.cut(error)
+        machine.on_cut(error)
     else:
-        machine.received(event)
+        machine.on_event(event)
 
 
-def machine(**options) -> Resume:
+def machine(**options) -> StreamMachine:
     options.setdefault("max_reconnects", 8)
-    return Resume(Limits(), **options)
+    return StreamMachine(Limits(), **options)
 
 
 def text_of(events, name="a") -> str:
@@ -268,18 +269,16 @@ def lived(pieces, seed, from_the_start, **world):
         task_id=None if from_the_start else "t",
         resubscribes=server.resubscribes,
     )
-    if not from_the_start:
-        resume.step = Step.SUBSCRIBE
     return server, resume, run(server, resume, first=from_the_start)
 
 
 def check_whole(server, resume, seen):
     """What the caller has is the agent's task, and it ended once."""
     truth = server.tasks[-1]
-    assert resume.told.task is not None
-    assert resume.told.task.artifacts == truth.artifacts
-    assert resume.told.task.status == truth.status
-    assert resume.told.task.history == truth.history or not server.subscriptions
+    assert resume.outbox.task is not None
+    assert resume.outbox.task.artifacts == truth.artifacts
+    assert resume.outbox.task.status == truth.status
+    assert resume.outbox.task.history == truth.history or not server.subscriptions
     folded = None
     for event in seen:
         folded = fold(folded, event)
@@ -356,18 +355,18 @@ def test_from_a_store_that_is_late_all_text_comes_once_and_none_is_taken_back(
 def picked_up(*chunks):
     """A machine whose caller has got some chunks, that has subscribed again, and lacks nothing."""
     resume, task = machine(), NEW
-    resume.received(NEW)
+    resume.on_event(NEW)
     for event in chunks:
-        resume.received(event)
+        resume.on_event(event)
         task = fold(task, event)
-    resume.cut(None)
-    resume.waited()
-    resume.subscribed()
-    resume.received(task)
-    resume.found(task)
-    while resume.told.take() is not None:
+    resume.on_cut(None)
+    resume.on_waited()
+    resume.on_subscribed()
+    resume.on_event(task)
+    resume.on_task(task)
+    while resume.outbox.take() is not None:
         pass
-    assert resume.step is Step.READ
+    assert resume.action is Action.READ
     return resume, task
 
 
@@ -375,87 +374,87 @@ def test_a_whole_artifact_that_grew_after_a_reconnect_is_told_at_once():
     resume, _ = picked_up(chunk("one", append=False))
     grown = chunk("one two", append=False)
 
-    resume.received(grown)
+    resume.on_event(grown)
 
-    assert (resume.told.take(), resume.step) == (grown, Step.READ)
-    resume.received(chunk(" three"))
-    assert resume.told.take() == chunk(" three")
-    assert resume.told.task.text == "one two three"
+    assert (resume.outbox.take(), resume.action) == (grown, Action.READ)
+    resume.on_event(chunk(" three"))
+    assert resume.outbox.take() == chunk(" three")
+    assert resume.outbox.task.text == "one two three"
 
 
 def test_a_whole_artifact_that_is_repeated_after_a_reconnect_is_not_told_again():
     resume, _ = picked_up(chunk("one", append=False), chunk(" two"))
 
-    resume.received(chunk("one", append=False))
-    while resume.step is not Step.READ:
-        resume.found(resume.told.task)
-    resume.received(chunk(" two"))
-    resume.received(chunk(" three"))
+    resume.on_event(chunk("one", append=False))
+    while resume.action is not Action.READ:
+        resume.on_task(resume.outbox.task)
+    resume.on_event(chunk(" two"))
+    resume.on_event(chunk(" three"))
 
-    assert resume.told.take() == chunk(" three")
-    assert resume.told.take() is None
+    assert resume.outbox.take() == chunk(" three")
+    assert resume.outbox.take() is None
 
 
 def test_a_whole_artifact_is_told_where_nobody_can_say_what_the_task_holds():
     resume, _ = picked_up(chunk("one", append=False))
     gone = TaskNotFoundError("no such task")
 
-    resume.received(chunk(" two"))
-    resume.not_found(gone)
-    resume.received(other := chunk("something else", append=False))
-    while resume.step is not Step.READ:
-        resume.not_found(gone)
+    resume.on_event(chunk(" two"))
+    resume.on_no_task(gone)
+    resume.on_event(other := chunk("something else", append=False))
+    while resume.action is not Action.READ:
+        resume.on_no_task(gone)
 
-    assert resume.told.take() == chunk(" two")
-    assert resume.told.take() == other
+    assert resume.outbox.take() == chunk(" two")
+    assert resume.outbox.take() == other
 
 
 def test_a_question_of_long_ago_ends_nothing():
     asking = TaskStatus(state=TaskState.INPUT_REQUIRED, timestamp=stamp(3))
     working = TaskStatus(state=W, timestamp=stamp(5))
     resume = machine()
-    resume.received(Task(id="t", context_id="c", status=working))
-    resume.polled()
-    resume.waited()
+    resume.on_event(Task(id="t", context_id="c", status=working))
+    resume.on_no_streams()
+    resume.on_waited()
 
-    resume.found(Task(id="t", context_id="c", status=asking))  # from a store that is late
+    resume.on_task(Task(id="t", context_id="c", status=asking))  # from a store that is late
 
-    assert isinstance(resume.step, Wait)
-    resume.waited()
-    resume.found(Task(id="t", context_id="c", status=status(6, C).status))
-    assert resume.step is Step.DONE
-    assert resume.told.state is C
+    assert isinstance(resume.action, Wait)
+    resume.on_waited()
+    resume.on_task(Task(id="t", context_id="c", status=status(6, C).status))
+    assert resume.action is Action.STOP
+    assert resume.outbox.state is C
 
 
-def subscribed() -> Resume:
+def subscribed() -> StreamMachine:
     """A machine whose connection is laid over a task at work."""
-    machine = Resume(Limits(), max_reconnects=8, task_id="t")
-    machine.subscribed()
-    machine.received(NEW)
-    machine.found(NEW)
+    machine = StreamMachine(Limits(), max_reconnects=8, task_id="t")
+    machine.on_subscribed()
+    machine.on_event(NEW)
+    machine.on_task(NEW)
     return machine
 
 
 def test_each_end_is_doubted_anew() -> None:
     machine = subscribed()
-    machine.received(status(1, TaskState.INPUT_REQUIRED))
-    while machine.step is not Step.READ:  # the store does not tell of it
-        machine.waited() if isinstance(machine.step, Wait) else machine.found(NEW)
+    machine.on_event(status(1, TaskState.INPUT_REQUIRED))
+    while machine.action is not Action.READ:  # the store does not tell of it
+        machine.on_waited() if isinstance(machine.action, Wait) else machine.on_task(NEW)
 
-    machine.received(status(2, C))
-    assert machine.step is Step.LOOK
-    machine.found(NEW)
+    machine.on_event(status(2, C))
+    assert machine.action is Action.GET_TASK
+    machine.on_task(NEW)
 
-    assert isinstance(machine.step, Wait)  # for a store that is behind
+    assert isinstance(machine.action, Wait)  # for a store that is behind
 
 
 def test_a_task_is_polled_no_earlier_than_its_agent_asks() -> None:
     busy = A2AConnectionError("busy", failure="refused", transient=True, retry_after=40)
     machine = subscribed()
-    machine.cut(busy)
-    while isinstance(machine.step, Wait) and machine.step.attempt:
-        assert machine.step.at_least == 40
-        machine.waited()
-        machine.refused(busy)
+    machine.on_cut(busy)
+    while isinstance(machine.action, Wait) and machine.action.attempt:
+        assert machine.action.at_least == 40
+        machine.on_waited()
+        machine.on_refused(busy)
 
-    assert machine.step == Wait(attempt=0, at_least=40, error=busy)
+    assert machine.action == Wait(attempt=0, at_least=40, error=busy)

@@ -236,7 +236,7 @@ class ClientCore:
     def hurry(self, task_id: str) -> None:
         """Has streams of a task look soon how it stands."""
         for live in tuple(self.streams.get(task_id, ())):
-            live.hurry()
+            live.expect_change()
 
     async def pause(self, seconds: float) -> None:
         """Waits between two calls, and no longer than until the client is closed."""

@@ -29,8 +29,8 @@ class Live(Protocol):
     """Where the events of a stream come from: see `holdfast._stream.resumable.ResumableStream`."""
 
     @property
-    def told(self) -> EventOutbox:
-        """What the caller has been told."""
+    def outbox(self) -> EventOutbox:
+        """The events for the caller, and the task that they make."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Live(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the caller has been told of an answer."""
+        """Whether the caller has an answer."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class EventStream:
         self._live: Live | None = None
         self._unwritten: Event | None = None  # as long as the journal has not its task
         self._untold: Event | None = None  # as long as consumers have not heard of it
-        self._listening: deque[Consumer] = deque()  # to be told of it
+        self._listening: deque[Consumer] = deque()  # to get it yet
         self._is_unattended = False  # by a journal or consumers
         self._has_begun = False
         self._is_being_read = False
@@ -155,7 +155,7 @@ class EventStream:
         self._is_over = True
         self._calls.observed.end()
         if self._live is not None:
-            self._calls.saw(self._live.told)
+            self._calls.saw(self._live.outbox)
 
     def __aiter__(self) -> Self:
         """Begins to iterate, or goes on with it.
@@ -243,9 +243,9 @@ class EventStream:
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
         """The next event, once the journal knows of its task: nobody can act on it before."""
         event = self._unwritten = self._unwritten or await call.while_held(live.next())
-        call, told = self._calls.call or call, live.told  # of a reply that was sent meanwhile
-        if not call.has_seen(told.task_id, told.state) and told.task is not None:
-            await call.saw(told.task)
+        call, outbox = self._calls.call or call, live.outbox  # of a reply that was sent meanwhile
+        if not call.has_seen(outbox.task_id, outbox.state) and outbox.task is not None:
+            await call.saw(outbox.task)
         self._unwritten = None
         return event
 
@@ -254,7 +254,7 @@ class EventStream:
         call = self._calls.call
         if call is None:
             return
-        answer = None if live is None else live.told.task or live.told.message
+        answer = None if live is None else live.outbox.task or live.outbox.message
         if live is None or answer is None or not live.is_settled:
             await call.release()
         else:
@@ -268,7 +268,7 @@ class EventStream:
     @property
     def task(self) -> Task | None:
         """The task as the events so far make it; None where there is none."""
-        return None if self._live is None else self._live.told.task
+        return None if self._live is None else self._live.outbox.task
 
     @property
     def is_stale(self) -> bool:
@@ -282,7 +282,7 @@ class EventStream:
     @property
     def message(self) -> Message | None:
         """The last message of the stream; where there is no task, it is the answer."""
-        return None if self._live is None else self._live.told.message
+        return None if self._live is None else self._live.outbox.message
 
     @property
     def extensions(self) -> tuple[str, ...]:

@@ -66,9 +66,9 @@ class ReplyLoop:
         self._scope = CancelScope()
 
     @property
-    def told(self) -> EventOutbox:
+    def outbox(self) -> EventOutbox:
         """The events for the caller, delivered and pending."""
-        return self._stream.told
+        return self._stream.outbox
 
     @property
     def reconnects(self) -> int:
@@ -113,7 +113,7 @@ class ReplyLoop:
             if event is not None:
                 return event
             if self._is_interrupted and self._is_handled and not self._has_no_reply:
-                task = self.told.task
+                task = self.outbox.task
                 if task is not None and self._wants_reply(task):
                     self._handled = None
             is_unhandled = self._is_interrupted and not self._is_handled
@@ -132,7 +132,7 @@ class ReplyLoop:
     @property
     def _is_interrupted(self) -> bool:
         """Whether the latest event that was delivered says that the task is interrupted."""
-        outbox = self._stream.told
+        outbox = self._stream.outbox
         return outbox.state is not None and outbox.state.is_interrupted and not outbox.has_news
 
     @property
@@ -143,11 +143,11 @@ class ReplyLoop:
     @property
     def _is_handled(self) -> bool:
         """Whether a reply was requested; the agent may repeat the status before it continues."""
-        handled, status = self._handled, self.told.status
+        handled, status = self._handled, self.outbox.status
         if status is handled or handled is None or status is None:
             return status is handled
         # Without a timestamp, only the first event can be recognized as a repetition.
-        may_repeat = handled.time is not None or self.told.count <= 1
+        may_repeat = handled.time is not None or self.outbox.count <= 1
         return may_repeat and still_waits(status, handled)
 
     async def _next_of_stream(self) -> Event | None:
@@ -169,7 +169,7 @@ class ReplyLoop:
 
     async def _handle_interruption(self) -> None:
         """Request a reply to the interruption, and send it, each at most once."""
-        task, status = self.told.task, self.told.status
+        task, status = self.outbox.task, self.outbox.status
         if task is None:
             return
         reply = await self._reply_to(task)

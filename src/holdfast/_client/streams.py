@@ -12,7 +12,7 @@ from holdfast._client.sending import SendOperation
 from holdfast._model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast._pipeline.transport import Reply
 from holdfast._policy.deadline import NEVER
-from holdfast._stream.machine import Resume
+from holdfast._stream.machine import StreamMachine
 from holdfast._stream.resumable import ResumableStream
 from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.types import SubscribeToTaskRequest
@@ -113,7 +113,8 @@ class StreamCalls:
         """What sends a message, and gives what comes of it.
 
         Where the agent does not stream, it is asked to answer at once, and its task is polled.
-        Of a task that is ``known``, only what is new is told; see `Resume` for ``has_gone_on``.
+        Of a task that is ``known``, only what is new is delivered; for ``has_gone_on`` see
+        ``has_progressed`` of `StreamMachine`.
         """
         request = self._calls.request(
             content,
@@ -134,13 +135,13 @@ class StreamCalls:
     ) -> Callable[[], Awaitable[ResumableStream]]:
         """The same for a request that says everything itself; its message has an id."""
         self.observed.operation = SEND_STREAMING_MESSAGE.name
-        machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
-        return partial(self._send, request, known, machine)
+        make = partial(self._machine, known=known, has_progressed=has_gone_on)
+        return partial(self._send, request, known, make)
 
-    def saw(self, told: EventOutbox) -> None:
+    def saw(self, outbox: EventOutbox) -> None:
         """Notes how the task of a stream stands when that is over."""
-        if told.task_id is not None and told.status is not None:
-            self._calls.replies.saw(told.task_id, told.status)
+        if outbox.task_id is not None and outbox.status is not None:
+            self._calls.replies.saw(outbox.task_id, outbox.status)
 
     def has_begun(self) -> None:
         """Notes that there is a first event; see `Deadline.ends_at_first_event`."""
@@ -169,20 +170,20 @@ class StreamCalls:
         return partial(self._follow, task_id, task)
 
     async def _send(
-        self, request: SendMessageRequest, known: Task | None, machine: Callable[..., Resume]
+        self, request: SendMessageRequest, known: Task | None, make: Callable[..., StreamMachine]
     ) -> ResumableStream:
         reply = await self._calls.replying(request.message, self.scope, known=known)
         sending = self._sending = SendOperation(self._calls, request, self.scope, reply=reply)
-        machine = partial(machine, reply=reply)
+        make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # whose answer this message is for
             await self.call.answered(known)
         try:
-            return await sending.recorded(partial(self._begin, sending, machine))
+            return await sending.recorded(partial(self._begin, sending, make))
         finally:
             self.call = sending.call
 
     async def _begin(
-        self, sending: SendOperation, machine: Callable[..., Resume]
+        self, sending: SendOperation, make: Callable[..., StreamMachine]
     ) -> ResumableStream:
         if await self._are_streams_offered():
             try:
@@ -192,27 +193,26 @@ class StreamCalls:
                     raise
             else:
                 self._origin = sending.origin
-                resume = machine(resubscribes=self.subscribing_is_safe)
+                machine = make(resubscribes=self.subscribing_is_safe)
                 self.has_begun()
                 if isinstance(opened, Reply):
                     self.extensions = opened.extensions
-                    return self._live(resume, opened.value)
-                resume.received(opened)
-                resume.cut(None)  # what was lost was the connection; the task goes on
-                return self._live(resume, None)
+                    return self._live(machine, opened.value)
+                machine.on_found(opened)
+                return self._live(machine, None)
         sent = await sending.send(at_once=True)
         self.has_begun()
         self.extensions = sent.extensions
         self._origin = sending.origin
-        resume = machine()
-        resume.received(sent.value)
-        resume.polled()
-        return self._live(resume, None)
+        machine = make()
+        machine.on_event(sent.value)
+        machine.on_no_streams()
+        return self._live(machine, None)
 
     async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
-        resume = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
+        machine = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
         if not await self._are_streams_offered():
-            resume.polled()
+            machine.on_no_streams()
         elif not forced and await self._is_of_v03():
             logger.warning(
                 "task %s is polled: the agent speaks protocol 0.3, whose servers may store a "
@@ -220,8 +220,8 @@ class StreamCalls:
                 task_id,
             )
             self.is_polled = True
-            resume.polled()
-        return self._live(resume, None)
+            machine.on_no_streams()
+        return self._live(machine, None)
 
     async def _is_of_v03(self) -> bool:
         """Whether calls go to an interface of protocol 0.3, which may be known by now."""
@@ -233,10 +233,10 @@ class StreamCalls:
 
     async def _follow(self, task_id: str, task: Task | None) -> ResumableStream:
         reply = self._calls.replies.pending(task_id)
-        resume = self._machine(task_id=task_id, task=task, reply=reply)
+        machine = self._machine(task_id=task_id, task=task, reply=reply)
         if not (await self._are_streams_offered() and await self._may_subscribe(task_id)):
-            resume.polled()
-        return self._live(resume, None)
+            machine.on_no_streams()
+        return self._live(machine, None)
 
     async def _may_subscribe(self, task_id: str) -> bool:
         """Whether a subscription leaves a task as it is; not as long as nobody knows."""
@@ -259,25 +259,27 @@ class StreamCalls:
         known: Task | None = None,
         reply: PendingReply | None = None,
         resubscribes: bool = True,
-        has_gone_on: Callable[[Task], bool] | None = None,
-    ) -> Resume:
-        return Resume(
+        has_progressed: Callable[[Task], bool] | None = None,
+    ) -> StreamMachine:
+        return StreamMachine(
             self._calls.limits,
             max_reconnects=self._calls.resilience.reconnect.max_reconnects,
-            patient=self._patient,
+            until_deadline=self._patient,
             task_id=task_id,
             task=task,
             known=known,
             reply=reply,
             resubscribes=resubscribes,
-            has_gone_on=has_gone_on,
+            has_progressed=has_progressed,
             origin=self._origin,
         )
 
-    def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> ResumableStream:
+    def _live(
+        self, machine: StreamMachine, connection: Stream[StreamResponse] | None
+    ) -> ResumableStream:
         resilience = self._calls.resilience
         return ResumableStream(
-            resume,
+            machine,
             self,
             connection,
             env=self._calls.env,

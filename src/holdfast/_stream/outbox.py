@@ -236,8 +236,11 @@ class EventOutbox:
             self.status = self.status or TaskStatus()
             self.task_id = event.task_id or self.task_id
 
-    def pass_on(self, chunk: TaskArtifactUpdateEvent) -> Event | None:
-        """Puts one more chunk, which is what most events are, and takes the next event.
+    def put_and_take(self, chunk: TaskArtifactUpdateEvent) -> Event | None:
+        """Adds a chunk that is new, and takes the next event, which is the chunk if none waits.
+
+        It is `put`, and then `take`; a chunk that is appended, which is what most are, needs no
+        queue for that.
 
         Raises:
             A2AError: See `take`.
@@ -246,7 +249,7 @@ class EventOutbox:
         if self._queue or self.status is None or not is_plain:
             self.put(chunk)
             return self.take()
-        self._fold.add(chunk)  # as `put` and `take` would, without the queue
+        self._fold.add(chunk)
         self.count += 1
         self.is_whole = False
         return chunk

@@ -21,7 +21,7 @@ from holdfast._policy.deadline import (
     wait_deadline_error,
 )
 from holdfast._policy.reconnect import ReconnectPolicy, growing_wait
-from holdfast._stream.machine import Resume, Step, Wait
+from holdfast._stream.states import Action, Wait
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._aio.watchdog import TimeLimit, Watchdog
     from holdfast._pipeline.transport import Stream
+    from holdfast._stream.machine import StreamMachine
     from holdfast.types import Event, StreamResponse, Task
 
 __all__ = ["ResumableStream", "TaskSource"]
@@ -83,15 +84,15 @@ class TaskSource(Protocol):
         ...
 
     def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
-        """Told of each reconnect, and of what made it necessary."""
+        """Tells observers of a reconnect, and of what made it necessary."""
         ...
 
     def follows(self, task_id: str, live: ResumableStream) -> None:
-        """Told once which task a stream is of; it is to hurry when something else changes that."""
+        """Notes, once, which task a stream is of: it expects a change when the task is changed."""
         ...
 
     def leaves(self, task_id: str, live: ResumableStream) -> None:
-        """Told when a stream is closed that it was told of."""
+        """Forgets a stream that is closed."""
         ...
 
 
@@ -99,7 +100,7 @@ class ResumableStream:
     """The events of one task or message, over any number of connections.
 
     Args:
-        resume: The machine; what it was told so far stands.
+        machine: The machine; what it knows so far stands.
         source: What it is made of.
         connection: The connection that is open; None for none.
         env: Randomness for backoffs.
@@ -111,12 +112,12 @@ class ResumableStream:
         poll_interval: Seconds between two looks at a task that is polled.
 
     Attributes:
-        told: What the caller has been told, and is to be told next.
+        outbox: The events for the caller, and the task that they make.
     """
 
     def __init__(
         self,
-        resume: Resume,
+        machine: StreamMachine,
         source: TaskSource,
         connection: Stream[StreamResponse] | None,
         *,
@@ -127,8 +128,8 @@ class ResumableStream:
         max_retry_after: float | None,
         poll_interval: float,
     ) -> None:
-        self._resume = resume
-        self.told = resume.told
+        self._machine = machine
+        self.outbox = machine.outbox
         self._source = source
         self._time = asyncio.get_running_loop().time
         self._quiet_at: float | None = None  # when the task is asked for, if nothing comes
@@ -155,36 +156,36 @@ class ResumableStream:
     @property
     def reconnects(self) -> int:
         """How often it was subscribed to again after a cut."""
-        return self._resume.reconnects
+        return self._machine.reconnects
 
     @property
     def gap(self) -> bool:
         """Whether status messages may be missing."""
-        return self._resume.gap
+        return self._machine.gap
 
     @property
     def error(self) -> A2AError | None:
         """What a connection broke with last."""
-        return self._resume.error
+        return self._machine.error
 
     @property
     def cause(self) -> A2AError | None:
         """At the end, what a connection broke with, unless the agent went on after that."""
-        return self._resume.cause
+        return self._machine.cause
 
     @property
     def is_stale(self) -> bool:
         """Whether the task that the caller has still waits for what it was just given."""
-        reply, task = self._resume.reply, self.told.task
+        reply, task = self._machine.reply, self.outbox.task
         return reply is not None and task is not None and reply.is_stale(task.status)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the caller has been told of an answer."""
-        state = self.told.state
+        """Whether the caller has an answer."""
+        state = self.outbox.state
         if state is None:
-            return self.told.message is not None
-        return state.is_settled and not self.told.has_news and not self._resume.is_stale
+            return self.outbox.message is not None
+        return state.is_settled and not self.outbox.has_news and not self._machine.is_stale
 
     async def next(self) -> Event | None:
         """The next event; None at the end.
@@ -195,30 +196,30 @@ class ResumableStream:
             TaskAuthRequiredError: The same, while the task waits for an authorization.
             A2AError: The agent refuses to go on.
         """
-        resume = self._resume
+        machine = self._machine
         try:
             if self._failure is not None:
                 raise self._failure
             while (event := self._take()) is None:
-                if self._going_on.is_cancelled or resume.step is Step.DONE:
+                if self._going_on.is_cancelled or machine.action is Action.STOP:
                     await self._finish()
                     return None
                 if self._source.is_closed:
                     self._check_open()
-                if resume.step is Step.READ:
+                if machine.action is Action.READ:
                     await self._read()
                 else:
-                    await self._going_on.wait(self._go_on(resume.step))
+                    await self._going_on.wait(self._go_on(machine.action))
         except A2AError as error:
-            self._failure = error  # to be told by the next call if this one is cancelled
+            self._failure = error  # which the next call raises if this one is cancelled
             if not isinstance(error, OutcomeUnknownError):
-                add_last_seen(error, self.told.task_id, self.told.state)
+                add_last_seen(error, self.outbox.task_id, self.outbox.state)
             with contextlib.suppress(TimeoutError):  # of what does not close
                 await self.close()
             raise
         self._quiet_since = None
-        if self._follows is None and self.told.task_id is not None:
-            self._follows = self.told.task_id
+        if self._follows is None and self.outbox.task_id is not None:
+            self._follows = self.outbox.task_id
             self._source.follows(self._follows, self)
         if self._deadline.ends_at_first_event:
             self._deadline = NEVER
@@ -226,18 +227,18 @@ class ResumableStream:
 
     def _take(self) -> Event | None:
         """The next event for the caller, as far as it is there already."""
-        resume = self._resume
-        event = self.told.take()
-        while event is None and resume.step is Step.READ and not self._source.is_closed:
+        machine = self._machine
+        event = self.outbox.take()
+        while event is None and machine.action is Action.READ and not self._source.is_closed:
             response = self._next_nowait()
             if response is None:
                 return None
-            if (chunk := response.artifact_update) is not None and not resume.may_repeat:
+            if (chunk := response.artifact_update) is not None and not machine.may_repeat:
                 self._heard_at = self._time()
-                event = resume.accept(chunk)
+                event = machine.accept(chunk)
             elif (other := response.event) is not None:  # else it proves no more than a comment
                 self._quiet_at = None
-                event = resume.accept(other)
+                event = machine.accept(other)
         return event
 
     async def close(self) -> None:
@@ -252,7 +253,7 @@ class ResumableStream:
         if self._going_on.is_cancelled:
             await self._let_go()  # of what came meanwhile
         else:
-            self._resume.waited_enough()
+            self._machine.on_expired()
             await self.settle()
 
     async def _let_go(self) -> None:
@@ -274,10 +275,10 @@ class ResumableStream:
 
     async def _read(self) -> None:
         """Waits until the connection has an event to take, or the machine has something to do."""
-        connection, resume = self._connection, self._resume
-        if connection is None or (resume.may_repeat and self._is_due()):
+        connection, machine = self._connection, self._machine
+        if connection is None or (machine.may_repeat and self._is_due()):
             # Without a connection, it was let go of, as after an error.
-            (resume.quiet if self._is_due() else resume.ended)()
+            (machine.on_silence if self._is_due() else machine.on_end)()
             return
         try:
             while self._reading is None:
@@ -288,19 +289,19 @@ class ResumableStream:
             await self._read_beside_looks(connection)
         except StopAsyncIteration:
             if not self._going_on.is_cancelled:
-                resume.ended()
+                machine.on_end()
             await self._replace()
         except A2AError as error:
             if not self._going_on.is_cancelled:  # else it broke because it was let go of
                 self._check_deadline(error)
                 if isinstance(error, LimitExceededError):
                     raise
-                resume.cut(error)
+                machine.on_cut(error)
                 await self._replace()
 
     async def _read_beside_looks(self, connection: Connection[StreamResponse]) -> None:
         """Asks for the task while the connection is quiet, and waits for an event beside it."""
-        resume, reading = self._resume, self._reading
+        machine, reading = self._machine, self._reading
         self._check_open()  # the client may have been closed in the moment in which patience ended
         if reading is None or reading.cancelled():
             reading = self._reading = asyncio.ensure_future(connection.wait())
@@ -308,24 +309,24 @@ class ResumableStream:
             while not await self._comes(reading):
                 self._check_open()
                 self._quiet_at, is_due = None, self._is_due()
-                resume.quiet()
-                task_id = self.told.task_id or ""
+                machine.on_silence()
+                task_id = self.outbox.task_id or ""
                 looking = self._look(task_id) if is_due else self._look_beside(reading)
                 await self._going_on.wait(looking)
                 self._check_stale(self._time())
-                is_over = resume.step is not Step.READ or self._going_on.is_cancelled
-                if is_over or self.told.has_news:
+                is_over = machine.action is not Action.READ or self._going_on.is_cancelled
+                if is_over or self.outbox.has_news:
                     break
         finally:
             if reading.cancel():
                 await asyncio.wait({reading})
         self._forget_reading()
-        if not reading.cancelled() and resume.step is not Step.DONE:
+        if not reading.cancelled() and machine.action is not Action.STOP:
             reading.result()  # which raises if the connection has ended
             response = connection.next_nowait()
             if response is not None and (event := response.event) is not None:
                 self._quiet_at = None
-                resume.received(event)
+                machine.on_event(event)
 
     def _forget_reading(self) -> None:
         """Forgets the event that was read last, whether it has arrived or not."""
@@ -335,7 +336,7 @@ class ResumableStream:
 
     async def _look_beside(self, reading: asyncio.Future[Any]) -> None:
         """Asks for the task, and no longer than until the connection goes on."""
-        looking = asyncio.ensure_future(self._look(self.told.task_id or ""))
+        looking = asyncio.ensure_future(self._look(self.outbox.task_id or ""))
         try:
             await asyncio.wait({reading, looking}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -359,7 +360,7 @@ class ResumableStream:
 
     def _next_quiet(self) -> float:
         """When the task is asked for if nothing comes; a cancelled wait does not change it."""
-        patience, after = self._resume.patience, self._resume.look_after
+        patience, after = self._machine.silence, self._machine.look_after
         if patience is None:
             self._quiet_at = None
             return math.inf
@@ -370,13 +371,13 @@ class ResumableStream:
 
     def _is_due(self) -> bool:
         """Whether the task is to be asked for, whatever the connection brings meanwhile."""
-        after = self._resume.look_after
+        after = self._machine.look_after
         return after is not None and self._time() >= self._looked_at + after
 
-    def hurry(self) -> None:
+    def expect_change(self) -> None:
         """Has the task asked for soon: something else says that it changes."""
-        self._resume.hurry()
-        patience = self._resume.patience
+        self._machine.expect_change()
+        patience = self._machine.silence
         if patience is None:
             return
         soon = self._time() + patience
@@ -386,28 +387,28 @@ class ResumableStream:
         if limit is not None and soon < limit.at:
             limit.restart(patience)
 
-    def _go_on(self, step: Step | Wait) -> Coroutine[Any, Any, None]:
+    def _go_on(self, action: Action | Wait) -> Coroutine[Any, Any, None]:
         """Does what there is to do without a connection."""
-        if isinstance(step, Wait):
-            return self._wait(step)
-        if step is Step.SEARCH:
+        if isinstance(action, Wait):
+            return self._wait(action)
+        if action is Action.SEARCH:
             return self._search()
-        task_id = self.told.task_id or ""
-        return self._subscribe(task_id) if step is Step.SUBSCRIBE else self._look(task_id)
+        task_id = self.outbox.task_id or ""
+        return self._subscribe(task_id) if action is Action.SUBSCRIBE else self._look(task_id)
 
     async def _look(self, task_id: str) -> None:
         try:
             task = await self._source.look(task_id)
         except A2AError as error:
             self._check_deadline(error)
-            self._resume.not_found(error)
+            self._machine.on_no_task(error)
         else:
-            self._resume.found(task)
+            self._machine.on_task(task)
         self._looked_at = self._time()
 
     async def _search(self) -> None:
         await self._replace()
-        self._resume.made(await self._source.search(self._resume.error))
+        self._machine.on_found(await self._source.search(self._machine.error))
 
     async def _subscribe(self, task_id: str) -> None:
         await self._replace()
@@ -415,40 +416,40 @@ class ResumableStream:
             self._connect(await self._source.subscribe(task_id))
         except A2AError as error:
             self._check_deadline(error)
-            self._resume.refused(error)
+            self._machine.on_refused(error)
         else:
-            self._resume.subscribed(resubscribes=self._source.subscribing_is_safe)
-            if self._resume.reconnects:
-                self._source.reconnected(task_id, self._resume.reconnects, self._resume.error)
+            self._machine.on_subscribed(resubscribes=self._source.subscribing_is_safe)
+            if self._machine.reconnects:
+                self._source.reconnected(task_id, self._machine.reconnects, self._machine.error)
 
-    async def _wait(self, step: Wait) -> None:
+    async def _wait(self, wait: Wait) -> None:
         loop = asyncio.get_running_loop()
-        if self._waiting is not step:  # else it was cancelled, and goes on
-            self._check_hint(step)
-            self._waiting = step
-            self._wakes_at = loop.time() + max(self._delay(step), step.at_least)
-        end = self._end(step)
+        if self._waiting is not wait:  # else it was cancelled, and goes on
+            self._check_hint(wait)
+            self._waiting = wait
+            self._wakes_at = loop.time() + max(self._delay(wait), wait.at_least)
+        end = self._end(wait)
         await self._source.pause(max(0.0, min(self._wakes_at, end.at) - loop.time()))
         self._check_open()
         if end.left(loop.time()) <= 0:
-            raise wait_deadline_error(end, self.told.task, self.told.task_id, step.error)
+            raise wait_deadline_error(end, self.outbox.task, self.outbox.task_id, wait.error)
         self._check_stale(loop.time())
-        self._resume.waited()
+        self._machine.on_waited()
 
     def _check_stale(self, now: float) -> None:
         """Believes a task that still waits for what it was given, when all is quiet for long."""
-        if not self._resume.is_stale:
+        if not self._machine.is_stale:
             self._stale_since = None
             return
         if self._stale_since is None:
             self._stale_since = now
-        reply, status = self._resume.reply, self.told.status
+        reply, status = self._machine.reply, self.outbox.status
         if reply is None or status is None:
             return
         if now - self._stale_since >= reply.patience(status, self._policy.max_quiet):
-            self._resume.waited_enough()
+            self._machine.on_expired()
 
-    def _check_hint(self, step: Wait) -> None:
+    def _check_hint(self, wait: Wait) -> None:
         """Fails at once where the agent asks for more patience than there is.
 
         Raises:
@@ -457,29 +458,29 @@ class ResumableStream:
             TaskAuthRequiredError: The same, while the task waits for an authorization.
             A2AError: What the agent said, where it asks for a longer wait than the policy allows.
         """
-        error, left, most = step.error, self._time_left, self._max_retry_after
-        if error is None or most is None or step.at_least <= min(most, left):
+        error, left, most = wait.error, self._time_left, self._max_retry_after
+        if error is None or most is None or wait.at_least <= min(most, left):
             return
-        error.retry_stopped_reason = f"another try has to wait {step.at_least:g} s"
-        if step.at_least > most:
+        error.retry_stopped_reason = f"another try has to wait {wait.at_least:g} s"
+        if wait.at_least > most:
             raise error
         error.retry_stopped_reason = f"{error.retry_stopped_reason}, and {left:g} s are left"
         raise wait_deadline_error(
-            self._deadline, self.told.task, self.told.task_id, error, left=left
+            self._deadline, self.outbox.task, self.outbox.task_id, error, left=left
         )
 
-    def _delay(self, step: Wait) -> float:
-        if not step.attempt:
+    def _delay(self, wait: Wait) -> float:
+        if not wait.attempt:
             return next(self._delays)
         self._delays = poll_delays(self._poll_interval)
         policy = self._policy
         return growing_wait(
-            step.attempt, self._env.random(), first=policy.backoff, most=policy.max_backoff
+            wait.attempt, self._env.random(), first=policy.backoff, most=policy.max_backoff
         )
 
-    def _end(self, step: Wait) -> Deadline:
+    def _end(self, wait: Wait) -> Deadline:
         """When waiting ends: at the deadline or, where there is none, when all is quiet."""
-        if step.attempt or self._deadline.at < math.inf:
+        if wait.attempt or self._deadline.at < math.inf:
             return self._deadline
         if self._quiet_since is None:
             self._quiet_since = self._time()
@@ -491,19 +492,19 @@ class ResumableStream:
 
         Reads to the end of the connection, where an agent may tell the whole task, or asks for it.
         """
-        resume, connection = self._resume, self._connection
+        machine, connection = self._machine, self._connection
         with contextlib.suppress(TimeoutError, A2AError):
             async with CancelScope.within(_LAST_WORD):
-                if connection is not None and resume.step is Step.DONE:
+                if connection is not None and machine.action is Action.STOP:
                     async for response in connection:
                         if response.task is not None:
-                            self.told.correct(response.task)
+                            self.outbox.correct(response.task)
                     await self.close()  # the next request may need its place
-                if not self.told.is_whole and self.told.task_id is not None:
-                    task = await self._source.look(self.told.task_id)
-                    resume.check_origin(task)
-                    self.told.correct(task)
-        if resume.step is Step.DONE:
+                if not self.outbox.is_whole and self.outbox.task_id is not None:
+                    task = await self._source.look(self.outbox.task_id)
+                    machine.check_origin(task)
+                    self.outbox.correct(task)
+        if machine.action is Action.STOP:
             await self.close()
 
     @property
@@ -514,12 +515,12 @@ class ResumableStream:
         """Raises if it is this stream's own deadline that an error of a call tells of."""
         if not isinstance(error, DeadlineExceededError) or self._time_left > 0:
             return
-        if self.told.task_id is None:
+        if self.outbox.task_id is None:
             raise error
-        raise wait_deadline_error(self._deadline, self.told.task, self.told.task_id, error)
+        raise wait_deadline_error(self._deadline, self.outbox.task, self.outbox.task_id, error)
 
     def _check_open(self) -> None:
-        self._source.check_open(self.told.task_id or "")
+        self._source.check_open(self.outbox.task_id or "")
 
 
 def _nothing() -> None:
