@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
-from holdfast._model.addresses import fault, has_user, is_http_address
+from holdfast._model.addresses import address_fault, has_user, is_http_address
 from holdfast._model.sendable import check_json, check_sendable, check_text
 from holdfast._model.settings import check_count, check_kind, check_number, suggestion
 from holdfast._wire.http import check_headers
@@ -175,7 +175,7 @@ def check_url(
             f"Path: did you mean Path({shown!r}){home}?"
         )
         raise ValueError(text)
-    why = fault(url)
+    why = address_fault(url)
     if why is None and "#" in url:
         why = "has a fragment (#…), which no request carries: leave it out"
     if why is not None:

@@ -48,7 +48,7 @@ from holdfast._model import error_writing as writing
 from holdfast._model.article_errors import ArticleErrorCode as Dialect
 from holdfast._model.article_errors import is_article_code, is_article_data
 from holdfast._model.error_values import one_line
-from holdfast._model.error_writing import HTTP_STATUS, UNNAMED, Entry, own_words
+from holdfast._model.error_writing import HTTP_STATUS, UNNAMED, Entry, own_message
 from holdfast._model.settings import check_kind
 from holdfast.types import TaskState
 
@@ -288,10 +288,10 @@ class A2AError(Exception):
             With the facts that it tells; `InvalidAgentResponseError` if it is no such object.
         """
         try:
-            told = reading.read(error)
+            told = reading.read_error_object(error)
         except ValueError as why:
             return InvalidAgentResponseError(f"the error {why}")
-        return error_of(told)
+        return error_from_object(told)
 
     def to_jsonrpc(self, *, nested: bool = False, request_id: str | None = None) -> dict[str, Any]:
         """The JSON-RPC error object that an agent answers with (JSON-RPC 2.0, 5.1; A2A 9.5).
@@ -1011,7 +1011,7 @@ _TRANSIENT_IN_ARTICLE = frozenset(
 """What may pass if the error itself says nothing about it; of the protocol, and of the dialect."""
 
 
-def error_of(told: ErrorObject, otherwise: type[A2AError] | None = None) -> A2AError:
+def error_from_object(told: ErrorObject, otherwise: type[A2AError] | None = None) -> A2AError:
     """The error that an error object tells of.
 
     Args:
@@ -1087,15 +1087,15 @@ def wrap_downstream(
         text = "the error names no agent: say which one was called, with agent="
         raise ValueError(text)
     here = hops.as_hop(current)
-    chain = hops.bounded((nearest, *below))
+    chain = hops.bounded_chain((nearest, *below))
     wrapped = InternalError(
-        _message(nearest, error) if nearest else own_words(error),
+        _message(nearest, error) if nearest else own_message(error),
         code=InternalError.entry.code,
         transient=error.transient,
         retry_after=error.retry_after,
         agent=here or None,
         hops=chain,
-        loop=error.loop or hops.repeated((here, *chain)),
+        loop=error.loop or hops.repeated_agent((here, *chain)),
         traceparent=error.traceparent,
     )
     if nested:
@@ -1137,7 +1137,7 @@ def _failed_below(error: A2AError) -> tuple[str | None, tuple[str, ...]]:
 
 def _message(nearest: str, error: A2AError) -> str:
     """Names every agent, and what the last one said; of a long chain the nearest and the last."""
-    rest, cause = "", own_words(error)
+    rest, cause = "", own_message(error)
     for hop in error.hops:
         stage = f"agent {hops.as_hop(hop)} failed: "
         if not cause.startswith(stage):

@@ -18,7 +18,7 @@ from holdfast import (
     Role,
 )
 from holdfast._journal.outcome import outcome_of
-from holdfast._model.digest import digest_of
+from holdfast._model.digest import message_digest
 from holdfast.errors import (
     AgentError,
     DuplicateTasksError,
@@ -90,15 +90,15 @@ SAID = Message(
 
 
 def replaced(**changes):
-    return digest_of(Message.from_dict({**SAID.to_dict(), **changes}))
+    return message_digest(Message.from_dict({**SAID.to_dict(), **changes}))
 
 
 def test_a_digest_is_of_all_that_is_said_but_the_id():
-    assert replaced(messageId="n") == digest_of(SAID)
-    assert replaced(metadata={"y": 2, "x": 1}) == digest_of(SAID)
-    assert len(bytes.fromhex(digest_of(SAID))) == 8
+    assert replaced(messageId="n") == message_digest(SAID)
+    assert replaced(metadata={"y": 2, "x": 1}) == message_digest(SAID)
+    assert len(bytes.fromhex(message_digest(SAID))) == 8
     empty = Message(parts=SAID.parts, metadata={}, context_id="", task_id="")
-    assert digest_of(empty) == digest_of(Message(parts=SAID.parts))
+    assert message_digest(empty) == message_digest(Message(parts=SAID.parts))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_a_digest_is_of_all_that_is_said_but_the_id():
     ],
 )
 def test_what_says_something_else_has_another_digest(change):
-    assert replaced(**change) != digest_of(SAID)
+    assert replaced(**change) != message_digest(SAID)
 
 
 def test_what_cannot_be_written_as_utf_8_has_a_digest_too():
-    assert digest_of(Message(parts=(Part(text="\ud800"),)))
+    assert message_digest(Message(parts=(Part(text="\ud800"),)))

@@ -29,7 +29,7 @@ from holdfast import (
     connect,
 )
 from holdfast._aio.env import SystemEnv
-from holdfast._model.digest import digest_of
+from holdfast._model.digest import message_digest
 from holdfast.errors import InvalidParamsError, JournalError
 from holdfast.extend import PassThrough
 from holdfast.testing import (
@@ -362,7 +362,7 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
     assert record.outcome == "refused"
     assert record.detail.startswith("InvalidParamsError")
     assert ("stew" in record.detail) is store_messages
-    assert record.digest == digest_of(Message(role=Role.USER, parts=(Part(text="Stew."),)))
+    assert record.digest == message_digest(Message(role=Role.USER, parts=(Part(text="Stew."),)))
     await journal.close()
 
 

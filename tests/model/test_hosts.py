@@ -11,7 +11,7 @@ from holdfast import A2AConnectionError, Resilience, connect
 from holdfast._cli.reference import read_reference
 from holdfast._model.addresses import is_http_address
 from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
-from holdfast._model.hosts import ascii_host, ip_literal, is_loopback, spelled
+from holdfast._model.hosts import ascii_host, ip_literal, is_loopback, normalized_host
 from holdfast._net.sockets import ForbiddenAddressError, check_host
 from holdfast._wire.network_scope import NetworkReach, scope_of_host
 from holdfast._wire.origins import origin
@@ -60,7 +60,7 @@ def test_a_host_leads_to_a_number_where_that_is_plain(host, number):
 def test_any_other_name_is_for_a_resolver(host):
     assert ip_literal(host) is None
     assert not is_loopback(host)
-    assert spelled(host) == host
+    assert normalized_host(host) == host
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
@@ -147,7 +147,7 @@ REFUSED = {
 @pytest.mark.parametrize(("host", "expected"), IN_ASCII.items(), ids=ascii)
 def test_a_name_in_other_letters_is_its_ascii_form(host, expected):
     assert ascii_host(host) == ascii_host(expected) == expected
-    assert spelled(host) == expected
+    assert normalized_host(host) == expected
     assert origin(f"https://{host}:1") == f"https://{expected}:1"
     assert HttpRequest(method="GET", url=f"https://{host}:1/x").url.lower() == (
         f"https://{expected}:1/x"
@@ -194,8 +194,8 @@ async def test_the_resolver_is_asked_for_the_ascii_form(monkeypatch):
 
 @given(number=st.ip_addresses())
 def test_a_number_is_spelled_in_one_way(number):
-    exploded = spelled(number.exploded.upper())
+    exploded = normalized_host(number.exploded.upper())
 
-    assert exploded == spelled(str(number)) == spelled(spelled(exploded))
+    assert exploded == normalized_host(str(number)) == normalized_host(normalized_host(exploded))
     assert ip_literal(exploded) == ip_literal(str(number))
     assert urlsplit(urls(exploded)).hostname == exploded

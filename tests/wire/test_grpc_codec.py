@@ -17,7 +17,7 @@ from holdfast._policy.breaker import judge
 from holdfast._policy.limiter import asks_to_wait
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.grpc_metadata import reply_headers, request_metadata
-from holdfast._wire.grpc_status import GRPC_STATUSES, RpcStatus, error_of
+from holdfast._wire.grpc_status import GRPC_STATUSES, RpcStatus, error_from_status
 from holdfast._wire.status import REFUSALS
 from holdfast.errors import (
     BY_CODE,
@@ -61,7 +61,9 @@ def error(code, details="said", operation=op.SEND_MESSAGE, version="1.0", **ende
     facts = {name: ended.pop(name) for name in ("sent", "began") if name in ended}
     refusals = ended.pop("refusals", REFUSALS)
     status = RpcStatus(code=code, details=details, **ended)
-    return error_of(operation, status, version=version, now=1e9, refusals=refusals, **facts)
+    return error_from_status(
+        operation, status, version=version, now=1e9, refusals=refusals, **facts
+    )
 
 
 # ── Metadata ─────────────────────────────────────────────────────────────────────────────────

@@ -44,7 +44,7 @@ from holdfast._cli.values import (
 from holdfast._cli.waiting import Waiting
 from holdfast._cli.wire_log import LoggedEngine, LoggedGrpc
 from holdfast._client.connect import connect
-from holdfast._model.extras import how_to_install
+from holdfast._model.extras import install_command
 from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
 from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.cards.fetch import CardLocation
@@ -566,7 +566,7 @@ class Session:
         settings = self.settings
         for name in settings.transports:
             if name not in self._spoken:
-                how = how_to_install("grpc")
+                how = install_command("grpc")
                 self._output.emit(
                     Notice.warning(f"--transport {name} is skipped: it needs an extra, {how}")
                 )

@@ -15,7 +15,7 @@ import msgspec
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_kind, json_object, not_empty
 from holdfast._model.codec import MalformedError
-from holdfast._model.dicts import message_of_1_0
+from holdfast._model.dicts import to_message_v1
 from holdfast._model.sendable import check_sendable, check_text
 from holdfast._model.settings import check_count, kind_of
 from holdfast._wire.sdk_values import from_sdk
@@ -280,7 +280,7 @@ def _from_content(content: object) -> Message:
 
 
 def _from_document(document: Mapping[str, Any]) -> Message:
-    document = message_of_1_0(document)
+    document = to_message_v1(document)
     try:
         return Message.from_dict(document)
     except MalformedError as error:

@@ -8,7 +8,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._client.pending import origin_of, resumed
 from holdfast._journal.protocol import stored
-from holdfast._model.digest import digest_of
+from holdfast._model.digest import message_digest
 from holdfast.errors import (
     A2AError,
     CallEndedError,
@@ -85,7 +85,7 @@ class RunRecords:
         record = await wait_until(deadline.at, reading, too_late)
         if record is None or record.outcome == "not_sent":
             return None
-        if record.digest not in {None, digest_of(message)}:
+        if record.digest not in {None, message_digest(message)}:
             raise RunItemChangedError(
                 f"another message was sent under the key {key!r} in this run before, as message "
                 f"{record.message_id}; this one was not sent: give it a key of its own, or the "

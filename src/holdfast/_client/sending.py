@@ -20,7 +20,7 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.reconcile import LostMessage, find_task
 from holdfast._client.reconcile_search import Found
 from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown
-from holdfast._model.digest import digest_of
+from holdfast._model.digest import message_digest
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast._pipeline.transport import CallProgress, Reply
 from holdfast._policy.attempts import joined_attempts, last_not_executed
@@ -172,7 +172,7 @@ class SendOperation:
             self._scope.deadline,
             is_own_context=self._is_own_context,
             label=label,
-            digest=None if label is None else digest_of(self._given),
+            digest=None if label is None else message_digest(self._given),
         )
         call = self.call = await wait_until(self._scope.deadline.at, beginning, self._too_late)
         try:

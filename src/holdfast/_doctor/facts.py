@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast._model.addresses import doubt
+from holdfast._model.addresses import address_doubt
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._wire.bindings import HTTP_BINDINGS, spoken_version
 from holdfast._wire.http import media_type, presentable
@@ -249,7 +249,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
             version=spoken_version(interface.protocol_version) or "",
             is_own_origin=is_trusted if source else None,
             is_trusted=is_trusted,
-            doubt=doubt(interface.url, source if source and not is_trusted else None),
+            doubt=address_doubt(interface.url, source if source and not is_trusted else None),
             scope=scope_of_host(interface.url),
         )
 

@@ -81,7 +81,7 @@ class Journaling:
             deadline: When the time of the call is over.
             is_own_context: Whether its context was made for this call.
             label: What the caller calls it; None for nothing.
-            digest: Of the message as the caller gave it; there where a label is: see `digest_of`.
+            digest: See `message_digest`, of the message as the caller passed it; set with a label.
 
         Raises:
             JournalError: It cannot be written; nothing was sent.

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from holdfast._model.hosts import HostError, ascii_host, ip_literal, is_loopback
 
-__all__ = ["doubt", "fault", "has_user", "in_ascii", "is_http_address"]
+__all__ = ["address_doubt", "address_fault", "has_user", "is_http_address", "with_ascii_host"]
 
 _LONGEST = 8000
 """Characters of an address. More is not taken by common servers (RFC 9110, 4.1)."""
@@ -23,8 +23,8 @@ _AUTHORITY = re.compile(r"(?:[^:/?#@]*:)?/*([^/?#]*)")
 
 
 def is_http_address(url: str) -> bool:
-    """Whether a URL is absolute, HTTP, and without a `fault` or a user name."""
-    if has_user(url) or fault(url) is not None:
+    """Whether a URL is absolute, HTTP, and without a `address_fault` or a user name."""
+    if has_user(url) or address_fault(url) is not None:
         return False
     parts = urlsplit(url)
     return parts.scheme in {"http", "https"} and bool(parts.hostname)
@@ -36,7 +36,7 @@ def has_user(url: str) -> bool:
     return authority is not None and "@" in authority[1]
 
 
-def fault(url: str) -> str | None:
+def address_fault(url: str) -> str | None:
     """What keeps a URL of any scheme from meaning the same to everybody, in words that follow it.
 
     Args:
@@ -67,11 +67,11 @@ def fault(url: str) -> str | None:
     return "has port 0, on which no server can listen" if port == 0 else None
 
 
-def in_ascii(url: str) -> str:
+def with_ascii_host(url: str) -> str:
     """An address with its host in the letters that are sent; as it is if there are none.
 
     Args:
-        url: One without a `fault`; any other may come back as it is.
+        url: One without a `address_fault`; any other may come back as it is.
     """
     before, authority, after = _around_authority(url)
     if authority.isascii():
@@ -96,7 +96,7 @@ def _around_authority(url: str) -> tuple[str, str, str]:
     return url[:start], url[start:end], url[end:]
 
 
-def doubt(url: str, source: str | None) -> str | None:
+def address_doubt(url: str, source: str | None) -> str | None:
     """What is wrong with an address that a card names, though it can be read.
 
     Cards are often written where the agent runs: behind a proxy, in a container, on somebody's

@@ -12,7 +12,7 @@ from holdfast.errors import InvalidAgentCardError
 if TYPE_CHECKING:
     from holdfast.types import AgentCard, AgentInterface
 
-__all__ = ["check_card", "check_interface", "lacks"]
+__all__ = ["check_card", "check_interface", "missing_field_error"]
 
 
 def check_card(card: AgentCard) -> None:
@@ -22,13 +22,13 @@ def check_card(card: AgentCard) -> None:
         InvalidAgentCardError: With the field that is missing or wrong.
     """
     if not card.name:
-        raise lacks("name")
+        raise missing_field_error("name")
     if not card.supported_interfaces:
-        raise lacks("supportedInterfaces")
+        raise missing_field_error("supportedInterfaces")
     for index, interface in enumerate(card.supported_interfaces):
         check_interface(interface, f"supportedInterfaces[{index}].url")
         if not interface.protocol_binding:
-            raise lacks(f"supportedInterfaces[{index}].protocolBinding")
+            raise missing_field_error(f"supportedInterfaces[{index}].protocolBinding")
 
 
 def check_interface(interface: AgentInterface, field: str) -> None:
@@ -42,7 +42,7 @@ def check_interface(interface: AgentInterface, field: str) -> None:
         InvalidAgentCardError: It is missing or wrong.
     """
     if not interface.url:
-        raise lacks(field)
+        raise missing_field_error(field)
     if not _is_address(interface):
         scheme = _SCHEME.match(interface.url)
         if scheme is not None and scheme[1].lower() not in {"http", "https"}:
@@ -74,6 +74,6 @@ def _is_address(interface: AgentInterface) -> bool:
     return True
 
 
-def lacks(field: str) -> InvalidAgentCardError:
+def missing_field_error(field: str) -> InvalidAgentCardError:
     """The error of a card without a field that a client needs."""
     return InvalidAgentCardError(f"the agent card lacks {field}", field=field, executed=False)

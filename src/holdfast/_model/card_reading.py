@@ -10,7 +10,7 @@ from holdfast._model.v03 import card as v03
 from holdfast.errors import InvalidAgentCardError
 from holdfast.types import AgentCard
 
-__all__ = ["content_kind", "read_card"]
+__all__ = ["describe_content", "read_card"]
 
 
 def read_card(document: Any) -> AgentCard:
@@ -37,10 +37,10 @@ def read_card(document: Any) -> AgentCard:
         message = f"the agent card is not valid: {error}"
         raise InvalidAgentCardError(message, field=error.path, executed=False) from None
     check_card(card)
-    return v03.beside(card, members) if "url" in members else card
+    return v03.with_v03_members(card, members) if "url" in members else card
 
 
-def content_kind(content: bytes) -> str:
+def describe_content(content: bytes) -> str:
     """Say what is in a document that is not a card, and not the content: it may be a secret."""
     start = content.lstrip()[:100].lower()
     if not start:

@@ -16,7 +16,7 @@ from holdfast._model.error_values import one_line
 from holdfast._model.settings import suggestion
 from holdfast.types import Message, Part, WireValue
 
-__all__ = ["message_of_1_0"]
+__all__ = ["to_message_v1"]
 
 _ROLES = {
     "user": "ROLE_USER",
@@ -53,7 +53,7 @@ _WRAPPED = "data_part_compat"
 """As in `holdfast._model.v03.reading`."""
 
 
-def message_of_1_0(document: Mapping[str, Any]) -> dict[str, Any]:
+def to_message_v1(document: Mapping[str, Any]) -> dict[str, Any]:
     """A message as the JSON object of 1.0.
 
     Raises:

@@ -11,10 +11,10 @@ import msgspec
 if TYPE_CHECKING:
     from holdfast.types import Message
 
-__all__ = ["digest_of"]
+__all__ = ["message_digest"]
 
 
-def digest_of(message: Message) -> str:
+def message_digest(message: Message) -> str:
     """A digest of all that a message says but its own id, in 16 hexadecimal digits.
 
     What is empty says what is missing says, and members of objects have no order.

@@ -22,10 +22,10 @@ __all__ = [
     "MAX_HOPS",
     "Link",
     "as_hop",
-    "bounded",
+    "bounded_chain",
     "hops_in",
     "links_in",
-    "repeated",
+    "repeated_agent",
 ]
 
 MAX_HOPS = 16
@@ -62,7 +62,7 @@ def as_hop(agent: Any) -> str:
     return presentable(told) if "://" in told else told
 
 
-def bounded(agents: Iterable[str]) -> tuple[str, ...]:
+def bounded_chain(agents: Iterable[str]) -> tuple[str, ...]:
     """The hops of a chain, none of them empty and not too many."""
     hops = tuple(hop for agent in agents if (hop := as_hop(agent)))
     return hops if len(hops) <= MAX_HOPS else (*hops[: MAX_HOPS - 2], LEFT_OUT, hops[-1])
@@ -101,7 +101,7 @@ def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def repeated(agents: Sequence[str | None]) -> str | None:
+def repeated_agent(agents: Sequence[str | None]) -> str | None:
     """The first agent that is in a chain more than once; None if there is none."""
     seen: set[str] = set()
     for agent in agents:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ErrorObject",
-    "answered",
+    "answer_prefix",
+    "is_detail_type",
     "is_error_info",
-    "is_type",
+    "make_error_object",
     "metadata_of",
-    "read",
-    "tell",
-    "typed",
+    "objects_in",
+    "read_error_object",
 ]
 
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
@@ -61,12 +61,12 @@ class ErrorObject(msgspec.Struct, frozen=True, kw_only=True):
     in_article_dialect: bool = False
 
 
-def answered(code: int | None) -> str:
+def answer_prefix(code: int | None) -> str:
     """How the message of an error begins that an agent answered with."""
     return f"the agent answered {code}"
 
 
-def read(error: object) -> ErrorObject:
+def read_error_object(error: object) -> ErrorObject:
     """Reads a JSON-RPC error object (JSON-RPC 2.0, section 5.1; A2A 9.5).
 
     Raises:
@@ -81,10 +81,12 @@ def read(error: object) -> ErrorObject:
         text = "has no integer code"
         raise ValueError(text)
     data = members.get("data")
-    return tell(code, text_of(members.get("message")), data, typed(data))
+    return make_error_object(code, text_of(members.get("message")), data, objects_in(data))
 
 
-def tell(code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]) -> ErrorObject:
+def make_error_object(
+    code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]
+) -> ErrorObject:
     """What the members of an error object tell together.
 
     Args:
@@ -99,10 +101,10 @@ def tell(code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]) -
     innermost = links[-1] if links else None
     if innermost is not None:
         # A chain may change its dialect on the way.
-        below = metadata_of(typed(innermost.data))
-        chain = hops.bounded((*(link.agent for link in links), *hops.hops_in(below)))
+        below = metadata_of(objects_in(innermost.data))
+        chain = hops.bounded_chain((*(link.agent for link in links), *hops.hops_in(below)))
         more = "" if innermost.text in text else innermost.text
-        loop = hops.repeated((hops.as_hop(hints.get("currentAgent")), *chain))
+        loop = hops.repeated_agent((hops.as_hop(hints.get("currentAgent")), *chain))
     else:
         chain, more, loop = hops.hops_in(metadata), "", None
     reason = _reason(code, data, details)
@@ -115,14 +117,16 @@ def tell(code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]) -
     )
     return ErrorObject(
         code=code,
-        message=": ".join(filter(None, (answered(code), said))),
+        message=": ".join(filter(None, (answer_prefix(code), said))),
         details=details,
         data=data,
         metadata=metadata,
         retryable=_retryable(hints.get("retryable"), metadata.get("retryable")),
         retry_after=retry_after,
         hops=chain,
-        loop=hops.as_hop(hints.get("loop", metadata.get("loop"))) or loop or hops.repeated(chain),
+        loop=hops.as_hop(hints.get("loop", metadata.get("loop")))
+        or loop
+        or hops.repeated_agent(chain),
         in_article_dialect=is_article_error(code, hints),
     )
 
@@ -142,7 +146,7 @@ def _reason(code: int, data: Any, details: tuple[dict[str, Any], ...]) -> str:
             continue
         found.extend(
             _placed(each.get("field"), each.get("description"))
-            for each in typed(violations)[:_MAX_VIOLATIONS]
+            for each in objects_in(violations)[:_MAX_VIOLATIONS]
         )
     return text_of("; ".join(filter(None, found)), _MAX_REASON)
 
@@ -162,7 +166,7 @@ _MAX_VIOLATIONS = 5
 _MAX_REASON = 500
 
 
-def typed(value: Any) -> tuple[dict[str, Any], ...]:
+def objects_in(value: Any) -> tuple[dict[str, Any], ...]:
     """The objects of a list of details; none if it is no list."""
     if not isinstance(value, list):
         return ()
@@ -170,14 +174,14 @@ def typed(value: Any) -> tuple[dict[str, Any], ...]:
     return tuple(cast("dict[str, Any]", item) for item in items if isinstance(item, dict))
 
 
-def is_type(detail: Mapping[str, Any], name: str) -> bool:
+def is_detail_type(detail: Mapping[str, Any], name: str) -> bool:
     """Whether a detail is the `google.rpc` object of this name."""
     return text_of(detail.get("@type")).rpartition("/")[2] == f"google.rpc.{name}"
 
 
 def is_error_info(detail: Mapping[str, Any]) -> bool:
     """Whether a detail is the `google.rpc.ErrorInfo` of A2A itself."""
-    return is_type(detail, "ErrorInfo") and detail.get("domain") == "a2a-protocol.org"
+    return is_detail_type(detail, "ErrorInfo") and detail.get("domain") == "a2a-protocol.org"
 
 
 def metadata_of(details: tuple[dict[str, Any], ...]) -> dict[str, str]:
@@ -193,7 +197,7 @@ def metadata_of(details: tuple[dict[str, Any], ...]) -> dict[str, str]:
 def _retry_info(details: tuple[dict[str, Any], ...]) -> float | None:
     for detail in details:
         delay = detail.get("retryDelay")
-        if is_type(detail, "RetryInfo") and isinstance(delay, str):
+        if is_detail_type(detail, "RetryInfo") and isinstance(delay, str):
             return seconds(delay.removesuffix("s"))
     return None
 

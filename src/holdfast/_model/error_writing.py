@@ -14,14 +14,14 @@ import msgspec
 
 from holdfast._model import error_hops as hops
 from holdfast._model.article_errors import is_article_data
-from holdfast._model.error_reading import answered, is_error_info, is_type
+from holdfast._model.error_reading import answer_prefix, is_detail_type, is_error_info
 from holdfast._model.error_scrubbing import scrubbed, scrubbed_details
 from holdfast._model.error_values import int64, text_of
 
 if TYPE_CHECKING:
     from holdfast.errors import A2AError
 
-__all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "own_words", "rest_error", "rpc_error"]
+__all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "own_message", "rest_error", "rpc_error"]
 
 _TYPES = "type.googleapis.com/google.rpc."
 UNNAMED = "UNKNOWN_ERROR"
@@ -72,9 +72,9 @@ class Entry(msgspec.Struct, frozen=True):
     in_article: int | None = None
 
 
-def own_words(error: A2AError) -> str:
+def own_message(error: A2AError) -> str:
     """What an error says, without who says it, as it may be told to others."""
-    message = error.message.removeprefix(f"{answered(error.code)}: ")
+    message = error.message.removeprefix(f"{answer_prefix(error.code)}: ")
     return scrubbed(message) or type(error).__name__
 
 
@@ -94,7 +94,7 @@ def rpc_error(
             data["requestId"] = request_id
     else:
         data = _details(error, entry, request_id)
-    return {"code": code, "message": own_words(error), "data": data}
+    return {"code": code, "message": own_message(error), "data": data}
 
 
 def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict
         "status": _GRPC_STATUSES.get(status, "UNKNOWN")
         if _is_status(entry)
         else entry.grpc_status,
-        "message": own_words(error),
+        "message": own_message(error),
         "details": _details(error, entry, request_id),
     }
 
@@ -122,8 +122,8 @@ def _is_status(entry: Entry) -> bool:
 
 def _nested(error: A2AError) -> dict[str, Any]:
     """Who failed below an agent, and what they said, one error inside the other."""
-    chain, links = hops.bounded(error.hops), hops.links_in(error.data)
-    said = _said_in(own_words(error), chain)
+    chain, links = hops.bounded_chain(error.hops), hops.links_in(error.data)
+    said = _said_in(own_message(error), chain)
     below: dict[str, Any] = {}
     for index in range(len(chain) - 1, -1, -1):
         link = links[index] if index < len(links) else hops.Link(agent=chain[index])
@@ -179,9 +179,9 @@ def _details(error: A2AError, entry: Entry, request_id: str | None) -> list[dict
 
 def _is_ours(detail: Any, request_id: str | None) -> bool:
     """Whether a detail says what is said anew, or what is nobody else's business."""
-    if request_id is not None and is_type(detail, "RequestInfo"):
+    if request_id is not None and is_detail_type(detail, "RequestInfo"):
         return True
-    return is_error_info(detail) or any(is_type(detail, name) for name in _REASSIGNED)
+    return is_error_info(detail) or any(is_detail_type(detail, name) for name in _REASSIGNED)
 
 
 def _metadata(error: A2AError, entry: Entry) -> dict[str, str]:
@@ -194,7 +194,7 @@ def _metadata(error: A2AError, entry: Entry) -> dict[str, str]:
         found["code"] = str(error.code)
     if _is_status(entry):
         found["httpStatus"] = str(http_status_of(error, entry))
-    found |= {f"hop{n}": hop for n, hop in enumerate(hops.bounded(error.hops), 1)}
+    found |= {f"hop{n}": hop for n, hop in enumerate(hops.bounded_chain(error.hops), 1)}
     if error.loop:
         found["loop"] = hops.as_hop(error.loop)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["how_to_install", "missing_extra"]
+__all__ = ["install_command", "missing_extra"]
 
 _INSTALLED_AS = {"a2a": "a2a-sdk"}
 """Libraries that are not imported by the name that they are installed by."""
@@ -17,10 +17,10 @@ def missing_extra(what: str, extra: str, *, library: str | None = None) -> Modul
         library: The module that is missing, where one is known.
     """
     needed = f"the extra {extra!r}" if library is None else _INSTALLED_AS.get(library, library)
-    text = f"{what} needs {needed}: {how_to_install(extra)}"
+    text = f"{what} needs {needed}: {install_command(extra)}"
     return ModuleNotFoundError(text, name=library)
 
 
-def how_to_install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command, with the quotes that every shell takes."""
     return f'pip install "holdfast[{extra}]"'

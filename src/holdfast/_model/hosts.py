@@ -18,7 +18,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from unicodedata import name as name_of
 
-__all__ = ["HostError", "ascii_host", "ip_literal", "is_loopback", "spelled"]
+__all__ = ["HostError", "ascii_host", "ip_literal", "is_loopback", "normalized_host"]
 
 _LOOPBACK = IPv4Address("127.0.0.1")
 _ACE = "xn--"
@@ -53,7 +53,7 @@ def is_loopback(host: str) -> bool:
     return number is not None and number.is_loopback
 
 
-def spelled(host: str) -> str:
+def normalized_host(host: str) -> str:
     """A host in the one spelling of all that are the same host for certain.
 
     Args:

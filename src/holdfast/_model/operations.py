@@ -46,9 +46,9 @@ __all__ = [
     "LIST_PUSH_CONFIGS",
     "LIST_TASKS",
     "OPERATIONS",
-    "SENDS",
     "SEND_MESSAGE",
     "SEND_NAMES",
+    "SEND_OPERATIONS",
     "SEND_STREAMING_MESSAGE",
     "SUBSCRIBE_TO_TASK",
     "WELL_KNOWN",
@@ -123,7 +123,7 @@ SEND_STREAMING_MESSAGE = Operation(
     streaming=True,
     capability="streaming",
 )
-SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
+SEND_OPERATIONS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 """The operations that send a message."""
 
 SEND_NAMES = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})

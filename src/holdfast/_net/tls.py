@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from holdfast._model.hosts import spelled
+from holdfast._model.hosts import normalized_host
 from holdfast._net.proxies import Proxies
 from holdfast._net.sockets import reason_of
 from holdfast._wire.tls import TlsFacts
@@ -39,7 +39,7 @@ async def look_at_tls(
     if Proxies(getproxies()).of(url) is not None:
         return None
     parts = urlsplit(url)
-    host, port = spelled(parts.hostname or ""), parts.port or 443
+    host, port = normalized_host(parts.hostname or ""), parts.port or 443
     context = ssl.create_default_context() if tls is None else tls.context()
     try:
         return await _look(host, port, context, timeout)

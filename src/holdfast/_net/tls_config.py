@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast._model.extras import how_to_install
+from holdfast._model.extras import install_command
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import check_kind
 from holdfast._wire.origins import SECURITY_LOGGER
@@ -238,7 +238,7 @@ def _decrypted(key: bytes, password: str) -> bytes:
     try:
         from cryptography.hazmat.primitives import serialization  # an extra's
     except ImportError:
-        text = f"an encrypted key needs cryptography here: {how_to_install('push')}"
+        text = f"an encrypted key needs cryptography here: {install_command('push')}"
         raise ValueError(text) from None
     opened = serialization.load_pem_private_key(key, password.encode())
     return opened.private_bytes(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import msgspec
 
-from holdfast._model.latest import Latest
+from holdfast._model.bounded_dict import BoundedDict
 from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -63,8 +63,8 @@ class Homes(Generic[H]):
         self._declared = shared_store
         self._is_shared = False
         self._separate_until = 0.0
-        self._tasks: Latest[str, H] = Latest(_MAX_HOMES)
-        self._contexts: Latest[str, H] = Latest(_MAX_HOMES)
+        self._tasks: BoundedDict[str, H] = BoundedDict(_MAX_HOMES)
+        self._contexts: BoundedDict[str, H] = BoundedDict(_MAX_HOMES)
 
     def shares_store(self, now: float) -> bool | None:
         """Whether the replicas share a store; None where that is not known.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._model.operations import SENDS
+from holdfast._model.operations import SEND_OPERATIONS
 from holdfast._pipeline.listeners import attempts_of
 from holdfast._policy.attempts import was_executed
 from holdfast._policy.retry import is_outcome_unknown
@@ -72,7 +72,7 @@ def with_outcome(error: A2AError, call: AnyCall) -> A2AError:
 
     For a message whose reply was lost that is another error, an `OutcomeUnknownError`.
     """
-    if call.operation not in SENDS:
+    if call.operation not in SEND_OPERATIONS:
         return error
     if is_outcome_unknown(error):
         return _outcome_unknown(call, error)

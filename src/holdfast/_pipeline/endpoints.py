@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast._aio.per_loop import PerLoop
-from holdfast._model.addresses import in_ascii
-from holdfast._model.latest import Latest
+from holdfast._model.addresses import with_ascii_host
+from holdfast._model.bounded_dict import BoundedDict
 from holdfast._model.operations import CANCEL_TASK, CARD_BINDING
 from holdfast._pipeline.retry_after_gate import RetryAfterGate
 from holdfast._policy.breaker import Breaker, BreakerPolicy, Switch
@@ -92,7 +92,7 @@ class Endpoint:
 
     def __init__(self, interface: AgentInterface) -> None:
         self.interface = interface
-        self.agent = presentable(in_ascii(interface.url))
+        self.agent = presentable(with_ascii_host(interface.url))
         self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
         self.subscribing_is_safe = self.version == PROTOCOL_VERSION
         self.clock_skew: float | None = None
@@ -260,7 +260,7 @@ class KnownEndpoints:
         self.switch = Switch()
         self._registry = registry
         # A card may name new ones each time.
-        self._endpoints: Latest[tuple[str | None, ...], Endpoint] = Latest(_MOST)
+        self._endpoints: BoundedDict[tuple[str | None, ...], Endpoint] = BoundedDict(_MOST)
 
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time."""

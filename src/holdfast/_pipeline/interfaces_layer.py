@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.addresses import doubt
+from holdfast._model.addresses import address_doubt
 from holdfast._model.grpc_addresses import without_grpc
 from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.extensions import Extensions, check_spoken
@@ -407,7 +407,7 @@ def _check_address(
 ) -> None:
     """Checks an address that the caller did not name."""
     address = without_grpc(interface.url)
-    why = None if route.url is not None else doubt(address, source)
+    why = None if route.url is not None else address_doubt(address, source)
     if why is None:
         return
     hint = "pass the right one as url="

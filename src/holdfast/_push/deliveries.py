@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._model import codec
-from holdfast._model.latest import Latest
+from holdfast._model.bounded_dict import BoundedDict
 from holdfast._stream.fold import TaskFold, is_newer
 from holdfast.types import (
     Message,
@@ -55,7 +55,7 @@ class Deliveries:
 
     def __init__(self, limits: Limits) -> None:
         self._fold = TaskFold(limits=limits)
-        self._seen: Latest[bytes, None] = Latest(_REMEMBERED)
+        self._seen: BoundedDict[bytes, None] = BoundedDict(_REMEMBERED)
         self._status: TaskStatus | None = None
         self._is_complete = False
 

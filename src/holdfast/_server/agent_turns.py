@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast._client.content import Content, to_message
-from holdfast._model.error_writing import own_words
+from holdfast._model.error_writing import own_message
 from holdfast._server.outcomes import AuthRequired, Ending, InputRequired, Rejected, agent_message
 from holdfast.types import (
     Artifact,
@@ -243,7 +243,7 @@ class AgentTurn:
         """
         message = Message(
             message_id=self._env.new_id(),
-            parts=(Part(text=own_words(error)),),
+            parts=(Part(text=own_message(error)),),
             metadata={"error": error.to_jsonrpc()},
         )
         await self._emit_status(TaskState.FAILED, message)

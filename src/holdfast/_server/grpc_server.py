@@ -18,7 +18,7 @@ from a2a.server.request_handlers.grpc_handler import (
 )
 from a2a.types import a2a_pb2_grpc
 
-from holdfast._model.error_writing import own_words
+from holdfast._model.error_writing import own_message
 from holdfast._server.identity import UNPROVEN, NamedUser, name_of_caller
 from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
 
@@ -167,7 +167,7 @@ def _failed(failure: Exception) -> Any:
         case _:
             code = grpc.StatusCode.INTERNAL
     return _refusal(
-        code, own_words(failure) if isinstance(failure, A2AError) else "internal error"
+        code, own_message(failure) if isinstance(failure, A2AError) else "internal error"
     )
 
 

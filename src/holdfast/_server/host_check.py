@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._model.error_values import one_line
-from holdfast._model.hosts import is_loopback, spelled
+from holdfast._model.hosts import is_loopback, normalized_host
 from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
     """The hosts and origins that requests may name.
 
     Attributes:
-        hosts: Names in the spelling of `holdfast._model.hosts.spelled`, ``*.`` before those whose
-            subdomains are meant, or ``*`` for all.
+        hosts: Names as `holdfast._model.hosts.normalized_host` returns them, ``*.`` before those
+            whose subdomains are meant, or ``*`` for all.
         origins: Origins in lower case, or ``*`` for all.
         is_loopback: Whether every name of this machine is accepted.
         checks_hosts: Whether ``Host`` is checked.
@@ -79,7 +79,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts_host(self, host: str) -> bool:
         """Whether requests may name a host; an IPv6 address is without brackets."""
-        name = spelled(host).removesuffix(".")
+        name = normalized_host(host).removesuffix(".")
         if _ANY in self.hosts or name in self.hosts or (self.is_loopback and is_loopback(name)):
             return True
         return any(rule.startswith("*.") and name.endswith(rule[1:]) for rule in self.hosts)
@@ -116,7 +116,9 @@ def host_rules(
     checks_hosts = is_local or allowed_hosts is not None
     accepted = (own_host, *(() if allowed_hosts is None else allowed_hosts))
     return HostRules(
-        hosts=frozenset(spelled(_unbracketed(host)).removesuffix(".") for host in accepted),
+        hosts=frozenset(
+            normalized_host(_unbracketed(host)).removesuffix(".") for host in accepted
+        ),
         origins=frozenset(origin.lower() for origin in allowed_origins or ()),
         is_loopback=is_local,
         checks_hosts=checks_hosts,

@@ -17,7 +17,7 @@ from a2a.utils import errors as sdk
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._integrations.a2a_sdk.messages import to_value
-from holdfast._model.error_writing import own_words
+from holdfast._model.error_writing import own_message
 from holdfast._server.answers import error_of_failure
 from holdfast._server.json_requests import exceeds_json_values
 from holdfast.types import Message
@@ -151,5 +151,5 @@ def sdk_error(error: A2AError) -> sdk.A2AError:
     """Return the SDK's error for an `A2AError`, with its retry advice and its chain."""
     error_class = getattr(sdk, type(error).__name__, sdk.InternalError)
     info = error.to_rest()["details"][0]
-    result: sdk.A2AError = error_class(message=own_words(error), data=dict(info["metadata"]))
+    result: sdk.A2AError = error_class(message=own_message(error), data=dict(info["metadata"]))
     return result

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._model.latest import Latest
+from holdfast._model.bounded_dict import BoundedDict
 from holdfast._stream.fold import is_newer
 from holdfast.types import Role, Task, TaskStatus, TaskStatusUpdateEvent
 
@@ -181,7 +181,7 @@ class Replies:
     """
 
     def __init__(self) -> None:
-        self._tasks: Latest[str, _Waiting] = Latest(_TASKS)
+        self._tasks: BoundedDict[str, _Waiting] = BoundedDict(_TASKS)
 
     def saw(self, task_id: str, status: TaskStatus) -> None:
         """Notes how a task stands, unless a store tells what was before the question."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast._model.error_reading import ErrorObject, is_error_info, tell
+from holdfast._model.error_reading import ErrorObject, is_error_info, make_error_object
 from holdfast._model.error_values import seconds, text_of
 from holdfast._model.operations import (
     CANCEL_TASK,
@@ -46,8 +46,8 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     PermissionDeniedError,
     RateLimitedError,
+    error_from_object,
 )
-from holdfast.errors import error_of as error_of_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from holdfast._model.operations import Operation
     from holdfast.errors import ConnectionFailure
 
-__all__ = ["GRPC_STATUSES", "NO_CONNECTION", "GrpcStatus", "RpcStatus", "error_of"]
+__all__ = ["GRPC_STATUSES", "NO_CONNECTION", "GrpcStatus", "RpcStatus", "error_from_status"]
 
 
 class GrpcStatus(NamedTuple):
@@ -180,7 +180,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 _NAME_OF_NUMBER: Mapping[int, str] = {meant.number: name for name, meant in GRPC_STATUSES.items()}
 
 
-def error_of(
+def error_from_status(
     operation: Operation[Any, Any],
     status: RpcStatus,
     *,
@@ -248,12 +248,12 @@ def _from_status(
 ) -> A2AError:
     """Return the error of a call over gRPC (A2A 5.4, 10.6).
 
-    See `error_of` for the arguments.
+    See `error_from_status` for the arguments.
     """
     code, text = _agent_error_in(end)
-    answer = tell(code or 0, text_of(text), end.details or None, end.details)
+    answer = make_error_object(code or 0, text_of(text), end.details or None, end.details)
     error = (
-        _of_status(operation, end, answer, refusals) if code is None else error_of_object(answer)
+        _of_status(operation, end, answer, refusals) if code is None else error_from_object(answer)
     )
     error.grpc_status, error.headers = end.status, harmless_headers(end.headers)
     if not end.sent:

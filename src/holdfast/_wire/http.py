@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 import msgspec
 
-from holdfast._model.addresses import in_ascii
+from holdfast._model.addresses import with_ascii_host
 from holdfast._model.error_values import excerpt, presentable
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import check_numbers
@@ -157,7 +157,7 @@ class HttpRequest(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.url.isascii():
-            msgspec.structs.force_setattr(self, "url", in_ascii(self.url))
+            msgspec.structs.force_setattr(self, "url", with_ascii_host(self.url))
 
     def __repr__(self) -> str:
         # Names only: the values of the headers are secret, and so may be query and body.

@@ -1,8 +1,8 @@
 """Origins (RFC 6454): the bounds of credentials and redirects.
 
 Rules:
-- An origin is scheme, host and port in normalized spelling (`spelled` for the host). A host name
-  and its IP address are two origins.
+- An origin is scheme, host and port in normalized spelling (`normalized_host`). A host name and
+  its IP address are two origins.
 - gRPC over TLS counts as https, gRPC without TLS as http.
 - ``localhost``, ``127.0.0.1`` and ``[::1]`` are aliases: agents are called by one of them while
   their cards name another. No other loopback address is an alias: ``127.0.0.2`` or
@@ -14,7 +14,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from holdfast._model.grpc_addresses import without_grpc
-from holdfast._model.hosts import spelled
+from holdfast._model.hosts import normalized_host
 
 __all__ = ["SECURITY_LOGGER", "audience", "canonical_origin", "origin", "origin_and_aliases"]
 
@@ -82,7 +82,7 @@ def _parts(url: str) -> tuple[str, str, int | None]:
     parts = urlsplit(without_grpc(url))
     scheme = parts.scheme.lower()
     port = _PORTS.get(scheme) if parts.port is None else parts.port
-    return scheme, spelled(parts.hostname or ""), port
+    return scheme, normalized_host(parts.hostname or ""), port
 
 
 def _format_origin(scheme: str, host: str, port: int | None) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import unquote_plus, urljoin, urlsplit
 
 import msgspec
 
-from holdfast._model.addresses import in_ascii, is_http_address
+from holdfast._model.addresses import is_http_address, with_ascii_host
 from holdfast._wire.http import harmless_headers, presentable
 from holdfast._wire.network_scope import NetworkReach, network, scope_of
 from holdfast._wire.origins import origin
@@ -90,7 +90,7 @@ def _reach(
 
 def _target(url: str, location: str) -> str:
     try:
-        return in_ascii(urljoin(url, location).partition("#")[0])
+        return with_ascii_host(urljoin(url, location).partition("#")[0])
     except ValueError:
         return location  # `_refusal` rejects it
 

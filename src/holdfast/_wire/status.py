@@ -25,14 +25,14 @@ from holdfast._model import codec
 from holdfast._model.error_reading import (
     ErrorObject,
     is_error_info,
+    make_error_object,
     metadata_of,
-    read,
-    tell,
-    typed,
+    objects_in,
+    read_error_object,
 )
 from holdfast._model.error_values import excerpt, integer, seconds, text_of
 from holdfast._model.error_writing import HTTP_STATUS
-from holdfast._model.operations import SENDS
+from holdfast._model.operations import SEND_OPERATIONS
 from holdfast._wire.caching import http_date
 from holdfast._wire.http import HttpReply, harmless_headers
 from holdfast.errors import (
@@ -45,7 +45,7 @@ from holdfast.errors import (
     MethodNotFoundError,
     PermissionDeniedError,
     RateLimitedError,
-    error_of,
+    error_from_object,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def from_rpc_error(
         refusals: Statuses that mean "not executed" if the object only describes the status.
     """
     try:
-        error_object = read(error)
+        error_object = read_error_object(error)
     except ValueError as fault:
         facts = _reply_facts(reply, with_excerpt=True)
         return InvalidAgentResponseError(f"the reply's error {fault}", **facts)
@@ -135,7 +135,7 @@ def from_rest_status(
         None if the object is neither, so that only the HTTP status counts.
     """
     code = integer(error.get("code"))
-    details = typed(error.get("details"))
+    details = objects_in(error.get("details"))
     reason = next((text_of(d.get("reason")) for d in details if is_error_info(d)), "")
     rpc_code = -32000 if reason == HTTP_STATUS else CODE_BY_REASON.get(reason)
     if rpc_code is None and code in _RPC_CODES:
@@ -144,7 +144,7 @@ def from_rest_status(
         grpc_status = text_of(error.get("status"))
         rpc_code = CODE_BY_GRPC_STATUS.get(grpc_status) or json_rpc_code_in(details)
     if rpc_code is not None:
-        error_object = tell(rpc_code, text_of(error.get("message")), details, details)
+        error_object = make_error_object(rpc_code, text_of(error.get("message")), details, details)
         return _agent_error(error_object, reply, now=now, refusals=refusals)
     if "status" not in error and not details:
         return None
@@ -162,7 +162,7 @@ def from_problem(problem: Mapping[str, Any], reply: HttpReply, *, now: float) ->
     if code is None:
         return None
     text = text_of(problem.get("detail") or problem.get("title"))
-    error = _agent_error(tell(code, text, None, ()), reply, now=now)
+    error = _agent_error(make_error_object(code, text, None, ()), reply, now=now)
     error.data = dict(problem)
     return error
 
@@ -222,7 +222,7 @@ def is_unknown_operation(error: A2AError) -> bool:
 def is_not_an_agent(operation: Operation[Any, Any], error: A2AError) -> bool:
     """Return whether the endpoint is not an A2A agent: it does not accept messages."""
     if isinstance(error, A2AHTTPError | MethodNotFoundError):
-        return operation in SENDS and is_unknown_operation(error)
+        return operation in SEND_OPERATIONS and is_unknown_operation(error)
     return isinstance(error, InvalidAgentResponseError) and error.code is None
 
 
@@ -244,7 +244,7 @@ def _agent_error(
     if error_object.metadata.get("httpStatus") == str(reply.status):
         error_of_status = from_http_status(reply, now=now, refusals=refusals)
         return _with_description(error_of_status, error_object)
-    error = error_of(error_object, otherwise=_BY_STATUS.get(reply.status))
+    error = error_from_object(error_object, otherwise=_BY_STATUS.get(reply.status))
     error.http_status, error.headers = reply.status, harmless_headers(reply.headers)
     if error.retry_after is None:
         error.retry_after = retry_after_in(reply.headers, now)
@@ -271,7 +271,7 @@ def _with_body(
     error.details = details
     error.data = body
     error.executed = None
-    return _with_hints(error, tell(0, "", details, details))
+    return _with_hints(error, make_error_object(0, "", details, details))
 
 
 def _with_hints(error: A2AHTTPError, error_object: ErrorObject) -> A2AHTTPError:

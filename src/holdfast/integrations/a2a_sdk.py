@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from holdfast._model.extras import how_to_install
+from holdfast._model.extras import install_command
 
 try:
     import_module("a2a.types.a2a_pb2")  # which came with 1.0
@@ -26,7 +26,7 @@ except ModuleNotFoundError as missing:
         raise
     text = (
         "holdfast.integrations.a2a_sdk needs the official SDK, a2a-sdk 1.0 or later: "
-        f"{how_to_install('a2a-sdk')}"
+        f"{install_command('a2a-sdk')}"
     )
     raise ImportError(text, name=missing.name) from missing
 

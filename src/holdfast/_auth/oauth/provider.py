@@ -43,7 +43,7 @@ from holdfast._auth.oauth.servers import (
 )
 from holdfast._auth.oauth.step_up import StepUp
 from holdfast._auth.oauth.tokens import MemoryTokenStore, Token
-from holdfast._model.latest import Latest
+from holdfast._model.bounded_dict import BoundedDict
 from holdfast._model.settings import check_kind, check_number
 from holdfast._net.engine import EngineWithin
 from holdfast._net.resolve_engine import check_tls, resolve_engine
@@ -124,8 +124,8 @@ class _Purpose(NamedTuple):
 class _Held(msgspec.Struct):
     """The tokens of one event loop: by purpose, with the moment at which each ends."""
 
-    tokens: Latest[str, tuple[Token, float | None]] = msgspec.field(
-        default_factory=lambda: Latest(_REMEMBERED)
+    tokens: BoundedDict[str, tuple[Token, float | None]] = msgspec.field(
+        default_factory=lambda: BoundedDict(_REMEMBERED)
     )
     fetches: SingleFlight[Token] = msgspec.field(default_factory=lambda: SingleFlight(_cancelled))
 
@@ -231,9 +231,9 @@ class OAuthProvider(ABC):
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
-        self._refused: Latest[str, tuple[str, float]] = Latest(_REMEMBERED)
-        self._found: Latest[str, tuple[AuthorizationServer, NetworkReach | None]] = Latest(
-            _REMEMBERED
+        self._refused: BoundedDict[str, tuple[str, float]] = BoundedDict(_REMEMBERED)
+        self._found: BoundedDict[str, tuple[AuthorizationServer, NetworkReach | None]] = (
+            BoundedDict(_REMEMBERED)
         )
 
     async def credentials(self, call: AnyCall, /) -> Credentials:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from holdfast._model.latest import Latest
+from holdfast._model.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,8 +34,8 @@ class StepUp:
     def __init__(self, allowed: bool | tuple[str, ...]) -> None:  # noqa: FBT001  as callers say it
         self._takes_declared = allowed is True
         self._named: tuple[str, ...] = () if isinstance(allowed, bool) else allowed
-        self._granted: Latest[tuple[str, str], None] = Latest(_REMEMBERED)
-        self._refused: Latest[tuple[str, str], None] = Latest(_REMEMBERED)
+        self._granted: BoundedDict[tuple[str, str], None] = BoundedDict(_REMEMBERED)
+        self._refused: BoundedDict[tuple[str, str], None] = BoundedDict(_REMEMBERED)
         self._lock = threading.Lock()
 
     def granted(self, key: str) -> tuple[str, ...]:

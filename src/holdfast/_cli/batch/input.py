@@ -24,7 +24,7 @@ import msgspec
 
 from holdfast._client.content import to_message
 from holdfast._model import codec
-from holdfast._model.digest import digest_of
+from holdfast._model.digest import message_digest
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import suggestion
 from holdfast.types import Message
@@ -119,7 +119,7 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         message.to_json()
     except (ValueError, TypeError) as error:
         return BadLine(number, f"is not a message: {error}")
-    return Line(number, line_id, message, digest_of(message))
+    return Line(number, line_id, message, message_digest(message))
 
 
 def _record(text: str) -> tuple[str | int | None, Content]:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
-from holdfast._model.error_reading import tell
+from holdfast._model.error_reading import make_error_object
 from holdfast._model.error_values import seconds
 from holdfast._wire.grpc_status import NO_CONNECTION
 from holdfast._wire.http import HttpReply
@@ -269,7 +269,7 @@ def _said(error: Any, what: str) -> Any:
 def _retry_info(details: Any) -> float | None:
     """The seconds of a `google.rpc.RetryInfo` among the details of a gRPC status."""
     told = read_details(details) if isinstance(details, bytes) else None
-    return None if told is None else tell(0, "", None, told.details).retry_after
+    return None if told is None else make_error_object(0, "", None, told.details).retry_after
 
 
 def _kinds(thing: object, packages: frozenset[str]) -> set[str]:

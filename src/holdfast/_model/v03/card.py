@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast import types as model
 from holdfast._model import codec
-from holdfast._model.card_checks import check_interface, lacks
+from holdfast._model.card_checks import check_interface, missing_field_error
 from holdfast.errors import InvalidAgentCardError
 from holdfast.types import WireValue
 
-__all__ = ["Card", "beside", "read", "to_card"]
+__all__ = ["Card", "read", "to_card", "with_v03_members"]
 
 _DEFAULT_VERSION = "0.3.0"
 _DEFAULT_TRANSPORT = "JSONRPC"
@@ -112,11 +112,11 @@ def to_card(card: Card) -> model.AgentCard:
         InvalidAgentCardError: With the field that is missing or wrong, by its name in 0.3.
     """
     if not card.name:
-        raise lacks("name")
+        raise missing_field_error("name")
     interfaces: list[model.AgentInterface] = []
     for field, interface in _interfaces(card):
         if not interface.protocol_binding:
-            raise lacks(f"{field.removesuffix('url')}transport")
+            raise missing_field_error(f"{field.removesuffix('url')}transport")
         check_interface(interface, field)
         if interface not in interfaces:
             interfaces.append(interface)
@@ -144,7 +144,7 @@ def to_card(card: Card) -> model.AgentCard:
     )
 
 
-def beside(card: model.AgentCard, document: dict[str, Any]) -> model.AgentCard:
+def with_v03_members(card: model.AgentCard, document: dict[str, Any]) -> model.AgentCard:
     """A card of 1.0 with what it says to clients of 0.3 behind its own.
 
     Args:

@@ -23,7 +23,7 @@ from holdfast._aio.cancel_scope import pending_cancellations
 from holdfast._net.engine import connection_error, timeout_error
 from holdfast._net.grpc.failures import NotConnectedError, reason_in, status_of, too_large
 from holdfast._wire.grpc_metadata import reply_headers
-from holdfast._wire.grpc_status import error_of
+from holdfast._wire.grpc_status import error_from_status
 from holdfast.errors import A2AConnectionError, A2AError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Rpc(NamedTuple):
         operation: What is called.
         version: The version of the protocol that is spoken.
         limits: How large a reply to accept.
-        refusals: See `error_of`.
+        refusals: See `error_from_status`.
         wall: Tells the time.
     """
 
@@ -121,7 +121,7 @@ class Rpc(NamedTuple):
         return error
 
     def _told(self, status: RpcStatus, *, sent: bool = True, began: bool = False) -> A2AError:
-        return error_of(
+        return error_from_status(
             self.operation,
             status,
             version=self.version,

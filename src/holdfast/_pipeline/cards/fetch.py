@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.card_reading import content_kind, read_card
+from holdfast._model.card_reading import describe_content, read_card
 from holdfast._model.operations import WELL_KNOWN
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._net.engine import HttpEngine, fetch
@@ -232,7 +232,7 @@ def _not_json(error: codec.MalformedError, reply: HttpReply) -> str:
     """Say why a reply is not a card, and what it is instead."""
     if reply.body.lstrip().startswith((b"{", b"[")):
         return f"the agent card is {error}"
-    kind, named = content_kind(reply.body), media_type(reply.headers)[:_SHOWN]
+    kind, named = describe_content(reply.body), media_type(reply.headers)[:_SHOWN]
     shown = f" ({named})" if named else ""
     return (
         f"the agent card is not JSON: the reply {kind}{shown}; there may be no agent at this "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast._model import codec
-from holdfast._model.card_reading import content_kind, read_card
+from holdfast._model.card_reading import describe_content, read_card
 from holdfast._wire.limits import check_json_size, limit_error
 from holdfast.errors import AgentCardResolutionError, InvalidAgentCardError, LimitExceededError
 
@@ -46,5 +46,5 @@ def read_card_file(path: Path, limits: Limits) -> tuple[AgentCard, Any]:
         error.executed = False
         raise
     except codec.MalformedError as error:
-        message = f"the agent card {path} is {error}; the file {content_kind(content)}"
+        message = f"the agent card {path} is {error}; the file {describe_content(content)}"
         raise InvalidAgentCardError(message, executed=False) from None

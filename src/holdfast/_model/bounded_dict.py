@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TypeVar
 
-__all__ = ["Latest"]
+__all__ = ["BoundedDict"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Latest(dict[K, V]):
+class BoundedDict(dict[K, V]):
     """A dict that keeps the entries that were set last, and forgets the oldest of the others.
 
     Only assignment counts as setting an entry; do not use `update` or `setdefault`.
