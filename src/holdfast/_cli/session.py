@@ -33,7 +33,6 @@ from holdfast._cli.error_messages import (
 from holdfast._cli.error_table import describe
 from holdfast._cli.login_names import DIRECTORY
 from holdfast._cli.output.events import Notice
-from holdfast._cli.rehearsal import DryRun, rehearse
 from holdfast._cli.settings import CLIENT_KEY_PASSWORD
 from holdfast._cli.values import (
     masked_reference,
@@ -43,6 +42,7 @@ from holdfast._cli.values import (
 )
 from holdfast._cli.waiting import Waiting
 from holdfast._cli.wire_log import LoggedEngine, LoggedGrpc
+from holdfast._client.client import chosen_interface
 from holdfast._client.connect import connect
 from holdfast._model.extras import install_command
 from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
@@ -176,10 +176,10 @@ class Session:
         self.plain_engine: HttpEngine = engine
         grpc = use_of_grpc(engine, None)
         self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
-        layers: tuple[Layer, ...] = (DryRun,)
+        layers: tuple[Layer, ...] = ()
         if isinstance(reference, ListedAddress):
             engine = EngineWithin(engine, reference.reach, only=origin(reference))
-            layers = (*layers, partial(ReachLayer, reach=reference.reach))
+            layers = (partial(ReachLayer, reach=reference.reach),)
         if settings.debug:
             engine = LoggedEngine(engine)
         self.engine: HttpEngine = engine
@@ -411,7 +411,7 @@ class Session:
     async def _interface(self) -> AgentInterface:
         if self.asked_version == PROTOCOL_VERSION:
             _check_declared(self.card or await self.client.agent_card(timeout=self.left()))
-        return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
+        return await chosen_interface(self.client, timeout=self.left(), headers=self.svc_params)
 
     @property
     def asked_version(self) -> ProtocolVersion | None:

@@ -91,9 +91,9 @@ if TYPE_CHECKING:
     from holdfast._pipeline.observed_call import ObservedCall
     from holdfast._pipeline.transport import CallGroup, Reply
     from holdfast._policy.deadline import Deadline
-    from holdfast.types import AgentCard
+    from holdfast.types import AgentCard, AgentInterface
 
-__all__ = ["Client", "asking", "streaming", "subscribing"]
+__all__ = ["Client", "asking", "chosen_interface", "streaming", "subscribing"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -1094,6 +1094,20 @@ def asking(
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     events = ask(scope, message, poll_interval=2.0, patient=True)
     return events, scope.call_group, scope.deadline
+
+
+async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> AgentInterface:
+    """Return the interface that calls of a client go to, without a call.
+
+    Args:
+        client: The client.
+        options: See `CallOptions`; credentials and headers decide whether an interface is refused.
+
+    Raises:
+        A2AError: Why calls would go nowhere.
+    """
+    core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
+    return await core.chosen_interface(core.begin("call", options))
 
 
 def streaming(

@@ -49,6 +49,7 @@ from holdfast._pipeline.interfaces_layer import InterfaceLayer
 from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
 from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipeline, card_source
 from holdfast._pipeline.replicas import Replica, ReplicaLayer
+from holdfast._pipeline.transport import Reply, UnaryOnly
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import (
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
     from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.interfaces import Route
     from holdfast._pipeline.produced import TransportProducer
-    from holdfast._pipeline.transport import Layer, Transport
+    from holdfast._pipeline.transport import Call, Layer, Transport
     from holdfast._wire.bindings import ProtocolVersion
     from holdfast._wire.network_scope import AgentReach, NetworkReach
     from holdfast.types import AgentCard
@@ -341,17 +342,18 @@ def connect(
         producers=producers,
         networks=networks,
     )
+    choice = _EndpointChoice(
+        resolvers,
+        routes,
+        endpoints,
+        cautions=cautions,
+        env=env,
+        names=list(map(agent_name, in_hand)),
+        shared_store=shared_store,
+    )
     pipeline = CallPipeline(
         bottom,
-        choice=_choice(
-            resolvers,
-            routes,
-            endpoints,
-            cautions=cautions,
-            env=env,
-            names=list(map(agent_name, in_hand)),
-            shared_store=shared_store,
-        ),
+        choice=choice.layer,
         resilience=resilience,
         env=env,
         observers=listening,
@@ -366,6 +368,7 @@ def connect(
     core = ClientCore(
         pipeline,
         card_pipeline(known, listening),
+        card_pipeline(choice, listening),
         known,
         env,
         timeout=timeout,
@@ -390,34 +393,62 @@ def connect(
     return Client(core, owned=[one for one in closed if one is not None])
 
 
-def _choice(
-    resolvers: Sequence[AgentCardResolver],
-    routes: Sequence[Route],
-    endpoints: KnownEndpoints,
-    *,
-    env: Env,
-    cautions: Cautions,
-    names: Sequence[str],
-    shared_store: bool | None,
-) -> Callable[[Transport, Transport], Transport]:
-    """What chooses where a call goes: one of several replicas, and an interface there."""
+class _EndpointChoice(UnaryOnly):
+    """Chooses where calls go: one of several replicas, and an interface there.
 
-    def choosing(inner: Transport, older_files: Transport) -> Transport:
-        ways = [
+    `layer` is the layer of every call; the rest is the bottom of the stack that chooses an
+    interface without a call.
+    """
+
+    def __init__(
+        self,
+        resolvers: Sequence[AgentCardResolver],
+        routes: Sequence[Route],
+        endpoints: KnownEndpoints,
+        *,
+        env: Env,
+        cautions: Cautions,
+        names: Sequence[str],
+        shared_store: bool | None,
+    ) -> None:
+        self._resolvers = resolvers
+        self._routes = routes
+        self._endpoints = endpoints
+        self._env = env
+        self._cautions = cautions
+        self._names = names
+        self._shared_store = shared_store
+        self._interfaces: list[InterfaceLayer] = []
+
+    def layer(self, inner: Transport, older_files: Transport) -> Transport:
+        """Return the layer that chooses where a call goes."""
+        self._interfaces = [
             InterfaceLayer(
-                inner, older_files, resolver, route, endpoints=endpoints, cautions=cautions
+                inner,
+                older_files,
+                resolver,
+                route,
+                endpoints=self._endpoints,
+                cautions=self._cautions,
             )
-            for resolver, route in zip(resolvers, routes, strict=True)
+            for resolver, route in zip(self._resolvers, self._routes, strict=True)
         ]
-        if len(ways) == 1:
-            return ways[0]
+        if len(self._interfaces) == 1:
+            return self._interfaces[0]
         replicas = [
             Replica(way, name, cards)
-            for way, name, cards in zip(ways, names, resolvers, strict=True)
+            for way, name, cards in zip(
+                self._interfaces, self._names, self._resolvers, strict=True
+            )
         ]
-        return ReplicaLayer(inner, replicas, env, shared_store=shared_store)
+        return ReplicaLayer(inner, replicas, self._env, shared_store=self._shared_store)
 
-    return choosing
+    async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
+        """Answer `CHOOSE_INTERFACE`; of several replicas, the first one counts."""
+        return Reply(value=await self._interfaces[0].interface(call))
+
+    async def close(self) -> None:
+        """Free nothing: what is below belongs to the stack of calls."""
 
 
 def _engine_within(

@@ -37,6 +37,7 @@ from holdfast._model.operations import (
 )
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.trust import received_in
+from holdfast._pipeline.interfaces_layer import CHOOSE_INTERFACE
 from holdfast._pipeline.observed_call import ObservedCall
 from holdfast._pipeline.transport import (
     Call,
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from holdfast._policy.resilience import Resilience
     from holdfast._stream.resumable import ResumableStream
     from holdfast._wire.limits import Limits
-    from holdfast.types import AgentCard, Event, Message
+    from holdfast.types import AgentCard, AgentInterface, Event, Message
 
 __all__ = ["ClientCore", "is_settled", "is_terminal"]
 
@@ -112,6 +113,7 @@ class ClientCore:
     Args:
         pipeline: The stack for operations.
         cards: The stack for `GET_AGENT_CARD`.
+        choices: The stack for `CHOOSE_INTERFACE`.
         resolver: What knows the card.
         env: Where ids, random numbers and wall time come from.
         timeout: Seconds of a call that names no timeout.
@@ -157,6 +159,7 @@ class ClientCore:
         self,
         pipeline: CallPipeline,
         cards: Transport,
+        choices: Transport,
         resolver: AgentCardResolver | ReplicaCards,
         env: Env,
         *,
@@ -197,6 +200,7 @@ class ClientCore:
         self._pipeline = pipeline
         self._transport = pipeline.transport
         self._cards = cards
+        self._choices = choices
         self._resolver = resolver
         self._trust = trust
         self._extended: AcceptedCard | None = None  # unless the public card was given after it
@@ -216,7 +220,8 @@ class ClientCore:
         self._closing.here().set()
         if self.journaling is not None:
             await self.journaling.close()
-        await close_in_turn((self._transport, self._cards, self._trust), seconds=_CLOSING)
+        stacks = (self._transport, self._cards, self._choices)
+        await close_in_turn((*stacks, self._trust), seconds=_CLOSING)
 
     @property
     def watchdog(self) -> Watchdog:
@@ -342,6 +347,10 @@ class ClientCore:
         card = (await self._cards.unary(self._call(GET_AGENT_CARD, CardLocation(()), scope))).value
         self._extended = None
         return card
+
+    async def chosen_interface(self, scope: CallScope) -> AgentInterface:
+        """Choose the interface that a call would go to, without making one."""
+        return (await self._choices.unary(self._call(CHOOSE_INTERFACE, None, scope))).value
 
     async def extended_card(self, scope: CallScope) -> AgentCard:
         """Fetches the agent's extended card, and puts it in the place of the public one.

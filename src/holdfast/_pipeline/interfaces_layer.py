@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from http import HTTPStatus
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ import msgspec
 
 from holdfast._model.addresses import address_doubt
 from holdfast._model.grpc_addresses import without_grpc
+from holdfast._model.operations import Operation
 from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.extensions import Extensions, check_spoken
 from holdfast._pipeline.failover import try_in_order
@@ -59,7 +61,17 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import AnyCall, CallNext, Reply, Transport
     from holdfast.types import AgentCard
 
-__all__ = ["InterfaceLayer"]
+__all__ = ["CHOOSE_INTERFACE", "InterfaceLayer"]
+
+CHOOSE_INTERFACE: Operation[None, AgentInterface] = Operation(
+    name="choice of the interface",  # in logs and errors; no agent gets it
+    request=NoneType,
+    response=AgentInterface,
+    safety="read",
+    verb="GET",
+    path="",
+)
+"""What `InterfaceLayer.interface` answers."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -110,11 +122,7 @@ class InterfaceLayer(PassThrough):
             UnsupportedOperationError: The card declares no such operation.
             VersionNotSupportedError: No version of the protocol is spoken on both sides.
         """
-        card = self._resolver.fresh or await self._fetched(call)
-        secrets = self._resolver.secrets
-        if secrets:  # which the card may repeat
-            call.progress.secrets.note_values(secrets)
-        choice = self._checked(call, card)
+        choice = await self._choice_for(call)
         if choice.others:
             return await self._somewhere(call, choice, onward)
         if choice.older is not None:
@@ -126,6 +134,30 @@ class InterfaceLayer(PassThrough):
         except A2AError as error:
             self._explain(error, call, choice, choice)
             raise
+
+    async def interface(self, call: AnyCall) -> AgentInterface:
+        """Return the interface that a call would go to, without making it.
+
+        What is requested is the card, and, if the card leaves the version open, a read.
+
+        Args:
+            call: Says what calls carry.
+
+        Raises:
+            A2AError: Why calls go nowhere; see `through`.
+        """
+        choice = await self._choice_for(call)
+        if choice.older is not None:
+            choice = await self._in_a_spoken_version(call, choice)
+        return choice.endpoint.interface
+
+    async def _choice_for(self, call: AnyCall) -> _Choice:
+        """Return what follows from the card, if it allows the call."""
+        card = self._resolver.fresh or await self._fetched(call)
+        secrets = self._resolver.secrets
+        if secrets:  # which the card may repeat
+            call.progress.secrets.note_values(secrets)
+        return self._checked(call, card)
 
     async def _fetched(self, call: AnyCall) -> AgentCard:
         try:

@@ -182,10 +182,10 @@ class CallPipeline:
 
 
 def card_pipeline(cards: Transport, observers: Observers) -> Transport:
-    """The layers of a call that asks for the card alone.
+    """The layers of a call that asks for the card, or for a choice among its interfaces.
 
     Args:
-        cards: What knows it.
+        cards: What answers.
         observers: Who is told of such calls.
     """
     return _stacked([partial(ObservedLayer, observers=observers), DeadlineLayer], cards)
