@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.kit.effort import rounds
 
 from holdfast import (
+    A2AError,
     A2AHTTPError,
     AuthenticationError,
     DeadlineExceededError,
@@ -21,7 +22,7 @@ from holdfast import (
 )
 from holdfast._client.reconcile_search import (
     Absent,
-    DuplicateFound,
+    Duplicate,
     Fetch,
     Found,
     GetTask,
@@ -29,11 +30,15 @@ from holdfast._client.reconcile_search import (
     ListPage,
     Reconciliation,
     RetryLater,
+    SearchReport,
 )
+from holdfast._client.resend import task_found
 from holdfast.errors import (
+    DuplicateTasksError,
     InvalidParamsError,
     LimitExceededError,
     MethodNotFoundError,
+    OutcomeUnknownError,
     PermissionDeniedError,
     UnsupportedOperationError,
 )
@@ -309,7 +314,7 @@ def test_two_that_were_seen_are_two_when_the_time_is_over_too():
 
     search.finish(LATE)
 
-    assert search.step == DuplicateFound((task("a", ID), task("b", ID)))
+    assert search.step == Duplicate((task("a", ID), task("b", ID)))
 
 
 def test_two_tasks_are_two_tasks_on_whichever_page():
@@ -320,7 +325,7 @@ def test_two_tasks_are_two_tasks_on_whichever_page():
     assert search.step == ListPage(context_id="c", page_token="2")
     search.listed(page(second), wall=SENT, agent_time=None)
 
-    assert search.step == DuplicateFound((first, second))
+    assert search.step == Duplicate((first, second))
 
 
 @pytest.mark.parametrize("error", [InvalidParamsError("no"), UnsupportedOperationError("no")])
@@ -473,7 +478,7 @@ def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
     )
 
     asked = 0
-    while not isinstance(search.step, Found | DuplicateFound | Absent | Inconclusive):
+    while not isinstance(search.step, Found | Duplicate | Absent | Inconclusive):
         asked += agent.answer(search)
         assert asked < 200, "it never ends"
         if isinstance(search.step, RetryLater):
@@ -484,3 +489,53 @@ def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
         found = [search.step.task]
     assert all(is_ours(one, is_own_context=is_own_context) for one in found)
     assert all(search.searched)
+
+
+# ── What follows from a search ───────────────────────────────────────────────────────────────
+
+
+def lost_reply():
+    return OutcomeUnknownError("its reply was lost", message_id=ID, agent="http://agent.test")
+
+
+def report(result, seen=None):
+    return SearchReport(result=result, seen=seen, searched=("task a",), summary="It was searched")
+
+
+@pytest.mark.parametrize("search", [None, report(Absent()), report(Inconclusive())])
+def test_where_nothing_was_found_the_caller_decides(search):
+    assert task_found(lost_reply(), search) is None
+
+
+def test_a_task_that_was_found_stands_for_the_reply():
+    found = task("a", ID)
+
+    assert task_found(lost_reply(), report(Found(found), seen=task("a"))) is found
+
+
+def test_more_than_one_task_is_an_error_with_the_facts_of_the_lost_reply():
+    lost, tasks = lost_reply(), (task("a", ID), task("b", ID))
+
+    with pytest.raises(DuplicateTasksError, match=r"2 tasks of message .*: a, b") as caught:
+        task_found(lost, report(Duplicate(tasks), seen=tasks[1]))
+
+    error = caught.value
+    assert (error.tasks, error.executed, error.agent) == (tasks, True, "http://agent.test")
+    assert error.__cause__ is lost
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        A2AError("refused"),
+        DeadlineExceededError("late", deadline="wait", timeout=1.0),
+    ],
+)
+def test_a_task_that_was_only_seen_is_part_of_the_error(why):
+    seen = task("a", ID)
+
+    with pytest.raises(type(why), match="task a was last seen") as caught:
+        task_found(lost_reply(), report(Inconclusive(why), seen=seen))
+
+    assert (caught.value, caught.value.executed) == (why, True)
+    assert getattr(caught.value, "task", seen) is seen

@@ -12,9 +12,8 @@ import msgspec
 from holdfast._arguments import check_seconds
 from holdfast._client.answer import Answer
 from holdfast._client.event_stream import EventStream
-from holdfast._client.reconcile import LostMessage, find_task
-from holdfast._client.reconcile_search import Found
-from holdfast._client.resend import outcome_unknown
+from holdfast._client.reconcile import LostMessage, search_for
+from holdfast._client.resend import outcome_unknown, task_found
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
 from holdfast._model.operations import SEND_MESSAGE
@@ -424,7 +423,7 @@ async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: 
         message_id=record.message_id,
         context_id=record.context_id,
     )
-    search = await find_task(
+    search = await search_for(
         LostMessage(
             message=message,
             operation=SEND_MESSAGE.name,
@@ -437,10 +436,11 @@ async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: 
         call=call,
         at_least_once=True,
     )
-    if not isinstance(search.result, Found):
+    task = task_found(lost, search)
+    if task is None:
         error = outcome_unknown(lost, search)
         if not is_here and error.search_error is None:
             error.search_error = elsewhere(record, agent)  # which keeps the call open
             error.message = f"{error.search_error.message}. {error.message}"
         raise error from error.search_error
-    return search.result.task.id
+    return task.id

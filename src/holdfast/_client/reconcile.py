@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast._client.reconcile_search import (
     Absent,
-    DuplicateFound,
+    Duplicate,
     Fetch,
     Found,
     Inconclusive,
@@ -23,7 +23,7 @@ from holdfast._client.reconcile_search import (
     SearchResult,
 )
 from holdfast._model.operations import GET_TASK, LIST_TASKS
-from holdfast._policy.deadline import Deadline, add_last_seen
+from holdfast._policy.deadline import Deadline
 from holdfast._policy.reconnect import growing_wait
 from holdfast._stream.task_locations import GetTask, ListPage, is_own_word
 from holdfast._wire.caching import http_date
@@ -32,7 +32,6 @@ from holdfast.errors import (
     A2AError,
     CircuitOpenError,
     DeadlineExceededError,
-    DuplicateTasksError,
     Facts,
 )
 from holdfast.types import GetTaskRequest, ListTasksRequest, Message
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.errors import OutcomeUnknownError
     from holdfast.types import Task
 
-__all__ = ["LostMessage", "find_task"]
+__all__ = ["LostMessage", "search_for"]
 
 _HISTORY = 1000
 """Messages of a history to ask for. Some agents show none unless asked, and some forget for good
@@ -67,65 +66,62 @@ class LostMessage(msgspec.Struct, frozen=True, kw_only=True):
     is_own_context: bool
 
 
-async def find_task(
+async def search_for(
     lost: LostMessage,
     error: OutcomeUnknownError,
-    calls: ClientCore,
+    core: ClientCore,
     scope: CallScope,
     *,
     call: HeldCall | None = None,
     at_least_once: bool = False,
 ) -> SearchReport:
-    """Looks for the task that a message made.
+    """Search for the task that a message made; `holdfast._client.resend` says what follows.
 
     Args:
         lost: The message.
-        error: What says that its reply was lost.
-        calls: What makes calls.
-        scope: When the caller's patience ends, while the search has a bound of its own
-            too, and what goes with each request.
+        error: The error that says that its reply was lost.
+        core: Makes the requests.
+        scope: The caller's deadline, besides the search's own, and what goes with each request.
         call: Where to note the task; None where there is no journal.
-        at_least_once: Whether only the caller's deadline ends the first look.
-
-    Raises:
-        DuplicateTasksError: It made more than one task.
-        A2AError: It made a task, which could only be seen in a list: ``executed`` is True.
+        at_least_once: Whether only the caller's deadline ends the first round.
     """
-    known, clock = calls.endpoint, asyncio.get_running_loop().time
+    endpoint, clock = core.endpoint, asyncio.get_running_loop().time
     began = clock()
     search = Reconciliation(
         lost.message,
         sent_at=lost.sent_at,
-        clock_skew=None if known is None else known.clock_skew,
+        clock_skew=None if endpoint is None else endpoint.clock_skew,
         is_own_context=lost.is_own_context,
-        has_list=known is None or known.lists_tasks is not False,
+        has_list=endpoint is None or endpoint.lists_tasks is not False,
         is_refused=isinstance(error.__cause__, A2AError) and is_own_word(error.__cause__),
-        max_pages=calls.resilience.reconcile.max_pages,
+        max_pages=core.resilience.reconcile.max_pages,
     )
-    calls.observers.reconcile_started(
+    core.observers.reconcile_started(
         error,
         operation=lost.operation,
-        seconds=min(calls.resilience.reconcile.timeout, scope.deadline.left(began)),
+        seconds=min(core.resilience.reconcile.timeout, scope.deadline.left(began)),
     )
-    searcher = _Searcher(search, error, calls, scope, at_least_once=at_least_once)
-    outcome = await searcher.search()
+    searcher = _Searcher(search, error, core, scope, at_least_once=at_least_once)
+    result = await searcher.search()
     seconds = clock() - began
-    if isinstance(outcome, DuplicateFound):
-        raise _duplicate(error, outcome.tasks) from error
-    task = outcome.task if isinstance(outcome, Found) else search.seen
-    calls.observers.reconciled(
-        error,
-        operation=lost.operation,
+    if not isinstance(result, Duplicate):
+        task = result.task if isinstance(result, Found) else search.seen
+        core.observers.reconciled(
+            error,
+            operation=lost.operation,
+            searched=search.searched,
+            task_id=None if task is None else task.id,
+            seconds=seconds,
+        )
+        if task is not None and call is not None:
+            await call.saw(task)
+    is_empty = isinstance(result, Absent | Inconclusive)
+    return SearchReport(
+        result=result,
+        seen=search.seen,
         searched=search.searched,
-        task_id=None if task is None else task.id,
-        seconds=seconds,
+        summary=search.summary(seconds, is_begun=searcher.has_asked) if is_empty else "",
     )
-    if task is not None and call is not None:
-        await call.saw(task)
-    if isinstance(outcome, Inconclusive) and outcome.why is not None and task is not None:
-        raise _only_seen(outcome.why, task) from error
-    told = "" if isinstance(outcome, Found) else search.told(seconds, is_begun=searcher.has_asked)
-    return SearchReport(result=outcome, searched=search.searched, told=told)
 
 
 class _Searcher:
@@ -139,58 +135,58 @@ class _Searcher:
         self,
         search: Reconciliation,
         error: OutcomeUnknownError,
-        calls: ClientCore,
+        core: ClientCore,
         scope: CallScope,
         *,
         at_least_once: bool,
     ) -> None:
-        seconds = calls.resilience.reconcile.timeout
+        seconds = core.resilience.reconcile.timeout
         now = asyncio.get_running_loop().time()
         self.has_asked = False
         self._search = search
         self._error = error
-        self._calls = calls
+        self._core = core
         self._deadline = scope.deadline
-        self._patience = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
-        self._is_due = at_least_once  # what is next, however little patience there is
+        self._own_deadline = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
+        self._is_due = at_least_once  # the first round, whatever the own deadline
         self._scope = scope
-        self._epoch = calls.env.wall() - now  # once: the wall clock may be set meanwhile
+        self._epoch = core.env.wall() - now  # once: the wall clock may be set meanwhile
 
-    async def search(self) -> SearchResult | DuplicateFound:
-        """Goes on until it is found, or the time is over."""
+    async def search(self) -> SearchResult:
+        """Make one request after another until the search ends."""
         loop, search = asyncio.get_running_loop(), self._search
-        policy = self._calls.resilience.reconcile
-        while not isinstance(step := search.step, Found | DuplicateFound | Absent | Inconclusive):
+        policy = self._core.resilience.reconcile
+        while not isinstance(step := search.step, Found | Duplicate | Absent | Inconclusive):
             self._is_due = self._is_due and not isinstance(step, RetryLater)
-            if self._calls.is_closed:
+            if self._core.is_closed:
                 search.cut_short(self._closed())
             elif loop.time() >= self._deadline.at:
                 search.cut_short(self._late(self._deadline))
-            elif loop.time() >= self._within.at:
-                search.finish(self._late(self._patience))
+            elif loop.time() >= self._ends.at:
+                search.finish(self._late(self._own_deadline))
                 self._is_due = isinstance(search.step, Fetch)  # if it is not too late for that
             elif not isinstance(step, RetryLater):
                 await self._ask(step)
             else:
                 wait = growing_wait(
                     step.looks,
-                    self._calls.env.random(),
+                    self._core.env.random(),
                     first=policy.backoff,
                     most=policy.max_backoff,
                 )
-                await self._calls.pause(min(wait, self._within.left(loop.time())))
+                await self._core.pause(min(wait, self._ends.left(loop.time())))
                 search.waited()
         return step
 
     @property
-    def _within(self) -> Deadline:
-        """What ends the search as it stands."""
+    def _ends(self) -> Deadline:
+        """The deadline that ends the search as it stands."""
         if self._is_due:
             return self._deadline
-        return min(self._deadline, self._patience, key=lambda one: one.at)
+        return min(self._deadline, self._own_deadline, key=lambda deadline: deadline.at)
 
     async def _ask(self, step: GetTask | ListPage | Fetch) -> None:
-        """Asks for one thing, and tells the search what came."""
+        """Make one request, and give the search its reply."""
         search, self.has_asked = self._search, True
         try:
             match step:
@@ -201,7 +197,7 @@ class _Searcher:
                 case Fetch():
                     search.fetched(await self._get(step.task_id))
         except A2AError as error:
-            if self._calls.is_closed:  # which is what ends it
+            if self._core.is_closed:  # which is what ends it
                 return
             if await self._waited(error):
                 return  # the same is asked again
@@ -215,32 +211,32 @@ class _Searcher:
 
         A search belongs to a message that was sent: it waits as a retry of that would.
         """
-        wait, left = error.retry_after, self._within.left(asyncio.get_running_loop().time())
+        wait, left = error.retry_after, self._ends.left(asyncio.get_running_loop().time())
         if not isinstance(error, CircuitOpenError) or wait is None or wait >= left:
             return False
-        await self._calls.pause(wait)
+        await self._core.pause(wait)
         return True
 
     async def _get(self, task_id: str) -> Task:
         get = GetTaskRequest(id=task_id, history_length=_HISTORY)
-        return (await self._calls.call(GET_TASK, get, self._scope.within(self._within))).value
+        return (await self._core.call(GET_TASK, get, self._scope.within(self._ends))).value
 
     async def _list(self, step: ListPage) -> None:
         search = self._search
-        page = await self._calls.call(LIST_TASKS, _page(step), self._scope.within(self._within))
-        told = http_date(page.headers.get("date", ""))
+        page = await self._core.call(LIST_TASKS, _page(step), self._scope.within(self._ends))
+        agent_time = http_date(page.headers.get("date", ""))
         wall = self._epoch + asyncio.get_running_loop().time()
-        search.listed(page.value, wall=wall, agent_time=told)
+        search.listed(page.value, wall=wall, agent_time=agent_time)
         if page.endpoint is not None:
             page.endpoint.clock_skew = search.clock_skew
 
     def _failed(self, error: A2AError) -> None:
-        search, place = self._search, self._calls.endpoint
-        has_path = place is None or place.interface.protocol_binding != "JSONRPC"
+        search, endpoint = self._search, self._core.endpoint
+        has_path = endpoint is None or endpoint.interface.protocol_binding != "JSONRPC"
         had_list = search.has_list
         search.failed(error, has_path=has_path)
-        if place is not None and had_list and not search.has_list:
-            place.lists_tasks = False
+        if endpoint is not None and had_list and not search.has_list:
+            endpoint.lists_tasks = False
 
     def _closed(self) -> A2AConnectionError:
         return A2AConnectionError(
@@ -281,25 +277,4 @@ def _page(step: ListPage) -> ListTasksRequest:
         page_token=step.page_token or None,
         history_length=_HISTORY,
         status_timestamp_after=None if step.since is None else step.since.isoformat(),
-    )
-
-
-def _only_seen(why: A2AError, task: Task) -> A2AError:
-    """The error of a search that has seen the task, and could not get it."""
-    add_last_seen(why, task.id, task.state)
-    if isinstance(why, DeadlineExceededError):
-        why.task = task
-    return why
-
-
-def _duplicate(lost: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateTasksError:
-    facts = lost.facts()
-    facts["executed"] = True
-    names = ", ".join(task.id for task in tasks)
-    return DuplicateTasksError(
-        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. If "
-        "on_unknown= did not have it sent again, a proxy or the agent duplicated it",
-        message_id=lost.message_id,
-        tasks=tasks,
-        **facts,
     )

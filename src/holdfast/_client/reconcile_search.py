@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
-    "DuplicateFound",
+    "Duplicate",
     "Fetch",
     "Found",
     "GetTask",
@@ -102,7 +102,7 @@ class Found(msgspec.Struct, frozen=True):
     task: Task
 
 
-class DuplicateFound(msgspec.Struct, frozen=True):
+class Duplicate(msgspec.Struct, frozen=True):
     """The message made more than one task."""
 
     tasks: tuple[Task, ...]
@@ -123,8 +123,8 @@ class Inconclusive(msgspec.Struct, frozen=True):
     why: A2AError | None = None
 
 
-SearchResult: TypeAlias = Found | Absent | Inconclusive
-"""The result of a search that does not find two tasks."""
+SearchResult: TypeAlias = Found | Duplicate | Absent | Inconclusive
+"""How a search ends."""
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,13 +132,15 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         result: What was found.
+        seen: The task as a list has shown it, where it could not be fetched, or was not found.
         searched: The places that were searched, in order, a line each.
-        told: A sentence about the search, if nothing was found.
+        summary: A sentence about the search, if nothing was found.
     """
 
     result: SearchResult
+    seen: Task | None
     searched: tuple[str, ...]
-    told: str
+    summary: str
 
 
 class Reconciliation:
@@ -193,14 +195,7 @@ class Reconciliation:
         self._late: A2AError | None = None
         self.seen: Task | None = None
         self.step: (
-            GetTask
-            | ListPage
-            | Fetch
-            | RetryLater
-            | Found
-            | DuplicateFound
-            | Absent
-            | Inconclusive
+            GetTask | ListPage | Fetch | RetryLater | Found | Duplicate | Absent | Inconclusive
         )
         self._look()
 
@@ -215,7 +210,7 @@ class Reconciliation:
         errors = [place.error for place in self._places if place.error is not None]
         return errors[-1] if errors else None
 
-    def told(self, seconds: float, *, is_begun: bool) -> str:
+    def summary(self, seconds: float, *, is_begun: bool) -> str:
         """Return a sentence about a search that found nothing in so many seconds.
 
         Args:
@@ -329,7 +324,7 @@ class Reconciliation:
         A task that was seen by then is requested all the same.
         """
         if len(self._matches) > 1:
-            self.step = DuplicateFound(tuple(self._matches.values()))
+            self.step = Duplicate(tuple(self._matches.values()))
         elif self.seen is not None and self._late is None:
             self._late = late
             self.step = Fetch(self.seen.id)
@@ -392,7 +387,7 @@ class Reconciliation:
         """Decide what follows a round through all places."""
         matches = tuple(self._matches.values())
         if len(matches) > 1:
-            self.step = DuplicateFound(matches)
+            self.step = Duplicate(matches)
         elif matches:
             self.step = Fetch(matches[0].id)
         elif all(place.is_closed for place in self._places):

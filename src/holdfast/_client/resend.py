@@ -1,7 +1,8 @@
-"""What is done about a message whose reply was lost, and what its caller is told in the end.
+"""What follows from a search for a message whose reply was lost: its task, an error, or a resend.
 
-All of this is pure. It is never sent again unless its caller says so (`OnUnknown`); what
-`holdfast._client.reconcile_search` says of a search is what ``"resend_if_absent"`` goes by.
+All of this is pure, and the same for every caller of `holdfast._client.reconcile`. The message is
+never sent again unless its caller says so (`OnUnknown`); ``"resend_if_absent"`` goes by the
+search.
 """
 
 from __future__ import annotations
@@ -9,14 +10,22 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from holdfast._client.reconcile_search import Absent, Inconclusive
+from holdfast._client.reconcile_search import (
+    Absent,
+    Duplicate,
+    Found,
+    Inconclusive,
+    SearchReport,
+)
+from holdfast._policy.deadline import add_last_seen
+from holdfast.errors import A2AError, DeadlineExceededError, DuplicateTasksError
+from holdfast.types import Task
 
 if TYPE_CHECKING:
-    from holdfast._client.reconcile_search import SearchReport
     from holdfast._policy.reconcile import OnUnknown, ReconcilePolicy
-    from holdfast.errors import A2AError, OutcomeUnknownError
+    from holdfast.errors import OutcomeUnknownError
 
-__all__ = ["is_resent", "is_searched_for", "outcome_unknown"]
+__all__ = ["is_resent", "is_searched_for", "outcome_unknown", "task_found"]
 
 
 def is_searched_for(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
@@ -34,6 +43,45 @@ def is_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
     if on_unknown == "resend_if_absent":
         return search is not None and isinstance(search.result, Absent)
     return on_unknown == "resend"
+
+
+def task_found(lost: OutcomeUnknownError, search: SearchReport | None) -> Task | None:
+    """Return the task that a search has found; None if nothing is known of it.
+
+    Args:
+        lost: The error of the message whose reply was lost.
+        search: The search; None if there was none.
+
+    Raises:
+        DuplicateTasksError: The message made more than one task.
+        A2AError: It made a task, which was seen in a list, and could not be fetched; ``executed``
+            is True.
+    """
+    match search:
+        case SearchReport(result=Found(task=task)):
+            return task
+        case SearchReport(result=Duplicate(tasks=tasks)):
+            raise _duplicate(lost, tasks) from lost
+        case SearchReport(result=Inconclusive(why=A2AError() as why), seen=Task() as seen):
+            add_last_seen(why, seen.id, seen.state)
+            if isinstance(why, DeadlineExceededError):
+                why.task = seen
+            raise why from lost
+        case _:
+            return None
+
+
+def _duplicate(lost: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateTasksError:
+    facts = lost.facts()
+    facts["executed"] = True
+    names = ", ".join(task.id for task in tasks)
+    return DuplicateTasksError(
+        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. If "
+        "on_unknown= did not have it sent again, a proxy or the agent duplicated it",
+        message_id=lost.message_id,
+        tasks=tasks,
+        **facts,
+    )
 
 
 def outcome_unknown(
@@ -57,7 +105,7 @@ def outcome_unknown(
         result = search.result
         error.searched = search.searched
         error.search_error = result.why if isinstance(result, Inconclusive) else None
-        sentences.append(search.told)
+        sentences.append(search.summary)
     often = "once" if times == 1 else f"{times} times"
     if failed is not None:
         error.attempts = failed.attempts

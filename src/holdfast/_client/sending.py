@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from holdfast._aio.cancel_scope import wait_until
-from holdfast._client.reconcile import LostMessage, find_task
-from holdfast._client.reconcile_search import Found
-from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown
+from holdfast._client.reconcile import LostMessage, search_for
+from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown, task_found
 from holdfast._model.digest import message_digest
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast._pipeline.transport import CallProgress, Reply
@@ -292,10 +291,11 @@ class SendOperation:
         lost.__cause__ = error
         began = asyncio.get_running_loop().time() if self._began is None else self._began
         operation = SEND_STREAMING_MESSAGE.name
-        report = await self._looked_for(operation, lost, began, deadline=deadline)
-        if report is not None and isinstance(report.result, Found):
-            return report.result.task
-        raise outcome_unknown(lost, report) from error
+        search = await self._search_for(operation, lost, began, deadline=deadline)
+        task = task_found(lost, search)
+        if task is None:
+            raise outcome_unknown(lost, search) from error
+        return task
 
     # ── Once ─────────────────────────────────────────────────────────────────────────────────
 
@@ -356,10 +356,10 @@ class SendOperation:
         if isinstance(error, OutcomeUnknownError):
             self._lost = lost = error
             self._times_lost += 1
-            search = self._search = await self._looked_for(operation, lost, first)
-            if search is not None and isinstance(search.result, Found):
+            search = self._search = await self._search_for(operation, lost, first)
+            if (task := task_found(lost, search)) is not None:
                 self._taken()
-                return search.result.task
+                return task
             if not await self._may_resend(search, self._times_lost):
                 raise outcome_unknown(lost, search, times=self._times_lost) from lost.__cause__
         elif self._is_own_context and await self._is_context_refused(error):
@@ -384,7 +384,7 @@ class SendOperation:
         if self._reply is not None and task_id:
             self._core.replies.sent(task_id, self._reply)
 
-    async def _looked_for(
+    async def _search_for(
         self,
         operation: str,
         error: OutcomeUnknownError,
@@ -404,7 +404,7 @@ class SendOperation:
             is_own_context=self._is_own_context,
         )
         scope = self._scope if deadline is None else self._scope.within(deadline)
-        return await find_task(lost, error, core, scope, call=self.call)
+        return await search_for(lost, error, core, scope, call=self.call)
 
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""
