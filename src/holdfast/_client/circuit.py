@@ -94,8 +94,8 @@ class Circuit:
             return None
         is_of_card = self._core.needs_card
         relevant = [(e, breaker) for e, breaker in used if e.is_of_card == is_of_card]
-        last_used = max((e.used for e, _ in relevant), default=0.0)
-        in_use = [(e, breaker) for e, breaker in relevant if e.used >= last_used - _IN_USE_S]
+        latest = max((e.last_used for e, _ in relevant), default=0.0)
+        in_use = [(e, breaker) for e, breaker in relevant if e.last_used >= latest - _IN_USE_S]
         now = _now()
 
         def rank(breaker: Breaker) -> tuple[int, float]:

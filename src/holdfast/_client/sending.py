@@ -64,7 +64,7 @@ def with_client_context_id(
 ) -> SendMessageRequest | None:
     """The message in a context of its own; None where it has a place, or is to have none."""
     message, known = request.message, core.endpoint
-    is_refused = known is not None and known.takes_contexts is False
+    is_refused = known is not None and known.accepts_context_ids is False
     if core.context_ids != "client" or is_refused or message.context_id or message.task_id:
         return None
     return _in_context(request, core.env.new_id())
@@ -73,7 +73,7 @@ def with_client_context_id(
 def without_context_id(request: SendMessageRequest, core: ClientCore) -> SendMessageRequest:
     """The message in no context, as everything to this agent from now on."""
     if core.endpoint is not None:
-        core.endpoint.takes_contexts = False
+        core.endpoint.accepts_context_ids = False
     return _in_context(request, None)
 
 

@@ -40,7 +40,7 @@ class AttemptLayer(ExtensibleLayer):
         progress.endpoint = endpoint
         progress.sent = False
         if endpoint is not None:
-            endpoint.used = started
+            endpoint.last_used = started
             endpoint.attempts += 1
         call_group = progress.call_group
         if call.operation.safety == "conditional":

@@ -1,6 +1,6 @@
-"""What a client remembers of the places that it calls.
+"""Endpoints: the interfaces that a client calls, with what it learned about each.
 
-One registry, owned by a client or shared between several; nothing of this is at module level.
+A registry of them is owned by one client or shared by several; there is no module-level state.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint", "Endpoints", "KnownEndpoints"]
 
 
-_MOST = 1000
-"""Endpoints that are remembered; the ones that were not used for longest are forgotten."""
+_MAX_ENDPOINTS = 1000
+"""Endpoints to remember; the least recently used ones are forgotten."""
 
-_UNUSED = 3600.0
-"""Seconds after which an endpoint is forgotten that nobody has called."""
+_FORGET_AFTER_S = 3600.0
+"""Seconds without a call after which an endpoint is forgotten."""
 
 
 class Endpoint:
@@ -45,24 +45,23 @@ class Endpoint:
     Attributes:
         interface: Address, binding, tenant.
         agent: The address as shown in errors and logs.
-        version: The version of the protocol to speak there.
-        subscribing_is_safe: Whether a subscription leaves a task as it is. Official servers of 0.3
-            store the chunks of a task once more for each who subscribes to it.
-        clock_skew: Seconds that its clock is ahead of the own; None where not known.
-        lists_tasks: Whether it has a list of tasks; None where not known.
-        takes_contexts: Whether it takes contexts that a client names; None where not known.
-        has_two_file_forms: Whether a file is in a field of bytes there that servers use in two
-            ways (`holdfast._wire.files`).
-        files_are_base64: Whether they put base64 text there; None where not known.
-        asking_files: Held while that is found out.
-        speaks_version: Whether it was seen to speak that version, or another one; None where that
-            is not known.
-        asking: Held by whoever finds that out.
-        asked: How often that was tried.
-        answered: How many calls went well.
-        attempts: How many tries were made, of any call.
-        has_gates: Whether it has ever asked to be called later.
-        used: When it was called last, on the event loop's clock.
+        version: The protocol version to speak.
+        subscribing_is_safe: Whether a subscription leaves a task unchanged. Official servers of
+            0.3 store the chunks of a task once more for each subscriber.
+        clock_skew: Seconds that its clock is ahead of the local one; None if not known.
+        lists_tasks: Whether it supports ListTasks; None if not known.
+        accepts_context_ids: Whether it accepts context ids chosen by a client; None if not known.
+        has_two_file_forms: Whether a file is sent in a field of bytes that servers use in two ways
+            (`holdfast._wire.files`).
+        files_are_base64: Whether that field has base64 text; None if not known.
+        file_form_lock: Held while `files_are_base64` is determined.
+        speaks_version: Whether it speaks `version`, and not another one; None if not known.
+        version_lock: Held while `speaks_version` is determined.
+        version_checks: Number of attempts to determine it.
+        answered: Number of successful calls.
+        attempts: Number of attempts, of all calls.
+        has_gates: Whether it has ever sent Retry-After.
+        last_used: Time of the latest call, on the event loop's clock.
     """
 
     __slots__ = (
@@ -70,24 +69,24 @@ class Endpoint:
         "_budgets",
         "_gates",
         "_hedgings",
-        "_spoken",
+        "_spoken_forms",
+        "accepts_context_ids",
         "agent",
         "answered",
-        "asked",
-        "asking",
-        "asking_files",
         "attempts",
         "clock_skew",
+        "file_form_lock",
         "files_are_base64",
         "has_gates",
         "has_two_file_forms",
         "interface",
+        "last_used",
         "lists_tasks",
         "speaks_version",
         "subscribing_is_safe",
-        "takes_contexts",
-        "used",
         "version",
+        "version_checks",
+        "version_lock",
     )
 
     def __init__(self, interface: AgentInterface) -> None:
@@ -97,39 +96,39 @@ class Endpoint:
         self.subscribing_is_safe = self.version == PROTOCOL_VERSION
         self.clock_skew: float | None = None
         self.lists_tasks: bool | None = None
-        self.takes_contexts: bool | None = None
+        self.accepts_context_ids: bool | None = None
         self.speaks_version: bool | None = None
         binding = interface.protocol_binding
         self.has_two_file_forms = self.version == OLDER_VERSION and binding != "JSONRPC"
         self.files_are_base64: bool | None = None
-        self.asking_files = PerLoop(asyncio.Lock)
-        self.asking = PerLoop(asyncio.Lock)
-        self.asked = 0
+        self.file_form_lock = PerLoop(asyncio.Lock)
+        self.version_lock = PerLoop(asyncio.Lock)
+        self.version_checks = 0
         self.answered = 0
         self.attempts = 0
-        self.used = -math.inf
+        self.last_used = -math.inf
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._hedgings = PerLoop[dict[HedgePolicy, Hedging]](dict)
         self.has_gates = False
         self._gates = PerLoop[dict[bool, RetryAfterGate]](dict)
-        self._spoken: dict[str, AnyOperation] = {}
+        self._spoken_forms: dict[str, AnyOperation] = {}
 
     @property
     def is_of_card(self) -> bool:
-        """Whether cards come from there, and no calls go there."""
+        """Whether this is the address of a card, which takes no calls."""
         return self.interface.protocol_binding == CARD_BINDING
 
     def spoken(self, operation: AnyOperation) -> AnyOperation:
-        """An operation as it is spoken here."""
-        return self._spoken.get(operation.name, operation)
+        """Return an operation in the form that this endpoint understands."""
+        return self._spoken_forms.get(operation.name, operation)
 
     def learn(self, operation: AnyOperation) -> None:
-        """Notes that an operation went well in this form."""
-        self._spoken[operation.name] = operation
+        """Remember the form of an operation that succeeded."""
+        self._spoken_forms[operation.name] = operation
 
     def learn_file_form(self, error: object) -> None:
-        """Remember what the error of an unknown task shows of how files are written there.
+        """Remember the form of files that the error of an unknown task shows, if it does.
 
         Args:
             error: See `holdfast._wire.files.sends_base64`.
@@ -139,16 +138,16 @@ class Endpoint:
             self.files_are_base64 = form
 
     def succeeded(self, policy: BudgetPolicy | None) -> None:
-        """Notes a success of a client with such a budget."""
+        """Record a successful call of a client with such a budget."""
         self.answered += 1
         if policy is not None and (budget := self._budgets.get(policy)) is not None:
             budget.succeeded()
 
     def charge(self, policy: BudgetPolicy | None, *, now: float) -> bool:
-        """Charges a transient failure to a budget, and says whether a retry is within it.
+        """Charge a transient failure to a budget, and return whether it allows a retry.
 
         Args:
-            policy: The budget of the client that asks. Clients that ask for the same share it;
+            policy: The budget policy of the client. Clients with equal policies share a budget;
                 each of the others is charged for its own failures only.
             now: The event loop's time in seconds.
         """
@@ -160,7 +159,7 @@ class Endpoint:
         return budget.failed(now=now)
 
     def breaker(self, policy: BreakerPolicy) -> Breaker:
-        """The breaker of the clients with such a policy, in the running event loop."""
+        """Return the breaker of the clients with such a policy, in the running event loop."""
         breakers = self._breakers.here()
         breaker = breakers.get(policy)
         if breaker is None:
@@ -168,7 +167,7 @@ class Endpoint:
         return breaker
 
     def hedging(self, policy: HedgePolicy) -> Hedging:
-        """What clients with such a policy know of the reads here, in the running event loop."""
+        """Return the hedging state of the clients with such a policy, in the running loop."""
         hedgings = self._hedgings.here()
         hedging = hedgings.get(policy)
         if hedging is None:
@@ -176,67 +175,68 @@ class Endpoint:
         return hedging
 
     def known_breaker(self, policy: BreakerPolicy) -> Breaker | None:
-        """The same, if it was made; None where no event loop runs."""
+        """Return the breaker if a call has used it; None without a running event loop."""
         return (self._breakers.known_here() or {}).get(policy)
 
     def tokens(self, policy: BudgetPolicy | None) -> float | None:
-        """What was left at the last change of a budget; None where nothing bounds retries."""
+        """Return the tokens of a budget at its last change; None without a policy."""
         if policy is None:
             return None
         budget = self._budgets.get(policy)
         return float(policy.tokens) if budget is None else budget.tokens
 
     def gates(self) -> list[RetryAfterGate]:
-        """Where calls wait, or have waited, in the running event loop."""
+        """Return the Retry-After gates of the running event loop."""
         return [*(self._gates.known_here() or {}).values()]
 
     def gate(self, operation: AnyOperation) -> RetryAfterGate | None:
-        """Where calls of an operation wait, if such calls were ever told to come later.
+        """Return the gate for an operation; None if such calls never received Retry-After.
 
-        A cancel never waits: what it ends is what the agent is busy with.
+        A cancel never waits: it reduces the agent's load.
         """
         if not self.has_gates or operation.name == CANCEL_TASK.name:
             return None
-        return self._gates.here().get(_sends(operation))
+        return self._gates.here().get(_is_conditional(operation))
 
     def on_retry_after(
         self, operation: AnyOperation, seconds: float, *, started: float, draw: float
     ) -> None:
-        """Holds back calls of an operation's kind, sends and reads apart.
+        """Hold back calls of an operation's kind; sends and reads have separate gates.
 
         Args:
-            operation: What was refused.
-            seconds: How long the agent asks to wait.
-            started: When the call started that was refused, by the event loop's clock.
+            operation: The operation that was refused.
+            seconds: The wait that the agent requested.
+            started: When the refused call started, on the event loop's clock.
             draw: A random number from 0 up to 1.
         """
         self.has_gates = True
-        gate = self._gates.here().setdefault(_sends(operation), RetryAfterGate())
+        gate = self._gates.here().setdefault(_is_conditional(operation), RetryAfterGate())
         gate.on_retry_after(seconds, started=started, draw=draw)
 
 
 class Endpoints:
-    """All endpoints that are known, by interface; of one client, or of several that share them."""
+    """A registry of endpoints by interface, for one client or shared by several."""
 
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
 
     def of(self, interface: AgentInterface) -> Endpoint:
-        """The endpoint of an interface; the same one each time, while it is remembered."""
+        """Return the endpoint of an interface; the same one while it is remembered."""
         key = _key(interface)
         endpoint = self._endpoints.get(key)
         if endpoint is None:
             endpoint = self._endpoints[key] = Endpoint(interface)
-            self._forget_the_unused()
+            self._forget_unused()
         return endpoint
 
-    def _forget_the_unused(self) -> None:
-        """Makes room; what nobody has called yet is the newest."""
-        endpoints = dict(self._endpoints)  # other threads may add to them
-        last = max(endpoint.used for endpoint in endpoints.values())
-        unused = {key for key, one in endpoints.items() if -math.inf < one.used < last - _UNUSED}
-        if len(endpoints) - len(unused) > _MOST:
-            unused.add(min(endpoints, key=lambda key: _age(endpoints[key])))
+    def _forget_unused(self) -> None:
+        """Forget endpoints that were not called lately; those not called yet are kept."""
+        endpoints = dict(self._endpoints)  # other threads may add to the registry
+        latest = max(endpoint.last_used for endpoint in endpoints.values())
+        oldest = latest - _FORGET_AFTER_S
+        unused = {key for key, e in endpoints.items() if -math.inf < e.last_used < oldest}
+        if len(endpoints) - len(unused) > _MAX_ENDPOINTS:
+            unused.add(min(endpoints, key=lambda key: _recency(endpoints[key])))
         for key in unused:
             self._endpoints.pop(key, None)
 
@@ -245,25 +245,27 @@ class Endpoints:
 
 
 class KnownEndpoints:
-    """Those endpoints of a registry that one client has come to know.
+    """The endpoints of a registry that one client uses.
 
-    It keeps them even where the registry, which others may share, forgets them.
+    It keeps them even if the registry, which other clients may share, forgets them.
 
     Args:
         registry: The registry.
 
     Attributes:
-        switch: What somebody has decided by hand about their circuits.
+        switch: The manual override of their circuit breakers.
     """
 
     def __init__(self, registry: Endpoints) -> None:
         self.switch = Switch()
         self._registry = registry
-        # A card may name new ones each time.
-        self._endpoints: BoundedDict[tuple[str | None, ...], Endpoint] = BoundedDict(_MOST)
+        # Bounded, as each fetch of a card may name new interfaces.
+        self._endpoints: BoundedDict[tuple[str | None, ...], Endpoint] = BoundedDict(
+            _MAX_ENDPOINTS
+        )
 
     def of(self, interface: AgentInterface) -> Endpoint:
-        """The endpoint of an interface; the same one each time."""
+        """Return the endpoint of an interface; always the same one."""
         key = _key(interface)
         endpoint = self._endpoints.get(key)
         if endpoint is None:
@@ -274,14 +276,14 @@ class KnownEndpoints:
         return iter(tuple(self._endpoints.values()))
 
 
-def _sends(operation: AnyOperation) -> bool:
-    """Whether it is one that must not run twice."""
+def _is_conditional(operation: AnyOperation) -> bool:
+    """Return whether an operation must not run twice."""
     return operation.safety == "conditional"
 
 
-def _age(endpoint: Endpoint) -> float:
-    """When it was called last; what nobody has called yet is about to be."""
-    return math.inf if endpoint.used == -math.inf else endpoint.used
+def _recency(endpoint: Endpoint) -> float:
+    """Return when an endpoint was called last; infinity if its first call is still to come."""
+    return math.inf if endpoint.last_used == -math.inf else endpoint.last_used
 
 
 def _key(interface: AgentInterface) -> tuple[str | None, ...]:

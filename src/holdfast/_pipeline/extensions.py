@@ -1,7 +1,7 @@
-"""Extensions of the protocol: what a card declares and requires, held against what calls ask for.
+"""Protocol extensions: those that a card declares and requires, and those that calls request.
 
-Rules: a mismatch in either direction is an error before anything is sent (A2A 4.6). The extended
-card is fetched all the same: it may declare others than the public one.
+Rules: a mismatch in either direction is an error before anything is sent (A2A 4.6). Fetching the
+extended card is not checked: it may declare other extensions than the public card.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import AnyCall
     from holdfast.types import AgentCard
 
-__all__ = ["Extensions", "asked_for", "check_spoken"]
+__all__ = ["Extensions", "check_tools_version", "requested_extensions"]
 
 
 class Extensions(NamedTuple):
-    """What a card says of extensions, worked out once for each card.
+    """The extensions of a card, computed once for each card.
 
     Attributes:
-        declared: The URIs of all of them.
-        required: Those that a call must ask for.
+        declared: The URIs of all extensions.
+        required: The URIs that a call must request.
     """
 
     declared: frozenset[str]
@@ -37,50 +37,51 @@ class Extensions(NamedTuple):
 
     @classmethod
     def of(cls, card: AgentCard) -> Extensions:
-        """Reads a card."""
-        known = card.capabilities.extensions
+        """Return the extensions of a card."""
+        extensions = card.capabilities.extensions
         return cls(
-            frozenset(extension.uri for extension in known),
-            tuple(e.uri for e in known if e.required and e.uri),  # nobody can ask for none
+            frozenset(extension.uri for extension in extensions),
+            tuple(e.uri for e in extensions if e.required and e.uri),  # "" cannot be requested
         )
 
     def check(self, call: AnyCall, card: AgentCard) -> None:
-        """Checks what a call asks for.
+        """Check the extensions that a call requests.
 
         Raises:
-            ExtensionNotSupportedError: The card does not declare an extension that is asked for.
-            ExtensionSupportRequiredError: It requires one that is not asked for.
+            ExtensionNotSupportedError: The call requests an extension that is not declared.
+            ExtensionSupportRequiredError: The call does not request a required extension.
         """
         if call.operation is GET_EXTENDED_AGENT_CARD:
             return
-        what = f"{call.operation.name} was not called: agent {card.name!r}"
-        unknown = [uri for uri in call.extensions if uri not in self.declared]
-        if unknown:
-            kind, hint = ExtensionNotSupportedError, "leave it out of extensions="
-            if CLIENT_TOOLS in unknown:
-                kind, hint = ClientToolsNotSupportedError, "ask it without tools="
-            raise kind(
-                f"{what} does not declare the extension {', '.join(unknown)} in its card; {hint}",
-                extensions=unknown,
+        subject = f"{call.operation.name} was not called: agent {card.name!r}"
+        undeclared = [uri for uri in call.extensions if uri not in self.declared]
+        if undeclared:
+            error_type, hint = ExtensionNotSupportedError, "leave it out of extensions="
+            if CLIENT_TOOLS in undeclared:
+                error_type, hint = ClientToolsNotSupportedError, "ask it without tools="
+            uris = ", ".join(undeclared)
+            raise error_type(
+                f"{subject} does not declare the extension {uris} in its card; {hint}",
+                extensions=undeclared,
                 executed=False,
             )
-        asked = asked_for(call)
-        missing = [uri for uri in self.required if uri not in asked]
+        requested = requested_extensions(call)
+        missing = [uri for uri in self.required if uri not in requested]
         if missing:
             raise ExtensionSupportRequiredError(
-                f"{what} requires the extension {', '.join(missing)}; if you support it, pass "
+                f"{subject} requires the extension {', '.join(missing)}; if you support it, pass "
                 f"extensions={missing} to the call or to connect",
                 extensions=missing,
                 executed=False,
             )
 
 
-def check_spoken(call: AnyCall, version: str) -> None:
-    """Checks what a call asks for against the version of the protocol that it is spoken in.
+def check_tools_version(call: AnyCall, version: str) -> None:
+    """Check that a call with client tools is made in a version that can carry them.
 
     Raises:
-        ClientToolsNotSupportedError: Tools, in a version whose data has no media type to know them
-            by.
+        ClientToolsNotSupportedError: In this version, data parts have no media type, by which
+            tool calls are recognized.
     """
     if version == OLDER_VERSION and CLIENT_TOOLS in call.extensions:
         raise ClientToolsNotSupportedError(
@@ -91,8 +92,8 @@ def check_spoken(call: AnyCall, version: str) -> None:
         )
 
 
-def asked_for(call: AnyCall) -> tuple[str, ...]:
-    """The URIs that a call asks for: those it names, and those that a caller wrote by hand."""
+def requested_extensions(call: AnyCall) -> tuple[str, ...]:
+    """Return the URIs that a call requests, by its extensions and by its own headers."""
     if not call.headers:
         return call.extensions
     return tuple(dict.fromkeys((*call.extensions, *extensions_in(call.headers))))

@@ -16,7 +16,7 @@ from holdfast._net.grpc.channels import Channels
 from holdfast._net.grpc.rpc import Rpc, RpcEvents, answer_of
 from holdfast._net.proxies import Proxies
 from holdfast._pipeline.connection import Connection
-from holdfast._pipeline.extensions import asked_for
+from holdfast._pipeline.extensions import requested_extensions
 from holdfast._pipeline.http_binding import name_task
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed, endpoint_of
@@ -123,7 +123,7 @@ class GrpcBinding:
         if call.query:
             names = ", ".join(sorted(call.query))
             raise _unsayable(call, f"gRPC has no query parameters, and it is to carry {names}")
-        extensions = asked_for(call) if call.extensions else ()
+        extensions = requested_extensions(call) if call.extensions else ()
         try:
             encoded = CODECS[endpoint.version].encode(call.operation, addressed(call).params)
             metadata = request_metadata(endpoint.version, call.headers, extensions)

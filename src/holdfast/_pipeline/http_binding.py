@@ -14,7 +14,7 @@ from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCR
 from holdfast._net.engine import HttpEngine, redirected
 from holdfast._pipeline.connection import Connection
 from holdfast._pipeline.event_reader import EventReader
-from holdfast._pipeline.extensions import asked_for
+from holdfast._pipeline.extensions import requested_extensions
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed, endpoint_of
 from holdfast._wire.bindings import CODECS, protocol_headers
@@ -159,7 +159,9 @@ class HttpBinding:
             headers={
                 **call.headers,
                 **protocol_headers(
-                    endpoint.version, asked_for(call) if call.extensions else (), call.headers
+                    endpoint.version,
+                    requested_extensions(call) if call.extensions else (),
+                    call.headers,
                 ),
                 **encoded.headers,
             },

@@ -21,7 +21,7 @@ from holdfast._model.addresses import address_doubt
 from holdfast._model.grpc_addresses import without_grpc
 from holdfast._model.operations import Operation
 from holdfast._pipeline.call_errors import not_sent
-from holdfast._pipeline.extensions import Extensions, check_spoken
+from holdfast._pipeline.extensions import Extensions, check_tools_version
 from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.interfaces import (
     CHECK_ADDRESS,
@@ -31,7 +31,11 @@ from holdfast._pipeline.interfaces import (
     leaves_room_for,
 )
 from holdfast._pipeline.transport import Call, PassThrough
-from holdfast._pipeline.versions import find_out, is_of_another_version, shows_another_version
+from holdfast._pipeline.versions import (
+    detect_version,
+    is_of_another_version,
+    shows_another_version,
+)
 from holdfast._policy.retry import is_permanent_connect_failure
 from holdfast._wire.bindings import PROTOCOL_VERSIONS
 from holdfast._wire.http import presentable
@@ -227,7 +231,7 @@ class InterfaceLayer(PassThrough):
         """A choice whose version is spoken there, as far as that can be found out."""
         endpoint = choice.endpoint
         if choice.in_doubt and endpoint.speaks_version is None:
-            await find_out(
+            await detect_version(
                 self._inner,
                 endpoint,
                 self._routed(call, choice),
@@ -289,7 +293,7 @@ class InterfaceLayer(PassThrough):
     def _routed(self, call: Call[P, R], choice: _Choice) -> Call[P, R]:
         """The call as it goes to an interface."""
         if call.extensions:
-            check_spoken(call, choice.endpoint.version)
+            check_tools_version(call, choice.endpoint.version)
         if choice.refusal is not None:  # nobody has named the origin but the card
             there, named = choice.refusal.origin, self._trusted or ()
             self._cautions.note_content(call.operation, there, named)

@@ -1,9 +1,9 @@
-"""Those who listen to calls: interceptors, consumers and observers, each with one job.
+"""Hooks of a client: interceptors, consumers and observers.
 
-- An `Interceptor` may change a request, answer it early, and change a result or a failure.
-- A `Consumer` gets what streams, `ask`, `send_message`, `wait` and the confirmation of a cancel
-  receive, in order; its exceptions propagate.
-- An `Observer` gets frozen details of what happens; its exceptions are logged, never raised.
+- An `Interceptor` may change a request, answer it early, and change its result or error.
+- A `Consumer` receives the events of streams, `ask`, `send_message`, `wait` and confirmed cancels,
+  in order; its exceptions propagate.
+- An `Observer` receives frozen observations; its exceptions are logged, never raised.
 """
 
 from __future__ import annotations
@@ -49,46 +49,54 @@ __all__ = [
 ]
 
 logger = logging.getLogger("holdfast")
-logger.addHandler(logging.NullHandler())  # without logging set up, a library is silent
+logger.addHandler(logging.NullHandler())  # no output unless the program configures logging
 
 Consumer = Callable[[Event, Task | None, AgentCard], Awaitable[None] | None]
-"""Called with the event, the task as it stands after it (None for a message without one), and
-the agent's card; may be a coroutine function."""
+"""Called with the event, the task after the event (None for a message without a task), and the
+agent's card; may be a coroutine function."""
 
 
 class Interceptor:
-    """Sees every call of a client from outside: once, whatever is tried again inside.
+    """Wraps every call of a client: it runs once for each call, however often the call is retried.
 
-    Override what you need. With several interceptors, `before` runs in order and `after` in the
-    reverse order; after an early answer, only those that were asked see it. `after` gets the call
-    as its caller made it, without what any `before` changed. What is returned by mistake is a
-    `TypeError` that names the interceptor.
+    Override the methods that you need. With several interceptors, `before` runs in order and
+    `after` in the reverse order; after an early reply, only the interceptors whose `before` ran
+    see it. `after` receives the call as the caller made it, without the changes of any `before`.
+    A return value of a wrong type is a `TypeError` that names the interceptor.
     """
 
     async def before(self, call: AnyCall) -> AnyCall | AnyReply:
-        """Returns the call to make, changed or not, or a reply to answer it early."""
+        """Return the call to make, changed or not, or a reply that answers it early.
+
+        Args:
+            call: The call.
+        """
         return call
 
     async def after(
         self,
-        call: AnyCall,  # noqa: ARG002  for those who override this
+        call: AnyCall,  # noqa: ARG002  for overriding methods
         outcome: AnyReply | A2AError,
     ) -> AnyReply | A2AError:
-        """Returns the outcome, changed or not; an error that is returned is raised.
+        """Return the outcome, changed or not; a returned error is raised.
 
-        Of a stream it is asked for each event, as the value of a reply of its own.
+        For a stream it is called with each event, as the value of a reply.
+
+        Args:
+            call: The call, as the caller made it.
+            outcome: The reply or the error.
         """
         return outcome
 
 
 class ListenerSet:
-    """A client's interceptors and consumers; others may come later.
+    """The interceptors and consumers of a client; more can be added later.
 
-    A call goes by those that there are when it begins.
+    A call uses those that are set when it begins.
 
     Attributes:
-        interceptors: In order.
-        consumers: In order.
+        interceptors: The interceptors, in order.
+        consumers: The consumers, in order.
     """
 
     def __init__(
@@ -99,12 +107,12 @@ class ListenerSet:
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a call.
+    """An event in the life of a call; the base class of all observations.
 
     Attributes:
-        request_id: Names the call.
+        request_id: Id of the request.
         operation: Name of the operation.
-        agent: The address, without credentials or query; None before it is known.
+        agent: Address of the agent, without credentials or query; None before it is known.
     """
 
     request_id: str
@@ -113,13 +121,13 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptStarted(Observation, frozen=True, kw_only=True):
-    """A try begins; `number` counts from 1."""
+    """An attempt begins; `number` counts from 1."""
 
     number: int
 
 
 class AttemptFailed(Observation, frozen=True, kw_only=True):
-    """A try failed after `duration` seconds."""
+    """An attempt failed with `error` after `duration` seconds; `number` counts from 1."""
 
     number: int
     duration: float
@@ -127,7 +135,7 @@ class AttemptFailed(Observation, frozen=True, kw_only=True):
 
 
 class RetryScheduled(Observation, frozen=True, kw_only=True):
-    """Try `number` begins in `wait` seconds, because of `error`."""
+    """Attempt `number` begins in `wait` seconds, because the previous one failed with `error`."""
 
     number: int
     wait: float
@@ -135,9 +143,9 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
 
 
 class Reconnected(Observation, frozen=True, kw_only=True):
-    """A stream that was cut was subscribed to again, for the time number `number`.
+    """A stream that was cut has resubscribed; `number` counts its resubscriptions from 1.
 
-    `error` is what a connection of it broke with last; None if they merely ended.
+    `error` is the error that broke its latest connection; None if connections only ended.
     """
 
     task_id: str
@@ -146,11 +154,11 @@ class Reconnected(Observation, frozen=True, kw_only=True):
 
 
 class CircuitChanged(Observation, frozen=True, kw_only=True):
-    """A circuit breaker has opened, is trying a call (``"half_open"``), or has closed.
+    """A circuit breaker has opened, lets one call probe (``"half_open"``), or has closed.
 
-    `failures` is how many calls have failed in a row by now; `retry_after` is how many seconds
-    pass before the next call may go through. The call that is named is the one that changed it;
-    what is done by hand is not told.
+    `failures` is the number of consecutive failures; `retry_after` is the number of seconds until
+    the next call may pass. `request_id` names the call that changed the state; changes by hand
+    (see `Circuit`) are not reported.
     """
 
     state: BreakerState
@@ -159,10 +167,11 @@ class CircuitChanged(Observation, frozen=True, kw_only=True):
 
 
 class ReconcileStarted(Observation, frozen=True, kw_only=True):
-    """The search for a message begins whose reply was lost with `error`.
+    """The search for a message begins, whose reply was lost with `error`.
 
-    `operation` is the one that sent it, as in `Reconciled`, which follows. The search takes
-    `timeout` seconds at most; zero if the call has no time left, and then no search is made.
+    `operation` is the operation that sent the message, as in `Reconciled`, which follows. The
+    search takes at most `timeout` seconds; zero if the call has no time left, and then there is
+    no search.
     """
 
     message_id: str
@@ -173,9 +182,9 @@ class ReconcileStarted(Observation, frozen=True, kw_only=True):
 class Reconciled(Observation, frozen=True, kw_only=True):
     """The search for a message whose reply was lost has ended, after `duration` seconds.
 
-    `operation` is the one that sent it, ``"SendMessage"`` if it comes from a journal, and
-    `searched` the places that were searched, in order. `task_id` is the task that it made, and
-    that stands for the reply; None if none was found.
+    `operation` is the operation that sent the message, ``"SendMessage"`` if the message comes from
+    a journal; `searched` has the places that were searched, in order. `task_id` is the task that
+    the message created, which replaces the reply; None if no task was found.
     """
 
     message_id: str
@@ -185,26 +194,25 @@ class Reconciled(Observation, frozen=True, kw_only=True):
 
 
 class CardChecked(Observation, frozen=True, kw_only=True):
-    """A card has come, and somebody was to verify it: see `CardVerification`.
+    """A card was fetched, and its signature was checked: see `CardVerification`.
 
-    The call that is named is the one that needed it.
+    `request_id` names the call that needed the card.
     """
 
     verification: CardVerification
 
 
 class RequestFinished(Observation, frozen=True, kw_only=True):
-    """One request of a call is over after `attempts` attempts and `duration` seconds.
+    """One request of a call has ended.
 
-    An `ask` takes several requests where its stream is cut or its task is polled: each of them is
-    reported, and a stream that was cut has the error that cut it, though the call goes on. Where
-    a request got no further than the agent's card, the attempts are those of fetching the card; a
-    card from the cache took none.
+    An `ask` makes several requests if its stream is cut or its task is polled. Each of them is
+    reported; a stream that was cut has the error that cut it, even if the call continues.
 
     Attributes:
-        attempts: How many attempts the request took.
-        duration: Seconds; of a stream, until it was closed.
-        error: The error that ended the request; an `asyncio.CancelledError` where the caller
+        attempts: Number of attempts of the request. If the request did not get past the agent
+            card, the number of attempts to fetch the card; 0 if the card came from the cache.
+        duration: Seconds; for a stream, until it was closed.
+        error: The error that ended the request; an `asyncio.CancelledError` if the caller
             cancelled it; None if it succeeded.
     """
 
@@ -214,20 +222,20 @@ class RequestFinished(Observation, frozen=True, kw_only=True):
 
 
 class CallFinished(Observation, frozen=True, kw_only=True):
-    """A call that the caller made has ended; reported once, whatever requests the call took.
+    """A call of the caller has ended; reported once for all requests of the call.
 
-    A call is one method of a client: `ask` and `stream_message` until the stream is closed,
+    A call is one method call on a client: `ask` and `stream_message` until the stream is closed,
     `wait` and `cancel_task` with all their polls, each message of `run`, each turn of a
-    conversation. `operation` and `request_id` are those of the request that sent the message, of
-    the first request where no message was sent. A card that is fetched on the way is no call.
+    conversation. `operation` and `request_id` are those of the request that sent the message, or
+    of the first request if no message was sent. Fetching a card for a call is not a call.
 
     Attributes:
-        attempts: How many attempts the requests of the call took. Where the call got no further
-            than the agent's card, those of fetching the card.
-        duration: Seconds; of a stream, until its last event, or until it was left.
-        error: The error that the caller got, which may be a `TaskFailedError`; an
-            `asyncio.CancelledError` where the call was cancelled; None if the call succeeded,
-            after a cut too, and where a stream was left before its end.
+        attempts: Number of attempts of all requests of the call. If the call did not get past the
+            agent card, the number of attempts to fetch the card.
+        duration: Seconds; for a stream, until its last event, or until the caller left it.
+        error: The error that the caller received, such as a `TaskFailedError`; an
+            `asyncio.CancelledError` if the call was cancelled; None if the call succeeded (also
+            after a cut), or if the caller left a stream before its end.
     """
 
     attempts: int
@@ -239,34 +247,34 @@ Observer = Callable[[Observation], None]
 
 
 class Observers:
-    """Tells the log and the caller's observers what happens to calls, and survives them."""
+    """Reports observations to the log and to the caller's observers; their errors are logged."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = (_log, *observers)
-        self._has_own = len(self._observers) > 1
+        self._has_callers_observers = len(self._observers) > 1
         self._has_warned = False
 
     def attempt_started(self, call: AnyCall) -> None:
-        """A try begins."""
+        """Report that an attempt begins."""
         if self.are_active():
-            self._tell(AttemptStarted(**_named(call), number=call.attempt))
+            self._notify(AttemptStarted(**_subject_of(call), number=call.attempt))
 
     def attempt_failed(self, call: AnyCall, error: A2AError, *, duration: float) -> None:
-        """A try failed after `duration` seconds."""
-        self._tell(
-            AttemptFailed(**_named(call), number=call.attempt, duration=duration, error=error)
+        """Report that an attempt failed after `duration` seconds."""
+        self._notify(
+            AttemptFailed(**_subject_of(call), number=call.attempt, duration=duration, error=error)
         )
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
-        """After a failed try, the next one begins in `wait` seconds."""
+        """Report that the next attempt begins in `wait` seconds."""
         number = len(call.progress.attempts) + 1
-        self._tell(RetryScheduled(**_named(call), number=number, wait=wait, error=error))
+        self._notify(RetryScheduled(**_subject_of(call), number=number, wait=wait, error=error))
 
     def circuit_changed(self, call: AnyCall, breaker: Breaker, *, now: float) -> None:
-        """An agent is left alone, or no longer."""
-        self._tell(
+        """Report that a circuit breaker changed its state."""
+        self._notify(
             CircuitChanged(
-                **_named(call),
+                **_subject_of(call),
                 state=breaker.state(now=now),
                 failures=breaker.failures,
                 retry_after=breaker.retry_after(now=now),
@@ -282,8 +290,8 @@ class Observers:
         number: int,
         error: A2AError | None,
     ) -> None:
-        """A stream goes on."""
-        self._tell(
+        """Report that a stream has resubscribed."""
+        self._notify(
             Reconnected(
                 request_id=request_id,
                 operation=SUBSCRIBE_TO_TASK.name,
@@ -298,7 +306,7 @@ class Observers:
         self, lost: OutcomeUnknownError, *, operation: str, seconds: float
     ) -> None:
         """Report that the search for a message begins."""
-        self._tell(
+        self._notify(
             ReconcileStarted(
                 request_id=lost.request_id or "",
                 operation=operation,
@@ -318,8 +326,8 @@ class Observers:
         task_id: str | None,
         seconds: float,
     ) -> None:
-        """A message was looked for."""
-        self._tell(
+        """Report that the search for a message has ended."""
+        self._notify(
             Reconciled(
                 request_id=lost.request_id or "",
                 operation=operation,
@@ -332,13 +340,13 @@ class Observers:
         )
 
     def card_checked(self, call: AnyCall, verification: CardVerification) -> None:
-        """A card has come."""
-        checked = CardChecked(**_named(call), verification=verification)
+        """Report that the signature of a card was checked."""
+        checked = CardChecked(**_subject_of(call), verification=verification)
         _log_card(checked)
-        self._tell(checked)
+        self._notify(checked)
 
     def request_finished(self, call: AnyCall, error: BaseException | None) -> None:
-        """A request is over, and with it the caller's call, unless that may take several."""
+        """Report the end of a request, and of the call if it ends with this request."""
         if not self.are_active():
             return
         now, call_group = asyncio.get_running_loop().time(), call.progress.call_group
@@ -347,7 +355,7 @@ class Observers:
         duration = now - call.progress.began
         call_group.attempts += len(attempts)
         call_group.agent = agent or call_group.agent
-        self._tell(
+        self._notify(
             RequestFinished(
                 request_id=call.request_id,
                 operation=call.operation.name,
@@ -364,37 +372,37 @@ class Observers:
     def call_finished(
         self, call_group: CallGroup, operation: str, duration: float, error: BaseException | None
     ) -> None:
-        """A call of the caller's is over.
+        """Report the end of a call.
 
         Args:
-            call_group: What its requests shared.
-            operation: Name of the operation, where no request was made.
+            call_group: The state that its requests share.
+            operation: Name of the operation, used if no request was made.
             duration: Seconds.
-            error: The error that the caller gets.
+            error: The error that the caller receives.
         """
         if not self.are_active():
             return
         failure = error if isinstance(error, A2AError) else None
-        tried = () if failure is None else failure.attempts  # to fetch the card, where no request
+        card_attempts = () if failure is None else failure.attempts  # if no request was made
         request_id, agent = call_group.request_id, call_group.agent
         if failure is not None:
             request_id, agent = request_id or failure.request_id, agent or failure.agent
-        self._tell(
+        self._notify(
             CallFinished(
                 request_id=request_id or "",
                 operation=call_group.operation or operation,
                 agent=agent,
-                attempts=call_group.attempts or len(tried),
+                attempts=call_group.attempts or len(card_attempts),
                 duration=duration,
                 error=error,
             )
         )
 
     def are_active(self) -> bool:
-        """Whether an observer, or the log, takes what goes well."""
-        return self._has_own or logger.isEnabledFor(logging.DEBUG)
+        """Return whether observations of successful steps are used."""
+        return self._has_callers_observers or logger.isEnabledFor(logging.DEBUG)
 
-    def _tell(self, observation: Observation) -> None:
+    def _notify(self, observation: Observation) -> None:
         for observer in self._observers:
             try:
                 observer(observation)
@@ -404,28 +412,28 @@ class Observers:
                 self._warn(f"{text}: {type(error).__name__}: {error}")
 
     def _warn(self, text: str) -> None:
-        """Warn of the first failure of an observer, for those who have not set up logging."""
+        """Warn of an observer's first failure; the log may not be configured."""
         if not self._has_warned:
             self._has_warned = True
-            with contextlib.suppress(Warning):  # where warnings are errors: no call fails of it
+            with contextlib.suppress(Warning):  # if warnings are errors, the call must not fail
                 warnings.warn(f"{text} (later ones are only logged)", RuntimeWarning, stacklevel=2)
 
 
 def attempts_of(call: AnyCall) -> Sequence[Attempt]:
-    """The attempts that are over; those of the card where a call got no further."""
+    """Return the finished attempts of a call; those of its card if it did not get further."""
     progress = call.progress
     if progress.attempts or progress.card is None:
         return progress.attempts
     return progress.card.attempts
 
 
-class _Named(TypedDict):
+class _Subject(TypedDict):
     request_id: str
     operation: str
     agent: str | None
 
 
-def _named(call: AnyCall) -> _Named:
+def _subject_of(call: AnyCall) -> _Subject:
     endpoint = call.endpoint or call.progress.endpoint
     return {
         "request_id": call.request_id,
@@ -435,14 +443,14 @@ def _named(call: AnyCall) -> _Named:
 
 
 def _log(observation: Observation) -> None:
-    """Logs under ``holdfast``, never a body or a header."""
+    """Log an observation under ``holdfast``; bodies and headers are never logged."""
     match observation:
         case AttemptStarted() if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s attempt %d started", _subject(observation), observation.number)
+            logger.debug("%s attempt %d started", _describe(observation), observation.number)
         case AttemptFailed():
             logger.warning(
                 "%s attempt %d failed after %.3f s: %s: %s",
-                _subject(observation),
+                _describe(observation),
                 observation.number,
                 observation.duration,
                 type(observation.error).__name__,
@@ -451,7 +459,7 @@ def _log(observation: Observation) -> None:
         case RetryScheduled():
             logger.info(
                 "%s attempt %d follows in %.3f s",
-                _subject(observation),
+                _describe(observation),
                 observation.number,
                 observation.wait,
             )
@@ -460,27 +468,27 @@ def _log(observation: Observation) -> None:
         case Reconnected():
             logger.info(
                 "%s reconnected to task %s, %d times by now",
-                _subject(observation),
+                _describe(observation),
                 observation.task_id,
                 observation.number,
             )
         case ReconcileStarted() if not observation.timeout:
             logger.warning(
                 "%s the reply to message %s was lost, and no time is left to search for its task",
-                _subject(observation),
+                _describe(observation),
                 observation.message_id,
             )
         case ReconcileStarted():
             logger.warning(
                 "%s the reply to message %s was lost: searching for its task for up to %g s",
-                _subject(observation),
+                _describe(observation),
                 observation.message_id,
                 observation.timeout,
             )
         case Reconciled():
             logger.warning(
                 "%s message %s, whose reply was lost, %s after %.3f s",
-                _subject(observation),
+                _describe(observation),
                 observation.message_id,
                 "was not found"
                 if observation.task_id is None
@@ -490,7 +498,7 @@ def _log(observation: Observation) -> None:
         case RequestFinished() | CallFinished() if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s %s finished after %d attempts and %.3f s: %s",
-                _subject(observation),
+                _describe(observation),
                 "call" if isinstance(observation, CallFinished) else "request",
                 observation.attempts,
                 observation.duration,
@@ -509,14 +517,14 @@ _OUTCOMES = {
 
 
 def _log_card(checked: CardChecked) -> None:
-    found = checked.verification
-    is_doubtful = found.outcome in {"invalid", "unverifiable"}
+    verification = checked.verification
+    is_doubtful = verification.outcome in {"invalid", "unverifiable"}
     logger.log(
         logging.WARNING if is_doubtful else logging.DEBUG,
         "%s the card is %s: %s",
-        _subject(checked),
-        _OUTCOMES[found.outcome],
-        found.reason or f"key {found.key_id!r}",
+        _describe(checked),
+        _OUTCOMES[verification.outcome],
+        verification.reason or f"key {verification.key_id!r}",
     )
 
 
@@ -525,16 +533,16 @@ def _log_circuit(changed: CircuitChanged) -> None:
         case "open":
             logger.warning(
                 "%s circuit open for %.3g s after %d failures in a row",
-                _subject(changed),
+                _describe(changed),
                 changed.retry_after,
                 changed.failures,
             )
         case "half_open":
-            logger.info("%s circuit half-open: one call probes the agent", _subject(changed))
+            logger.info("%s circuit half-open: one call probes the agent", _describe(changed))
         case _:
-            logger.info("%s circuit closed", _subject(changed))
+            logger.info("%s circuit closed", _describe(changed))
 
 
-def _subject(observation: Observation) -> str:
-    where = "an agent not yet known" if observation.agent is None else observation.agent
-    return f"{observation.operation} {observation.request_id} to {where}:"
+def _describe(observation: Observation) -> str:
+    agent = "an agent not yet known" if observation.agent is None else observation.agent
+    return f"{observation.operation} {observation.request_id} to {agent}:"

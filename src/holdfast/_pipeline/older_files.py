@@ -105,7 +105,7 @@ class OlderFilesLayer(PassThrough):
         """
         if endpoint.files_are_base64 is not None:
             return
-        async with endpoint.asking_files.here():
+        async with endpoint.file_form_lock.here():
             if endpoint.files_are_base64 is not None:
                 return  # another call has asked meanwhile
             name = f"{call.request_id}-files"

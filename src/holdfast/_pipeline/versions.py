@@ -1,8 +1,8 @@
-"""Finding out which version of the protocol an agent speaks, where its card leaves that open.
+"""Detection of the protocol version that an agent speaks, if its card leaves it open.
 
-Rules: the question executes nothing; only an answer in the protocol's own terms counts, so that a
-gateway's refusal or a bad moment is never remembered as a fact; an older version counts as spoken
-only if the agent understood it; those who call at the same time ask once between them.
+Rules: the probe executes nothing; only a response of the protocol itself counts, so that a
+gateway's refusal or a temporary failure is never remembered; an older version counts as spoken
+only if the agent understood it; concurrent calls share one probe.
 """
 
 from __future__ import annotations
@@ -29,51 +29,52 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import Endpoint
     from holdfast._pipeline.transport import AnyCall, Transport
 
-__all__ = ["find_out", "is_of_another_version", "shows_another_version"]
+__all__ = ["detect_version", "is_of_another_version", "shows_another_version"]
 
 
-async def find_out(
+async def detect_version(
     transport: Transport, endpoint: Endpoint, newer: AnyCall, older: Callable[[], AnyCall]
 ) -> None:
-    """Finds out whether an endpoint speaks its version, unless it is known or found out already.
+    """Detect whether an endpoint speaks its version, if this is not known yet.
 
-    What cannot be found out now stays unknown: it is left to the call, and to the next one.
+    A probe without a result leaves it unknown; the next call probes again.
 
     Args:
-        transport: Carries the questions.
-        endpoint: The endpoint of the newer version, which remembers the answer.
-        newer: The call as it would be made there.
-        older: Makes what it would be in the older version.
+        transport: Makes the probes.
+        endpoint: The endpoint of the newer version, which remembers the result.
+        newer: The call in the newer version.
+        older: Returns the call in the older version.
 
     Raises:
-        A2AError: The newer version is not understood, and the call may not be made in the older.
+        A2AError: The agent does not understand the newer version, and the call is not possible in
+            the older one.
     """
-    asked = endpoint.asked
-    async with endpoint.asking.here():
-        if endpoint.speaks_version is not None or endpoint.asked != asked:
-            return  # somebody has asked meanwhile
+    checks = endpoint.version_checks
+    async with endpoint.version_lock.here():
+        if endpoint.speaks_version is not None or endpoint.version_checks != checks:
+            return  # a concurrent call has probed
         understood = await _understands(transport, newer)
         if understood is False:
             understood = False if await _understands(transport, older()) else None
         endpoint.speaks_version = understood
-        endpoint.asked += 1
+        endpoint.version_checks += 1
 
 
 async def _understands(transport: Transport, call: AnyCall) -> bool | None:
-    """Asks for a task that is none; None if the answer says nothing about the version."""
-    name = f"{call.request_id}-version"
-    question = msgspec.structs.replace(
+    """Request a task that does not exist; None if the response does not show the version."""
+    probe_id = f"{call.request_id}-version"
+    probe = msgspec.structs.replace(
         call,
         operation=GET_TASK,
-        params=GetTaskRequest(id=name),
-        request_id=name,
+        params=GetTaskRequest(id=probe_id),
+        request_id=probe_id,
         is_retried=False,
         progress=CallProgress(began=call.progress.began, call_group=call.progress.call_group),
     )
     try:
-        await transport.unary(question)
+        await transport.unary(probe)
     except A2AError as error:
-        if _is_of_a_gateway(error) or error.retry_after is not None:
+        if _may_be_of_gateway(error) or error.retry_after is not None:
             return None
         if is_of_another_version(error):
             return False
@@ -81,33 +82,33 @@ async def _understands(transport: Transport, call: AnyCall) -> bool | None:
     return True
 
 
-def _is_of_a_gateway(error: A2AError) -> bool:
-    """Whether those say it who stand before an agent, whatever their words."""
+def _may_be_of_gateway(error: A2AError) -> bool:
+    """Return whether an error may come from a gateway in front of the agent."""
     refusals = (AuthenticationError, PermissionDeniedError)
     return isinstance(error, refusals) or error.http_status in {401, 403}
 
 
 def is_of_another_version(error: A2AError) -> bool:
-    """Whether agents answer so that speak another version, among other reasons."""
+    """Return whether an error may mean that the agent speaks another version."""
     if isinstance(error, A2AHTTPError):
         return error.http_status in {400, 404, 405, 501}
-    return error.code in _OF_ANOTHER_VERSION
+    return error.code in _VERSION_ERROR_CODES
 
 
-_OF_ANOTHER_VERSION = frozenset({-32600, -32601, -32603, -32009})
+_VERSION_ERROR_CODES = frozenset({-32600, -32601, -32603, -32009})
 """Invalid request, unknown method, internal error, version not supported."""
 
 
 def shows_another_version(error: A2AError, call: AnyCall, binding: str) -> bool:
-    """Whether there is hardly another reason for an error than the version that was spoken."""
+    """Return whether an error almost certainly means that the agent speaks another version."""
     if isinstance(error, VersionNotSupportedError):
         return True
-    if call.operation.name not in _EVERYWHERE:
+    if call.operation.name not in _IN_EVERY_VERSION:
         return False
-    if isinstance(error, A2AHTTPError):  # an unknown path, which has the version in it
+    if isinstance(error, A2AHTTPError):  # an unknown path: the path contains the version
         return binding == "HTTP+JSON" and error.http_status in {404, 405}
     return isinstance(error, MethodNotFoundError)
 
 
-_EVERYWHERE = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name, GET_TASK.name})
-"""What agents of every version know, by some name."""
+_IN_EVERY_VERSION = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name, GET_TASK.name})
+"""Operations that exist in every version of the protocol."""
