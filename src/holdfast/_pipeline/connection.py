@@ -47,7 +47,7 @@ class Bounds(msgspec.Struct, frozen=True):
     Attributes:
         watchdog: Ends waits, at their time or all of them at once.
         at: The deadline, on the event loop's clock.
-        left: To be called when a wait has ended.
+        left: To be called when a wait has ended that the watchdog has ended.
         error: Makes the error of a wait that was ended: at the deadline or, if True, before it.
     """
 
@@ -164,8 +164,8 @@ class Connection(Generic[T]):
                 return False
             raise
         finally:
-            self.limit = None
-            if bounds is not None:
+            limit, self.limit = self.limit, None
+            if bounds is not None and limit is not None and (limit.ended or limit.expired):
                 bounds.left()
         return True
 
@@ -176,10 +176,8 @@ class Connection(Generic[T]):
             A2AError: It was ended by the bounds of the call.
         """
         limit, bounds, call = self.limit, self._bounds, self._call
-        is_late = isinstance(failure, TimeoutError) and limit is not None and limit.expired
         ended: A2AError | None = None
-        # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
-        if limit is not None and is_late and not isinstance(failure, A2AError):
+        if limit is not None and limit.fired:
             if bounds is None or not (limit.ended or limit.at >= bounds.at):
                 return True
             ended = bounds.error(limit.ended)

@@ -103,8 +103,8 @@ class EventReader(Generic[R]):
 
     async def __anext__(self) -> R:
         if self._value is not None:
-            value, self._value = self._value, None
-            return value
+            first, self._value = self._value, None
+            return first
         if self._connection is None:
             raise StopAsyncIteration
         frames = self._frames
@@ -118,18 +118,33 @@ class EventReader(Generic[R]):
                         raise self._cut(reason) from None
                     raise
                 frames.extend(self._parser.feed(chunk))
-            return self._value_of(frames.popleft())
+            value = self.next_nowait()
+            if value is None:  # it is an error, or cannot be read
+                frame = frames.popleft()
+                reply = self._reply_of(frame.data)
+                if frame.event == "error":
+                    raise self._decode_error(reply)
+                value = self._checked(reply)
         except A2AError as error:
             error.agent = self._agent
             raise
+        return value
 
     def next_nowait(self) -> R | None:
         """The next value if it is there already; what fails does so where it is waited for."""
         if not self._frames or self._value is not None:
             return None
         frame = self._frames[0]
+        data = frame.data
+        if frame.event == "error":
+            return None
         try:
-            value = self._value_of(frame)
+            check_json_size(data, self._limits)
+            value = self._read(data)
+            if value is None:
+                value = self._decode(self._reply_of(data))
+            if len(data) > self._harmless:
+                check_value(value, self._limits)
         except A2AError:
             return None
         self._frames.popleft()
@@ -178,23 +193,6 @@ class EventReader(Generic[R]):
 
     def _reply_of(self, body: bytes) -> HttpReply:
         return HttpReply(status=self._status, headers=self._headers, body=body)
-
-    def _value_of(self, frame: ServerSentEvent) -> R:
-        """What an event says.
-
-        Raises:
-            A2AError: It is an error of the agent's, or cannot be read.
-        """
-        data = frame.data
-        if frame.event == "error":
-            raise self._decode_error(self._reply_of(data))
-        check_json_size(data, self._limits)
-        value = self._read(data)
-        if value is None:
-            value = self._decode(self._reply_of(data))
-        if len(data) > self._harmless:
-            check_value(value, self._limits)
-        return value
 
     def _checked(self, reply: HttpReply) -> R:
         check_json_size(reply.body, self._limits)

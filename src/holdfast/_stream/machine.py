@@ -165,6 +165,9 @@ class StreamMachine:
     Attributes:
         state: Where it stands.
         wait: What to wait for before the action of the state; None for nothing.
+        action: What to do next: the wait or, without one, the action of the state.
+        may_repeat: Whether the connection may bring what the caller has, or is one of a task that
+            was subscribed to.
         outbox: What the caller gets.
         reconnects: How often the task was subscribed to again after a cut.
         gap: Whether status messages may be missing: those between a cut and a reconnect, which
@@ -192,6 +195,8 @@ class StreamMachine:
         self.outbox = EventOutbox(limits, task_id=task_id, task=task, known=known)
         self.state = State.FOLLOWING if self.outbox.task_id is None else State.RECONNECTING
         self.wait: Wait | None = None
+        self.action: Action | Wait = self.state.action
+        self.may_repeat = False
         self.reply = reply
         self.reconnects = 0
         self.gap = False
@@ -214,16 +219,6 @@ class StreamMachine:
         self._behind: int | None = None  # events in the outbox when the task had more than them
         self._is_cut = False  # and not yet subscribed to again
         self._subscription: _Subscription | None = None  # None for the first connection
-
-    @property
-    def action(self) -> Action | Wait:
-        """What to do next."""
-        return self.wait or self.state.action
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether the connection may bring what the caller has."""
-        return self._subscription is not None
 
     @property
     def is_stale(self) -> bool:
@@ -347,7 +342,7 @@ class StreamMachine:
         self._resubscribes = resubscribes or not self._is_kept
         self.reconnects += self._is_cut
         self._is_cut = False
-        self._subscription = _Subscription()
+        self._subscription, self.may_repeat = _Subscription(), True
         self._enter(Input.SUBSCRIBED, State.JOINED)
 
     def on_refused(self, error: A2AError) -> None:
@@ -462,7 +457,7 @@ class StreamMachine:
         if state not in TRANSITIONS[self.state].get(happened, ()):
             text = f"{happened.name} leads from {self.state.name} to {state.name}"
             raise RuntimeError(text)
-        self.state = state
+        self.state, self.action = state, self.wait or state.action
 
     def _is_final(self, event: Event) -> bool:
         """Whether nothing comes after an event."""

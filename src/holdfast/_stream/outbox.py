@@ -138,6 +138,7 @@ class EventOutbox:
         message: The last message that was taken.
         count: How many events were put.
         is_whole: Whether the task is the agent's own to the last word, and not made of updates.
+        queue: What waits to be taken; see `take`.
         past: What its artifacts were before.
         writing: How their parts are compared.
     """
@@ -161,7 +162,7 @@ class EventOutbox:
         self._known = known
         self._fold = TaskFold(task, limits=limits)
         self._remember(task)
-        self._queue: deque[_Found] = deque()
+        self.queue: deque[_Found] = deque()
 
     @property
     def task(self) -> Task | None:
@@ -176,7 +177,7 @@ class EventOutbox:
     @property
     def has_news(self) -> bool:
         """Whether something waits to be taken."""
-        return bool(self._queue)
+        return bool(self.queue)
 
     def take(self) -> Event | None:
         """The next event for the caller, if there is one.
@@ -186,8 +187,8 @@ class EventOutbox:
             LimitExceededError: The task becomes too large.
         """
         event: Event | None = None
-        while self._queue:
-            found = self._queue[0]
+        while self.queue:
+            found = self.queue[0]
             if isinstance(found, _Truth):  # which goes with the event before
                 self._fold = TaskFold(found.task, limits=self._fold.limits)
             elif event is None:
@@ -197,7 +198,7 @@ class EventOutbox:
                     self.message = event
             else:
                 break
-            self._queue.popleft()
+            self.queue.popleft()
         return event
 
     def put(self, event: Event) -> None:
@@ -221,7 +222,7 @@ class EventOutbox:
         self._remember(known)
 
     def _add(self, event: Event) -> None:
-        self._queue.append(event)
+        self.queue.append(event)
         self.count += 1
         self.is_whole = isinstance(event, Task)
         if isinstance(event, Task):
@@ -246,7 +247,7 @@ class EventOutbox:
             A2AError: See `take`.
         """
         is_plain = chunk.append and chunk.task_id == self.task_id
-        if self._queue or self.status is None or not is_plain:
+        if self.queue or self.status is None or not is_plain:
             self.put(chunk)
             return self.take()
         self._fold.add(chunk)
@@ -257,7 +258,7 @@ class EventOutbox:
     def whole(self) -> Task | None:
         """The task as the caller will have it with everything that waits to be taken."""
         task, limits = self._fold.task, self._fold.limits
-        for found in self._queue:
+        for found in self.queue:
             task = found.task if isinstance(found, _Truth) else fold(task, found, limits=limits)
         return task
 
@@ -297,7 +298,7 @@ class EventOutbox:
 
     def correct(self, task: Task) -> None:
         """Takes a task that was told at its end once more, where it says what it said before."""
-        if task.id != self.task_id or task.state is not self.state or self._queue:
+        if task.id != self.task_id or task.state is not self.state or self.queue:
             return
         have = self.task
         if have is None or task.state.is_terminal or self._is_as_far(task, have):
@@ -309,7 +310,7 @@ class EventOutbox:
             self._recognize(event)
             self._add(event)
         if have is not None and have != task:
-            self._queue.append(_Truth(task))
+            self.queue.append(_Truth(task))
         self.is_whole = True
 
     # ── What is older ────────────────────────────────────────────────────────────────────────
@@ -360,7 +361,7 @@ class EventOutbox:
     # ── What was before ──────────────────────────────────────────────────────────────────────
 
     def _artifact(self, artifact_id: str) -> Artifact | None:
-        if not self._queue:
+        if not self.queue:
             return self._fold.artifact(artifact_id)
         task = self.whole()
         artifacts = () if task is None else task.artifacts

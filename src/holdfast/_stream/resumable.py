@@ -150,7 +150,7 @@ class ResumableStream:
         self._wakes_at = 0.0
         self._quiet_since: float | None = None  # as far as a task is polled
         self._stale_since: float | None = None  # as far as a task was seen that has not gone on
-        self._going_on = CancelScope()
+        self._scope = CancelScope()
         self._follows: str | None = None  # the task, as the source knows it
 
     @property
@@ -200,16 +200,17 @@ class ResumableStream:
         try:
             if self._failure is not None:
                 raise self._failure
-            while (event := self._take()) is None:
-                if self._going_on.is_cancelled or machine.action is Action.STOP:
+            event = self.outbox.take() if self.outbox.queue else None
+            while event is None:
+                is_reading = machine.action is Action.READ and not self._source.is_closed
+                if is_reading and (response := self._next_nowait()) is not None:
+                    event = self._accept(response)
+                    continue
+                if self._scope.is_cancelled or machine.action is Action.STOP:
                     await self._finish()
                     return None
-                if self._source.is_closed:
-                    self._check_open()
-                if machine.action is Action.READ:
-                    await self._read()
-                else:
-                    await self._going_on.wait(self._go_on(machine.action))
+                await (self._read() if is_reading else self._do(machine.action))
+                event = self.outbox.take() if self.outbox.queue else None
         except A2AError as error:
             self._failure = error  # which the next call raises if this one is cancelled
             if not isinstance(error, OutcomeUnknownError):
@@ -225,32 +226,27 @@ class ResumableStream:
             self._deadline = NEVER
         return event
 
-    def _take(self) -> Event | None:
-        """The next event for the caller, as far as it is there already."""
-        machine = self._machine
-        event = self.outbox.take()
-        while event is None and machine.action is Action.READ and not self._source.is_closed:
-            response = self._next_nowait()
-            if response is None:
-                return None
-            if (chunk := response.artifact_update) is not None and not machine.may_repeat:
-                self._heard_at = self._time()
-                event = machine.accept(chunk)
-            elif (other := response.event) is not None:  # else it proves no more than a comment
-                self._quiet_at = None
-                event = machine.accept(other)
-        return event
+    def _accept(self, response: StreamResponse) -> Event | None:
+        """Hands an event of the connection to the machine, and gives the next for the caller."""
+        event: Event | None = response.artifact_update
+        if event is not None and not self._machine.may_repeat:
+            self._heard_at = self._time()
+        elif (event := response.event) is not None:
+            self._quiet_at = None
+        else:
+            return None  # of a kind that this client does not know: no more than a comment
+        return self._machine.accept(event)
 
     async def close(self) -> None:
         """Ends it, whoever waits for an event; the agent goes on with the task."""
-        self._going_on.cancel()
+        self._scope.cancel()
         if self._follows is not None:
             self._source.leaves(self._follows, self)
         await self._let_go()
 
     async def _finish(self) -> None:
         """Ends in good order, or because it was closed meanwhile."""
-        if self._going_on.is_cancelled:
+        if self._scope.is_cancelled:
             await self._let_go()  # of what came meanwhile
         else:
             self._machine.on_expired()
@@ -288,11 +284,11 @@ class ResumableStream:
                     break
             await self._read_beside_looks(connection)
         except StopAsyncIteration:
-            if not self._going_on.is_cancelled:
+            if not self._scope.is_cancelled:
                 machine.on_end()
             await self._replace()
         except A2AError as error:
-            if not self._going_on.is_cancelled:  # else it broke because it was let go of
+            if not self._scope.is_cancelled:  # else it broke because it was let go of
                 self._check_deadline(error)
                 if isinstance(error, LimitExceededError):
                     raise
@@ -312,9 +308,9 @@ class ResumableStream:
                 machine.on_silence()
                 task_id = self.outbox.task_id or ""
                 looking = self._look(task_id) if is_due else self._look_beside(reading)
-                await self._going_on.wait(looking)
+                await self._scope.wait(looking)
                 self._check_stale(self._time())
-                is_over = machine.action is not Action.READ or self._going_on.is_cancelled
+                is_over = machine.action is not Action.READ or self._scope.is_cancelled
                 if is_over or self.outbox.has_news:
                     break
         finally:
@@ -387,8 +383,12 @@ class ResumableStream:
         if limit is not None and soon < limit.at:
             limit.restart(patience)
 
-    def _go_on(self, action: Action | Wait) -> Coroutine[Any, Any, None]:
-        """Does what there is to do without a connection."""
+    async def _do(self, action: Action | Wait) -> None:
+        """Does what there is to do without a connection, until the stream is closed."""
+        self._check_open()
+        await self._scope.wait(self._doing(action))
+
+    def _doing(self, action: Action | Wait) -> Coroutine[Any, Any, None]:
         if isinstance(action, Wait):
             return self._wait(action)
         if action is Action.SEARCH:
