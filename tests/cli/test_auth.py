@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import ssl
@@ -19,7 +20,6 @@ from tests.kit.cli_process import BOUND, start
 from tests.kit.raw_server import always, reply, serve
 
 from holdfast import connect
-from holdfast._model import codec
 from holdfast.errors import A2AConnectionError
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, needs_auth, run
 from holdfast.types import (
@@ -184,7 +184,7 @@ def test_auth_a_login_of_before_that_names_no_resource_is_renewed_without_one(sc
     env = {"A2ACLI_CLIENT_SECRET": SECRET}
     scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
     (login,) = (one for one in scene.files if one.suffix == ".login")
-    kept = codec.parse(login.read_bytes())
+    kept = json.loads(login.read_bytes())
     del kept["resource"]
     login.write_bytes(msgspec.json.encode(kept))
     scene.wall.start += 4000
@@ -500,7 +500,7 @@ async def test_auth_009_a_certificate_is_shown(tmp_path):
     authority.configure_trust(context)
     agent = FakeAgent()
     card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
-    async with serve(always(reply(codec.encode(card))), ssl=context) as server:
+    async with serve(always(reply(json.dumps(card.to_dict()).encode())), ssl=context) as server:
         words = ("card", "get", "--insecure", "--timeout", "10s")
         shown = ("--client-cert", str(cert), "--client-key", str(key))
         with_it = await asyncio.to_thread(

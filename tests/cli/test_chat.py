@@ -15,12 +15,12 @@ from contextlib import contextmanager
 import pytest
 from tests.kit.cli_harness import AGENT, CTRL_C, CTRL_D, Stop, Typist, holdfast
 from tests.kit.cli_process import BOUND, environment, served
+from tests.kit.messages import fold_of
 
 from holdfast._cli.output.chat_text import ChatText
 from holdfast._cli.output.text import View
 from holdfast._cli.output.wrapping import Wrapping
 from holdfast._cli.terminal import InterruptedLine, open_terminal
-from holdfast._stream.fold import TaskFold
 from holdfast.testing import (
     Cut,
     Delay,
@@ -268,11 +268,9 @@ def test_an_answer_shows_once_at_each_turn_of_a_task(streaming):
 
 def written(*events):
     text, task = ChatText(View()), None
-    fold = TaskFold()
     pieces = []
-    for event in events:
-        fold.add(event)
-        task = fold.task
+    for number, event in enumerate(events, 1):
+        task = fold_of(events[:number]).task
         pieces += text.event(event, task)
     return "".join([*pieces, *text.close()])
 

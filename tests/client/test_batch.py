@@ -9,6 +9,7 @@ from contextlib import aclosing
 import pytest
 from msgspec.structs import replace
 from tests.kit.batch_runs import collected, ended
+from tests.kit.virtual_env import VirtualWall
 
 from holdfast import (
     DeadlineExceededError,
@@ -19,7 +20,6 @@ from holdfast import (
     TaskFailedError,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast.errors import CallEndedError, RunItemChangedError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import (
@@ -34,13 +34,6 @@ from holdfast.testing import (
 )
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-class VirtualWall(SystemEnv):
-    """Wall time that goes with the event loop's clock."""
-
-    def wall(self):
-        return 1_700_000_000.0 + asyncio.get_running_loop().time()
 
 
 def connected(agent, **options):

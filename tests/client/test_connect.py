@@ -9,6 +9,7 @@ import sys
 import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import any_text, given, shown
+from tests.kit.virtual_env import SystemEnv
 
 import holdfast
 from holdfast import (
@@ -21,7 +22,6 @@ from holdfast import (
     ask,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_url
 from holdfast._model.addresses import is_http_address
 from holdfast._model.operations import GET_TASK

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kit.effort import crossed, rounds
+from tests.kit.virtual_env import EPOCH, VirtualWall
 
 from holdfast import (
     A2AConnectionError,
@@ -30,7 +31,6 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast.errors import InvalidAgentCardError, TaskRejectedError
 from holdfast.testing import (
     Delay,
@@ -53,16 +53,6 @@ pytestmark = pytest.mark.filterwarnings("error")
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 
 
-class VirtualWall(SystemEnv):
-    """Wall time that goes with the event loop's clock, and draws that change nothing."""
-
-    def wall(self):
-        return 1_700_000_000.0 + now()
-
-    def random(self):
-        return 0.5
-
-
 def now():
     return asyncio.get_running_loop().time()
 
@@ -74,7 +64,7 @@ def fake(name, behaviour="done", **options):
 def coordinating(*agents, **options):
     """A coordinator of agents that are called as their hosts are."""
     options.setdefault("engine", FakeNetwork(*agents))
-    options.setdefault("env", VirtualWall())
+    options.setdefault("env", VirtualWall(draw=0.5))
     return Coordinator({name_of(agent): agent.url for agent in agents}, **options)
 
 
@@ -758,8 +748,8 @@ async def test_health_is_what_the_breaker_knows():
         assert health["b"].healthy
         away = health["a"]
         assert (away.healthy, away.consecutive_failures) == (False, 3)
-        assert away.last_failure == pytest.approx(1_700_000_000 + opened)
-        assert away.open_until == pytest.approx(1_700_000_000 + opened + 30)
+        assert away.last_failure == pytest.approx(EPOCH + opened)
+        assert away.open_until == pytest.approx(EPOCH + opened + 30)
         assert "refused" in away.cause
 
         began, received = now(), len(agent.received)
@@ -771,7 +761,7 @@ async def test_health_is_what_the_breaker_knows():
         assert (await coordinator.delegate("a", "hello")).error is None
         well = coordinator.health()["a"]
         assert (well.healthy, well.consecutive_failures, well.open_until) == (True, 0, None)
-        assert well.last_failure == pytest.approx(1_700_000_000 + opened)
+        assert well.last_failure == pytest.approx(EPOCH + opened)
 
 
 async def test_an_agent_whose_card_cannot_be_had_is_not_healthy():
@@ -1162,7 +1152,7 @@ async def test_a_call_cancelled_before_it_was_sent_is_unexecuted():
 async def test_an_agent_whose_name_does_not_resolve_is_unhealthy():
     gone = fake("gone")
     async with Coordinator(
-        {"gone": card_of(gone)}, engine=FakeNetwork(), resilience=ONCE, env=VirtualWall()
+        {"gone": card_of(gone)}, engine=FakeNetwork(), resilience=ONCE, env=VirtualWall(draw=0.5)
     ) as coordinator:
         results = [await coordinator.delegate("gone", "hello") for _ in range(6)]
         health = coordinator.health()["gone"]
@@ -1247,7 +1237,10 @@ async def test_calls_that_wait_for_a_removed_agent_end_at_once(ends):
     network = FakeNetwork(busy, other)
     lent = connect(busy.url, engine=network)
     coordinator = Coordinator(
-        {"busy": lent, "other": other.url}, engine=network, concurrency=1, env=VirtualWall()
+        {"busy": lent, "other": other.url},
+        engine=network,
+        concurrency=1,
+        env=VirtualWall(draw=0.5),
     )
     in_flight = asyncio.create_task(coordinator.delegate("busy", "hello"))
     await asyncio.sleep(1)

@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.kit.virtual_env import FixedDraws, VirtualWall
 
 from holdfast import (
     A2AConnectionError,
@@ -25,7 +26,6 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import SEND_MESSAGE
 from holdfast.client import TextDelta
 from holdfast.errors import DuplicateTasksError, InvalidParamsError, JournalError
@@ -68,20 +68,6 @@ SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
 def connected(agent, binding="JSONRPC", **options):
     options.setdefault("engine", FakeNetwork(agent))
     return connect(agent.url, bindings=[binding], **options)
-
-
-class Middle(SystemEnv):
-    """Draws that change nothing."""
-
-    def random(self):
-        return 0.5
-
-
-class VirtualWall(SystemEnv):
-    """Wall time that goes with the event loop's clock, which agents' clocks go with too."""
-
-    def wall(self):
-        return 1_767_225_600.0 + asyncio.get_running_loop().time()
 
 
 class Clock(PassThrough):
@@ -431,7 +417,7 @@ async def test_a_search_waits_for_the_circuit_that_the_lost_reply_has_opened():
         reconcile=ReconcilePolicy(backoff=100, max_backoff=100),
     )
 
-    task = await connected(agent, resilience=policies, env=Middle()).send_message("How far?")
+    task = await connected(agent, resilience=policies, env=FixedDraws()).send_message("How far?")
 
     assert (task.text, now()) == ("42", 10)
 
@@ -1274,7 +1260,11 @@ async def test_a_message_in_a_context_of_its_own_is_known_by_what_its_caller_sai
     if not takes_contexts:
         refusal = Fail(code=-32602, message="unknown contextId")
         agent.inject(refusal, on="SendStreamingMessage")
-    options = {"journal": journal, "env": VirtualWall(), "context_ids": "client"}
+    options = {
+        "journal": journal,
+        "env": VirtualWall(),
+        "context_ids": "client",
+    }
     client = connected(agent, **options)
     said = Message(message_id="m-1", role=Role.USER, parts=(Part(text="How far?"),))
 

@@ -10,6 +10,7 @@ import sqlite3
 
 import msgspec
 import pytest
+from tests.kit.virtual_env import VirtualWall
 
 from holdfast import (
     Message,
@@ -21,19 +22,11 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._wire.origins import origin
 from holdfast.extend import PassThrough
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, asks, completes, streams
 
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
-
-
-class VirtualWall(SystemEnv):
-    """Wall time that goes with the event loop's clock."""
-
-    def wall(self):
-        return 1_700_000_000.0 + asyncio.get_running_loop().time()
 
 
 class Network(FakeNetwork):

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 from tests.kit.effort import rounds
 from tests.kit.event_streams import RPC_ID, frames_of, results_of, told
+from tests.kit.messages import fold_of, message_of
 from tests.kit.real_agents import LIMIT, sdk_process
+from tests.kit.virtual_env import SystemEnv
 
 from holdfast import (
     A2AHTTPError,
@@ -35,12 +37,8 @@ from holdfast import (
     data_part,
     text_part,
 )
-from holdfast._aio.env import SystemEnv
-from holdfast._client.content import to_message
-from holdfast._model import codec
 from holdfast._model import operations as op
 from holdfast._pipeline.http_binding import HttpBinding
-from holdfast._stream.fold import TaskFold
 from holdfast._testing.listening import Listener
 from holdfast.compat import (
     A2ACardResolver,
@@ -382,21 +380,19 @@ def hand_on(interruption):
 
 @pytest.mark.parametrize("text", ["story", "chunks 100", "ask which colour?", "fail no"])
 async def test_the_fold_of_a_real_stream_is_the_agents_own_task(sdk_url, text):
-    message = to_message(text, new_id=str(uuid.uuid4()))
-    fold = TaskFold()
+    message = message_of(text)
     async with asyncio.timeout(LIMIT), engine_of() as engine:
         request = HttpRequest(
             method="POST",
             url=f"{sdk_url}/rest/message:stream",
             headers={"content-type": "application/json", "a2a-version": "1.0"},
-            body=codec.encode(SendMessageRequest(message=message)),
+            body=json.dumps(SendMessageRequest(message=message).to_dict()).encode(),
         )
         reply = await engine.request(request)
-        for line in reply.body.splitlines():
-            if line.startswith(b"data: "):
-                fold.add(codec.decode(line.removeprefix(b"data: "), StreamResponse).event)
+        lines = [x.removeprefix(b"data: ") for x in reply.body.splitlines() if b"data: " in x[:6]]
+        task = fold_of(StreamResponse.from_dict(json.loads(x)).event for x in lines).task
         async with connect(sdk_url) as client:
-            assert fold.task == await client.get_task(fold.task.id)
+            assert task == await client.get_task(task.id)
 
 
 # ── Parts ────────────────────────────────────────────────────────────────────────────────────
@@ -675,7 +671,7 @@ class OldEngine(AiohttpEngine):
 async def test_another_version_is_refused_before_anything_runs(agent_of, binding):
     async with agent_of() as agent, engine_of(OldEngine) as engine:
         client = connect(agent.url, bindings=[binding], engine=engine)
-        message = to_message("echo hello", new_id=str(uuid.uuid4()))
+        message = message_of("echo hello")
         for call in (client.get_task("x"), client.send_message(message)):
             with pytest.raises(VersionNotSupportedError) as caught:
                 await call
@@ -685,7 +681,7 @@ async def test_another_version_is_refused_before_anything_runs(agent_of, binding
 
 @everywhere
 async def test_an_agent_that_crashes_after_its_side_effects_ran_once(agent_of, binding):
-    message = to_message("crash", new_id=str(uuid.uuid4()))
+    message = message_of("crash")
     async with agent_of() as agent, connect(agent.url, bindings=[binding]) as client:
         with pytest.raises(InternalError) as caught:
             await client.send_message(message)
@@ -700,7 +696,7 @@ async def test_an_agent_that_crashes_after_its_side_effects_ran_once(agent_of, b
 
 @everywhere
 async def test_ask_learns_of_a_crash_from_the_task(agent_of, binding):
-    message = to_message("crash", new_id=str(uuid.uuid4()))
+    message = message_of("crash")
     async with agent_of() as agent, connect(agent.url, bindings=[binding]) as client:
         with pytest.raises(TaskFailedError):
             await client.ask(message, **SOON)
@@ -995,7 +991,7 @@ async def test_s06_an_agent_that_is_not_up_yet_gets_one_message_once_it_is(bindi
         async with connect(
             card, bindings=[binding], resilience=Resilience(retry=policy)
         ) as client:
-            message = to_message("hello", new_id="m-1")
+            message = message_of("hello", "m-1")
             reply = await client.call(op.SEND_MESSAGE, SendMessageRequest(message=message))
 
         assert waits == [(1, "refused", False), (2, "refused", False)]

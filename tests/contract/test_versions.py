@@ -11,6 +11,7 @@ import uuid
 
 import pytest
 from tests.kit.effort import case
+from tests.kit.messages import message_of
 from tests.kit.proxy import Fault, Proxy
 from tests.kit.raw_server import serve
 from tests.kit.real_agents import LIMIT, sdk03_process, sdk_process
@@ -28,7 +29,6 @@ from holdfast import (
     data_part,
     text_part,
 )
-from holdfast._client.content import to_message
 from holdfast.errors import (
     InternalError,
     TaskNotCancelableError,
@@ -97,7 +97,7 @@ async def ran_as(url, message):
 
 
 def words(text):
-    return to_message(text, new_id=str(uuid.uuid4()))
+    return message_of(text)
 
 
 # ── Send, ask, stream ────────────────────────────────────────────────────────────────────────

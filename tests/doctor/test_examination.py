@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
+from tests.kit.virtual_env import VirtualWall
 
 from holdfast import SchemeCredentials
-from holdfast._aio.env import SystemEnv
 from holdfast._doctor.examination import Examination
 from holdfast.doctor import diagnose
 from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
@@ -48,20 +48,8 @@ from holdfast.types import (
     TaskState,
 )
 
-EPOCH = 1_767_225_600.0  # that of the fake agent's clock, 2026-01-01
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}")
 SLOW = streams("one ", "two ", "three", every=1.0)
-
-
-class VirtualWall(SystemEnv):
-    """A wall clock that goes like the loop's, and ahead of the agent's by some seconds."""
-
-    def __init__(self, ahead=0.0):
-        super().__init__()
-        self._ahead = ahead
-
-    def wall(self):
-        return EPOCH + asyncio.get_running_loop().time() + self._ahead
 
 
 @dataclass

@@ -9,12 +9,12 @@ import json
 import uuid
 
 import pytest
+from tests.kit.messages import message_of
 from tests.kit.ports import reserve_port
 from tests.kit.real_agents import LIMIT, ClusterReplica
+from tests.kit.virtual_env import FixedDraws
 
 from holdfast import ReconnectPolicy, Resilience, RetryPolicy, TaskState, connect
-from holdfast._aio.env import SystemEnv
-from holdfast._client.content import to_message
 from holdfast._testing.listening import Listener
 from holdfast.errors import TaskCanceledError
 from holdfast.extend import AiohttpEngine, HttpRequest
@@ -29,13 +29,6 @@ QUICK = Resilience(
     retry=RetryPolicy(base_delay=0.05),
     reconnect=ReconnectPolicy(backoff=0.02, max_backoff=0.1),
 )
-
-
-class FirstChoice(SystemEnv):
-    """Of two replicas that are alike, the one that is named first is called."""
-
-    def random(self):
-        return 0.5
 
 
 class Line:
@@ -118,7 +111,7 @@ def client_of(replicas, binding, **options):
         [replica if isinstance(replica, str) else replica.url for replica in replicas],
         supported_protocol_bindings=[binding],
         resilience=QUICK,
-        env=FirstChoice(),
+        env=FixedDraws(),
         timeout=LIMIT,
         **options,
     )
@@ -226,7 +219,7 @@ async def test_a_rolling_restart_under_load_costs_no_call_and_runs_no_message_tw
     async def load(binding):
         async with client_of([cluster.home, cluster.other], binding) as client:
             while not over.is_set():
-                message = to_message("chunks 3", new_id=str(uuid.uuid4()))
+                message = message_of("chunks 3")
                 sent.append(message.message_id)
                 answer = await client.ask(message)
                 assert answer.text == chunks(3)

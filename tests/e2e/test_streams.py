@@ -12,13 +12,12 @@ import uuid
 
 import pytest
 from tests.kit.effort import THOROUGH
+from tests.kit.messages import fold_of, message_of
 from tests.kit.proxy import Fault, Proxy
 from tests.kit.raw_server import serve
 from tests.kit.real_agents import LIMIT, sdk_process
 
 from holdfast import Resilience, Task, TaskState, Timeouts, connect
-from holdfast._client.content import to_message
-from holdfast._stream.fold import TaskFold
 from holdfast.extend import AiohttpEngine, HttpRequest
 from holdfast.policies import ReconnectPolicy
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -129,7 +128,7 @@ async def _world(url, binding, faults, *, each=0, idle=120.0, on_break=None, lim
 
 def words(text):
     """A message with an id of its own."""
-    return to_message(text, new_id=str(uuid.uuid4()))
+    return message_of(text)
 
 
 async def watch(stream):
@@ -141,9 +140,7 @@ async def watch(stream):
 def check(seen, task, truth):
     """What the caller has is the agent's task, and what it was told says the same."""
     assert task == truth
-    fold = TaskFold()
-    for event in seen:
-        fold.add(event)
+    fold = fold_of(seen)
     assert fold.task.artifacts == truth.artifacts
     assert fold.task.status == truth.status
     states = [e.status.state for e in seen if isinstance(e, Task | TaskStatusUpdateEvent)]

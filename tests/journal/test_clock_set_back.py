@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 from tests.kit.batch_runs import collected
+from tests.kit.virtual_env import VirtualWall
 
 from holdfast import connect
-from holdfast._aio.env import SystemEnv
 from holdfast.errors import JournalError
 from holdfast.extend import CallRecord, RecordUpdate, SqliteJournal
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes
@@ -18,17 +18,8 @@ def path(tmp_path):
     return tmp_path / "calls.db"
 
 
-class SetClock(SystemEnv):
-    """Wall time that goes with the event loop's clock, and can be set."""
-
-    ahead = 0.0
-
-    def wall(self):
-        return 1_700_000_000.0 + self.ahead + asyncio.get_running_loop().time()
-
-
 async def test_a_released_call_is_free_after_the_clock_is_set_back(path):
-    agent, env = FakeAgent(completes("42", after=60)), SetClock()
+    agent, env = FakeAgent(completes("42", after=60)), VirtualWall()
     async with connect(
         agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
     ) as client:
@@ -44,7 +35,7 @@ async def test_a_released_call_is_free_after_the_clock_is_set_back(path):
 
 
 async def test_a_call_in_flight_is_still_held_after_the_clock_is_set_back(path):
-    agent, env = FakeAgent(completes("42", after=1000)), SetClock()
+    agent, env = FakeAgent(completes("42", after=1000)), VirtualWall()
     journal = SqliteJournal(path)
     options = {"journal": journal, "env": env}
     async with (
@@ -77,7 +68,7 @@ async def test_a_label_finds_the_call_that_may_have_been_sent_after_the_clock_is
 
 
 async def test_a_run_finds_its_answers_after_the_clock_is_set_back(path):
-    agent, env = FakeAgent(completes("42")), SetClock()
+    agent, env = FakeAgent(completes("42")), VirtualWall()
 
     async def run():
         async with connect(

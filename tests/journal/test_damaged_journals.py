@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 from tests.kit.cli_harness import holdfast as cli
+from tests.kit.virtual_env import VirtualWall
 
 from holdfast import A2AError, DeadlineExceededError, RunItem, SqliteJournal, connect
-from holdfast._aio.env import SystemEnv
 from holdfast.errors import JournalError
 from holdfast.extend import CallRecord
 from holdfast.testing import FakeAgent, FakeNetwork, completes, works_forever
@@ -29,13 +29,6 @@ DAMAGES = {
     "outcome": ("answered", "whatever", 5, b"\xff"),
     "message_id": ("", b"\xff"),
 }
-
-
-class VirtualWall(SystemEnv):
-    """Wall time that goes with the event loop's clock."""
-
-    def wall(self):
-        return 1_700_000_000.0 + asyncio.get_running_loop().time()
 
 
 def connected(agent, journal):

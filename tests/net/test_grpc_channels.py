@@ -29,6 +29,7 @@ from tests.kit.grpc_agent import (
 )
 from tests.kit.ports import reserve_port
 from tests.kit.real_agents import LIMIT
+from tests.kit.virtual_env import SystemEnv
 
 from holdfast import (
     A2AConnectionError,
@@ -44,7 +45,6 @@ from holdfast import (
     TlsConfig,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast._net.grpc import channels as channels_of_grpc
 from holdfast._net.grpc.channel_factory import ChannelMaker

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
+from tests.kit.virtual_env import FixedDraws
 
 from holdfast import (
     A2AError,
@@ -16,7 +17,6 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast.errors import QueueFullError
 from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run, works_forever
@@ -201,13 +201,6 @@ def test_lines_take_turns_however_long_one_is():
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 
 
-class Middle(SystemEnv):
-    """Draws that change nothing."""
-
-    def random(self):
-        return 0.5
-
-
 def now():
     return asyncio.get_running_loop().time()
 
@@ -238,7 +231,7 @@ async def test_calls_that_stop_waiting_leave_no_future_behind():
 
 async def test_an_open_circuit_is_not_waited_for_in_the_queue():
     agent = fake("agent")
-    client = connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE, env=Middle())
+    client = connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE, env=FixedDraws())
     await client.list_tasks()
     agent.inject(rate_limited(60), on="ListTasks")
     slow = asyncio.create_task(client.list_tasks())

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from tests.kit.virtual_env import FixedDraws
 
 from holdfast import (
     A2AConnectionError,
@@ -21,7 +22,6 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._wire.client_tools import CLIENT_TOOLS
 from holdfast.auth import Credentials
 from holdfast.errors import ClientToolsNotSupportedError, InternalError
@@ -42,11 +42,6 @@ from holdfast.types import AgentCapabilities, AgentExtension, AgentInterface
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))
-
-
-class Middle(SystemEnv):
-    def random(self):
-        return 0.5
 
 
 def now():
@@ -76,7 +71,7 @@ def two(latency=0.0, version="1.0", extensions=(), **options):
         FakeAgent(completes(answer), url=url, versions=(version,))
         for answer, url in (("1", "http://agent.test"), ("2", "http://other.test"))
     )
-    options.setdefault("env", Middle())
+    options.setdefault("env", FixedDraws())
     client = connect(
         card_of(first, second, version=version, extensions=extensions),
         engine=FakeNetwork(first, second, latency=latency),
@@ -306,7 +301,7 @@ async def test_an_address_of_the_callers_own_stands_alone():
 async def test_another_interface_that_cannot_be_meant_is_passed_over():
     first, inside = FakeAgent(completes("1")), FakeAgent(url="http://127.0.0.1:1")
     network = FakeNetwork(first, inside)
-    client = connect(card_of(first, inside), engine=network, streaming=False, env=Middle())
+    client = connect(card_of(first, inside), engine=network, streaming=False, env=FixedDraws())
     first.inject(Refuse(), on="SendMessage")
 
     assert await text(client) == "1"
@@ -316,7 +311,9 @@ async def test_another_interface_that_cannot_be_meant_is_passed_over():
 async def test_another_interface_without_the_tls_of_the_card_gets_nothing():
     first, plain = FakeAgent(completes("1"), url="https://agent.test"), FakeAgent()
     first.card = card_of(first, plain)
-    client = connect(first.url, engine=FakeNetwork(first, plain), streaming=False, env=Middle())
+    client = connect(
+        first.url, engine=FakeNetwork(first, plain), streaming=False, env=FixedDraws()
+    )
     first.inject(Refuse(), on="SendMessage")
 
     assert await text(client) == "1"
@@ -336,7 +333,7 @@ async def test_what_no_interface_can_do_is_held_against_none():
 async def test_an_interface_that_has_no_name_for_a_while_is_asked_again():
     first, second = FakeAgent(completes("1")), FakeAgent(completes("2"), url="http://other.test")
     network = Nameless(first, second)
-    client = connect(card_of(first, second), engine=network, streaming=False, env=Middle())
+    client = connect(card_of(first, second), engine=network, streaming=False, env=FixedDraws())
     first.inject(Refuse(), on="SendMessage")
     assert await text(client) == "1"
 
@@ -390,7 +387,7 @@ async def test_calls_that_find_the_same_interface_missing_fail_alike():
         engine=FakeNetwork(first, second, latency=0.1),
         streaming=False,
         resilience=resilience,
-        env=Middle(),
+        env=FixedDraws(),
     )
 
     outcomes = await asyncio.gather(
@@ -402,7 +399,7 @@ async def test_calls_that_find_the_same_interface_missing_fail_alike():
 
 async def test_calls_go_to_the_second_interface_while_the_first_does_not_resolve():
     first, second = fake("first"), fake("second", "here")
-    client = connect(card_of(first, second), engine=FakeNetwork(second), env=Middle())
+    client = connect(card_of(first, second), engine=FakeNetwork(second), env=FixedDraws())
 
     answers = [await client.ask("hello") for _ in range(3)]
 
@@ -429,7 +426,11 @@ async def test_credentials_that_fail_are_not_requested_again_for_each_replica(is
     place = card_of(*agents) if is_one_card else [card_of(agent) for agent in agents]
     origins = tuple(agent.url for agent in agents)
     client = connect(
-        place, engine=FakeNetwork(*agents), auth=tokens, env=Middle(), credential_origins=origins
+        place,
+        engine=FakeNetwork(*agents),
+        auth=tokens,
+        env=FixedDraws(),
+        credential_origins=origins,
     )
 
     with pytest.raises(A2AConnectionError, match="no such server"):
@@ -443,7 +444,10 @@ async def test_a_refusal_of_one_message_is_not_held_against_the_second_interface
     first, second = fake("first"), fake("second", "here")
     first.inject(Refuse(), times=1000)
     client = connect(
-        card_of(first, second), engine=FakeNetwork(first, second), env=Middle(), streaming=False
+        card_of(first, second),
+        engine=FakeNetwork(first, second),
+        env=FixedDraws(),
+        streaming=False,
     )
     for _ in range(8):
         second.inject(Respond(status=status), on="SendMessage")
@@ -496,7 +500,11 @@ def test_a_circuit_outside_of_its_event_loop_is_closed():
 async def test_calls_during_a_half_open_probe_are_refused_for_a_few_seconds_only():
     agent = fake("agent")
     client = connect(
-        card_of(agent), engine=FakeNetwork(agent), resilience=ONCE, env=Middle(), streaming=False
+        card_of(agent),
+        engine=FakeNetwork(agent),
+        resilience=ONCE,
+        env=FixedDraws(),
+        streaming=False,
     )
     agent.inject(Refuse(), times=1000)
     while now() < 600:  # by now it is left alone for most of a minute each time

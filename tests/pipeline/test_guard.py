@@ -5,6 +5,7 @@ import contextlib
 import itertools
 
 import pytest
+from tests.kit.virtual_env import FixedDraws, SystemEnv
 
 from holdfast import (
     A2AConnectionError,
@@ -22,7 +23,6 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast.auth import Credentials
 from holdfast.errors import InternalError, QueueFullError
 from holdfast.extend import Endpoints, PassThrough
@@ -46,13 +46,6 @@ from holdfast.testing import (
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
-
-
-class Middle(SystemEnv):
-    """Draws that change nothing."""
-
-    def random(self):
-        return 0.5
 
 
 class Recorded(FakeNetwork):
@@ -110,7 +103,7 @@ def now():
 
 
 def connected(agent, binding="JSONRPC", *, network=None, **options):
-    options.setdefault("env", Middle())
+    options.setdefault("env", FixedDraws())
     engine = network or FakeNetwork(agent)
     return connect(agent.url, engine=engine, bindings=(binding,), **options)
 

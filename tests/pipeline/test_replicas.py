@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from tests.kit.effort import rounds
 from tests.kit.strategies import given
+from tests.kit.virtual_env import FixedDraws, SeededDraws
 
 from holdfast import (
     A2AConnectionError,
@@ -25,7 +26,6 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
 from holdfast.errors import InternalError, TaskNotCancelableError
 from holdfast.extend import Endpoints
@@ -53,12 +53,6 @@ QUICK = Resilience(retry=RetryPolicy(max_retries=2))
 SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))
 
 
-class Dice(SystemEnv):
-    def __init__(self, seed=1):
-        super().__init__()
-        self._random = random.Random(seed)
-
-
 def now():
     return asyncio.get_running_loop().time()
 
@@ -70,7 +64,7 @@ def several(count=2, behaviour=None, **options):
         )
         for n in range(count)
     ]
-    options.setdefault("env", Dice())
+    options.setdefault("env", SeededDraws())
     client = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), **options)
     return agents, client
 
@@ -106,7 +100,7 @@ async def test_one_that_is_busy_gets_less():
 async def test_a_call_that_one_does_not_take_goes_to_the_other():
     met = 0
     for seed in range(8):
-        agents, client = several(env=Dice(seed))
+        agents, client = several(env=SeededDraws(seed))
         agents[0].inject(Refuse(), on="SendStreamingMessage")
 
         assert (await client.ask("hello")).task.state is TaskState.COMPLETED
@@ -118,7 +112,7 @@ async def test_a_call_that_one_does_not_take_goes_to_the_other():
 
 async def test_a_retry_goes_where_the_call_has_not_failed_yet():
     for seed in range(6):
-        agents, client = several(3, env=Dice(seed), resilience=QUICK)
+        agents, client = several(3, env=SeededDraws(seed), resilience=QUICK)
         for agent in agents:
             # It says that the agent is there, so that no other call avoids it.
             agent.inject(Fail(code=-32603, retry_after=0), on="ListTasks")
@@ -219,7 +213,9 @@ async def test_a_task_of_another_program_is_looked_for_everywhere():
     agents, client = several(3, behaviour=works_forever())
     task = await client.send_message("hello", return_immediately=True)
 
-    other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
+    other = connect(
+        [agent.url for agent in agents], engine=FakeNetwork(*agents), env=SeededDraws(2)
+    )
     assert (await other.get_task(task.id)).id == task.id
     assert (await other.cancel_task(task.id)).state is TaskState.CANCELED
 
@@ -248,7 +244,9 @@ async def test_a_search_that_fails_for_a_moment_is_made_again():
     for agent in agents:
         agent.inject(Refuse(), on="GetTask")
 
-    other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
+    other = connect(
+        [agent.url for agent in agents], engine=FakeNetwork(*agents), env=SeededDraws(2)
+    )
 
     assert (await other.cancel_task(task.id)).state is TaskState.CANCELED
 
@@ -260,7 +258,9 @@ async def test_a_search_that_is_made_again_is_no_second_cancel():
     for agent in agents:
         agent.inject(Reset(after_execution=True), on="GetTask")
 
-    other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
+    other = connect(
+        [agent.url for agent in agents], engine=FakeNetwork(*agents), env=SeededDraws(2)
+    )
 
     with pytest.raises(TaskNotCancelableError):
         await other.cancel_task(task.id)
@@ -268,7 +268,7 @@ async def test_a_search_that_is_made_again_is_no_second_cancel():
 
 async def test_a_lost_reply_is_looked_for_where_it_was_sent():
     for seed in range(6):
-        agents, client = several(3, streaming=False, env=Dice(seed))
+        agents, client = several(3, streaming=False, env=SeededDraws(seed))
         for agent in agents:
             agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -300,7 +300,7 @@ async def test_a_stream_goes_on_where_it_began():
 
 async def test_the_place_of_a_task_is_known_from_its_stream():
     for seed in range(4):
-        agents, client = several(3, behaviour=streams("a", "b", every=1), env=Dice(seed))
+        agents, client = several(3, behaviour=streams("a", "b", every=1), env=SeededDraws(seed))
         async with client.stream_message("hello") as stream:
             task = await anext(stream)
 
@@ -350,7 +350,7 @@ async def test_a_page_token_leads_to_its_replica_from_another_program():
     page = await client.list_tasks(limit=2)
     home = next(agent for agent in agents if agent.calls("ListTasks"))
     urls = [agent.url for agent in reversed(agents)]
-    other = connect(urls, engine=FakeNetwork(*agents), env=Dice(2))
+    other = connect(urls, engine=FakeNetwork(*agents), env=SeededDraws(2))
 
     for _ in range(4):
         page = await other.list_tasks(limit=2, page_token=page.next_page_token)
@@ -399,7 +399,7 @@ async def test_one_whose_card_cannot_be_had_is_passed_over():
 @pytest.mark.parametrize("fault", [Refuse(), Stall()], ids=["refuses", "silent"])
 async def test_one_that_is_dead_from_the_start_costs_a_second_at_most(fault, dead):
     for seed in range(5):
-        agents, client = several(2, env=Dice(seed))
+        agents, client = several(2, env=SeededDraws(seed))
         for operation in ("GetAgentCard", "SendStreamingMessage"):
             agents[dead].inject(fault, on=operation, times=1000)
         began = now()
@@ -464,7 +464,7 @@ def test_no_message_runs_twice_and_none_is_lost_without_a_word(seed):
     dice = random.Random(seed)
 
     async def main():
-        agents, client = several(3, streaming=dice.random() < 0.5, env=Dice(seed))
+        agents, client = several(3, streaming=dice.random() < 0.5, env=SeededDraws(seed))
         faults = [Refuse(), Reset(), Reset(after_execution=True), Cut(), Delay(seconds=2)]
         for agent in agents:
             for _ in range(dice.randrange(6)):
@@ -535,7 +535,7 @@ def test_killing_agents_under_load_loses_no_call_that_could_have_succeeded(seed)
         client = connect(
             [agent.url for agent in agents],
             engine=network,
-            env=Dice(seed),
+            env=SeededDraws(seed),
             streaming=dice.random() < 0.5,
         )
         failed, done = [], 0
@@ -579,13 +579,6 @@ def test_killing_agents_under_load_loses_no_call_that_could_have_succeeded(seed)
 # ── Replicas that fail ───────────────────────────────────────────────────────────────────────────
 
 
-class Middle(SystemEnv):
-    """Draws that change nothing."""
-
-    def random(self):
-        return 0.5
-
-
 def fake(name, behaviour="done", **options):
     return FakeAgent(behaviour, url=f"http://{name}.test", **options)
 
@@ -611,7 +604,7 @@ def replicas_by_card(count=2, *, away=(), **options):
     """One agent at several addresses whose cards are known; none resolves of those away."""
     agents = [fake(f"agent{n}", completes(str(n)), id_suffix=f"-of-{n}") for n in range(count)]
     network = FakeNetwork(*(agent for n, agent in enumerate(agents) if n not in away))
-    options.setdefault("env", Dice())
+    options.setdefault("env", SeededDraws())
     return agents, connect([card_of(agent) for agent in agents], engine=network, **options)
 
 
@@ -630,7 +623,9 @@ async def test_a_task_is_searched_again_at_a_replica_that_failed_once():
     task = (await client.ask("hello")).task
     for agent in agents:
         agent.inject(Respond(status=502), on="GetTask")
-    later = connect([card_of(agent) for agent in agents], engine=FakeNetwork(*agents), env=Dice())
+    later = connect(
+        [card_of(agent) for agent in agents], engine=FakeNetwork(*agents), env=SeededDraws()
+    )
 
     reply = await later.call(GET_TASK, GetTaskRequest(id=task.id))
 
@@ -643,7 +638,7 @@ async def test_a_replica_whose_circuit_is_open_is_not_taken_for_the_one_that_was
     agents = [fake(f"agent{n}", works_forever(), id_suffix=f"-of-{n}") for n in range(2)]
     first, second = map(card_of, agents)
     policy = RetryPolicy(max_retries=2, jitter=False, base_delay=1, backoff_factor=30)
-    common = {"engine": FakeNetwork(*agents), "shared": Endpoints(), "env": Middle()}
+    common = {"engine": FakeNetwork(*agents), "shared": Endpoints(), "env": FixedDraws()}
     client = connect([first, second], resilience=Resilience(retry=policy), **common)
     async with client.stream_message("hello") as one, client.stream_message("hello") as other:
         assert [agent.open_streams for agent in agents] == [1, 1]
@@ -701,7 +696,7 @@ async def test_a_replica_that_never_answers_does_not_keep_a_task_from_being_foun
 
     for seed in range(10):
         cards = [card_of(agent) for agent in agents]
-        later = connect(cards, engine=network, env=Dice(seed))
+        later = connect(cards, engine=network, env=SeededDraws(seed))
         assert (await later.get_task(task.id)).id == task.id
         assert {one.circuit for one in later.stats().endpoints} == {"closed"}
 

@@ -6,6 +6,7 @@ import random
 import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
+from tests.kit.virtual_env import FixedDraws
 
 from holdfast import (
     AgentCard,
@@ -17,7 +18,6 @@ from holdfast import (
     Role,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._pipeline.retry_after_gate import RetryAfterGate
 from holdfast.extend import Endpoints
 from holdfast.testing import FakeAgent, FakeNetwork, completes, rate_limited, run
@@ -169,13 +169,6 @@ async def test_who_was_refused_last_is_let_in_before_those_who_have_come_since()
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 
 
-class Middle(SystemEnv):
-    """Draws that change nothing."""
-
-    def random(self):
-        return 0.5
-
-
 def now():
     return asyncio.get_running_loop().time()
 
@@ -230,7 +223,7 @@ async def test_a_rate_limited_token_server_holds_back_no_other_client():
 
 async def test_a_call_whose_token_server_is_rate_limited_waits_for_it():
     agent, tokens = fake("agent"), NoTokens()
-    common = {"engine": FakeNetwork(agent), "shared": Endpoints(), "env": Middle()}
+    common = {"engine": FakeNetwork(agent), "shared": Endpoints(), "env": FixedDraws()}
     agent.inject(rate_limited(1), on="ListTasks")
     await connect(card_of(agent), **common).list_tasks()
     await asyncio.sleep(300)  # by now nobody is held back

@@ -5,6 +5,8 @@ import random
 
 import pytest
 from tests.kit.effort import rounds
+from tests.kit.messages import message_of
+from tests.kit.virtual_env import FixedDraws, SeededDraws
 
 from holdfast import (
     A2AConnectionError,
@@ -23,8 +25,6 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._aio.env import SystemEnv
-from holdfast._client.content import to_message
 from holdfast.extend import Endpoints
 from holdfast.testing import (
     Cut,
@@ -48,19 +48,6 @@ each_knowledge = pytest.mark.parametrize("shared_store", [None, True])
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 
 
-class Dice(SystemEnv):
-    def __init__(self, seed=1):
-        super().__init__()
-        self._random = random.Random(seed)
-
-
-class FirstChoice(SystemEnv):
-    """Of two replicas that are alike, the one that is named first is called."""
-
-    def random(self):
-        return 0.5
-
-
 class World:
     """Two replicas, `home` being the one that took the first message."""
 
@@ -80,7 +67,7 @@ class World:
             [agent.url for agent in self.agents],
             engine=self.network,
             shared=shared_endpoints,
-            env=env or Dice(),
+            env=env or SeededDraws(),
             shared_store=said,
             **options,
         )
@@ -137,7 +124,7 @@ async def test_a_subscription_alone_learns_that_the_store_is_shared():
 
 async def test_a_stream_cut_by_its_replicas_death_resumes_at_another_with_exact_text():
     for seed in range(4):
-        world = World(streams(*"abcdef", every=1), env=Dice(seed))
+        world = World(streams(*"abcdef", every=1), env=SeededDraws(seed))
         for agent in world.agents:
             agent.inject(Cut(after_events=3), on="SendStreamingMessage")
         async with world.client.stream_message("hello") as events:
@@ -269,7 +256,7 @@ async def test_a_reply_goes_to_another_replica_where_the_home_certainly_did_not_
     shared_store,
 ):
     for seed in range(3):
-        world = World(asks_twice, said=shared_store, env=Dice(seed))
+        world = World(asks_twice, said=shared_store, env=SeededDraws(seed))
         question = await world.client.send_message("hello")
         home, other = world.home, world.other
         world.kill(home)
@@ -316,7 +303,7 @@ async def test_a_message_that_may_have_run_somewhere_is_sent_again_only_there(sh
         completes("done"),
         shared=shared,
         said=shared,
-        env=FirstChoice(),
+        env=FixedDraws(),
         on_unknown="resend",
         streaming=False,
     )
@@ -346,7 +333,7 @@ async def test_a_reply_is_not_sent_to_a_replica_that_does_not_show_its_task():
 async def test_a_lost_reply_is_found_in_the_store_by_another_replica(shared_store):
     for seed in range(3):
         world = World(
-            completes("done", after=1), said=shared_store, env=Dice(seed), streaming=False
+            completes("done", after=1), said=shared_store, env=SeededDraws(seed), streaming=False
         )
         if shared_store is None:  # then it takes a task of the home to find out
             for _ in range(6):
@@ -420,7 +407,7 @@ async def test_no_read_in_flight_is_lost_when_its_replica_dies_under_load():
 @pytest.mark.parametrize("seed", range(rounds(2, 50)))
 async def test_replicas_that_die_in_turn_run_no_message_twice_and_lose_no_task(seed, shared):
     dice = random.Random(seed)
-    world = World(asks_twice, shared=shared, env=Dice(seed), streaming=dice.random() < 0.5)
+    world = World(asks_twice, shared=shared, env=SeededDraws(seed), streaming=dice.random() < 0.5)
     sent, shown = {}, []
 
     async def result_of(call):
@@ -430,7 +417,7 @@ async def test_replicas_that_die_in_turn_run_no_message_twice_and_lose_no_task(s
             return error
 
     async def say(text, task_id=None):
-        message = to_message(text, new_id=f"m-{len(sent)}", task_id=task_id)
+        message = message_of(text, f"m-{len(sent)}", task_id=task_id)
         sent[message.message_id] = None
         result = await result_of(world.client.send_message(message, timeout=100))
         sent[message.message_id] = result
@@ -485,7 +472,7 @@ def test_anything_else_than_a_bool_is_refused():
 
 
 async def test_a_call_in_the_journal_resumes_at_another_replica(tmp_path):
-    world = World(completes("done", after=30), env=FirstChoice(), journal=tmp_path / "calls.db")
+    world = World(completes("done", after=30), env=FixedDraws(), journal=tmp_path / "calls.db")
     with pytest.raises(DeadlineExceededError):
         await world.client.ask("hello", timeout=2)
     await world.client.close()

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import strategies as st
 from tests.kit.strategies import given
+from tests.kit.virtual_env import SeededDraws
 
 from holdfast import (
     A2AConnectionError,
@@ -16,7 +17,6 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast._model.operations import GET_TASK
 from holdfast._policy.hedge import HedgeBudget, Latencies, hedge_delay
 from holdfast.errors import InternalError
@@ -130,12 +130,6 @@ def now():
 def ever_quicker(count):
     """Latencies of which none is longer than the ones before it."""
     return [0.1 - n / 10_000 for n in range(count)]
-
-
-class Dice(SystemEnv):
-    def __init__(self, seed):
-        super().__init__()
-        self._random = random.Random(seed)
 
 
 async def client_of(*agents, latency, resilience=HEDGED, env=None):
@@ -299,7 +293,7 @@ async def test_after_both_have_failed_the_retry_goes_to_the_place_that_neither_a
             *agents,
             latency=lambda _, quicker=quicker: quicker.pop(0),
             resilience=Resilience(hedge=HedgePolicy(), retry=RetryPolicy(max_retries=1)),
-            env=Dice(seed),
+            env=SeededDraws(seed),
         )
         for _ in range(120):
             await client.list_tasks()

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import strategies as st
+from tests.kit.messages import fold_of
 from tests.kit.strategies import given
 
 from holdfast import Artifact, Limits, Message, Part, Role, Task, TaskState
 from holdfast._push.deliveries import Deliveries
-from holdfast._stream.fold import TaskFold
 from holdfast.errors import LimitExceededError
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
@@ -61,10 +61,7 @@ def test_events_in_order_are_folded():
 
     deliveries = delivered(*events, status(COMPLETED, 3))
 
-    fold = TaskFold()
-    for event in (*events, status(COMPLETED, 3)):
-        fold.add(event)
-    assert deliveries.task == fold.task
+    assert deliveries.task == fold_of((*events, status(COMPLETED, 3))).task
     assert deliveries.is_over
 
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 from tests.kit.effort import THOROUGH, crossed, some
+from tests.kit.virtual_env import FixedDraws
 
 from holdfast import Resilience, Task, Timeouts, connect
-from holdfast._aio.env import SystemEnv
 from holdfast._stream.text import TextFold
 from holdfast.client import TextDelta
 from holdfast.errors import ReconnectError
@@ -160,16 +160,6 @@ async def test_the_text_of_a_broken_stream_is_the_text_of_its_answer(seed, bindi
     assert joined == answer.text == "".join(CHUNKS[:100])
 
 
-class Draws(SystemEnv):
-    """Draws the same number each time."""
-
-    def __init__(self, draw):
-        self.draw = draw
-
-    def random(self):
-        return self.draw
-
-
 @both_bindings
 @pytest.mark.parametrize("snapshot", [True, False])
 @pytest.mark.parametrize("draw", [0.0, 0.5])
@@ -181,7 +171,7 @@ async def test_what_was_missed_is_there_at_the_end_however_late_the_store_is(
     )
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     agent.inject(unavailable(retry_after=0.6), on="SubscribeToTask")
-    client = connected(agent, binding, engine=FakeNetwork(agent), env=Draws(draw))
+    client = connected(agent, binding, engine=FakeNetwork(agent), env=FixedDraws(draw))
 
     async with client.stream_message("hi") as events:
         answer = await events.result()
@@ -225,7 +215,7 @@ async def test_no_text_comes_twice_from_a_store_that_is_late(lag, seed, binding)
     agent = FakeAgent(streams(*"abcdefgh", every=1), store_lag=lag)
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     agent.inject(Cut(after_events=1), on="SubscribeToTask")
-    dice = Draws(random.Random(seed).random())
+    dice = FixedDraws(random.Random(seed).random())
     client = connected(agent, binding, engine=FakeNetwork(agent), env=dice)
 
     async with client.stream_message("hi") as events:

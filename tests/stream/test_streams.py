@@ -5,6 +5,7 @@ import contextlib
 import re
 
 import pytest
+from tests.kit.virtual_env import FixedDraws, SystemEnv
 
 from holdfast import (
     A2AConnectionError,
@@ -23,7 +24,6 @@ from holdfast import (
     TaskTerminalError,
     connect,
 )
-from holdfast._aio.env import SystemEnv
 from holdfast.auth import Credentials
 from holdfast.errors import InvalidAgentResponseError, LimitExceededError, ReconnectError
 from holdfast.extend import Interceptor, PassThrough, Reply, StreamWrapper
@@ -394,7 +394,7 @@ async def test_a_deadline_of_somebody_else_is_not_taken_for_the_streams(binding)
 @both_bindings
 async def test_a_task_that_could_not_be_asked_for_in_time_was_never_seen(binding):
     agent = FakeAgent()
-    client = connected(agent, binding, env=Draws(0.9))
+    client = connected(agent, binding, env=FixedDraws(0.9))
     await client.agent_card()
     agent.inject(Refuse(), times=100)
 
@@ -684,7 +684,7 @@ async def test_a_question_comes_with_all_that_was_said_before_it(lag, binding):
     asking = asks("which one?", after=0.6)
     agent = FakeAgent(streams("a", "b", "c", every=0.1, then=asking), store_lag=lag)
     cut_after(agent, 3)  # and what follows is missed
-    client = connected(agent, binding, env=Draws(0.9))
+    client = connected(agent, binding, env=FixedDraws(0.9))
 
     answer = await client.ask("hi")
 
@@ -953,7 +953,7 @@ async def test_waits_between_reconnects_grow_up_to_their_bound(binding):
     client = connected(
         agent,
         binding,
-        env=Draws(1.0),
+        env=FixedDraws(1.0),
         observers=[lambda each: seen.append((loop.time(), each))],
         resilience=patience(backoff=1, max_backoff=20),
     )
@@ -1003,16 +1003,6 @@ async def test_what_is_new_sets_the_count_to_zero(binding):
         assert (await events.result()).text == "abcdefgh"
 
     assert events.reconnects > 4
-
-
-class Draws(SystemEnv):
-    """Draws the same number each time."""
-
-    def __init__(self, draw):
-        self.draw = draw
-
-    def random(self):
-        return self.draw
 
 
 # ── Without subscriptions ────────────────────────────────────────────────────────────────────

@@ -8,7 +8,6 @@ import pytest
 from tests.kit.event_streams import RPC_ID, frames_of, results_of, told
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Artifact, Part, TaskState, connect
-from holdfast._model import codec
 from holdfast._testing.timeline import folded
 from holdfast.extend import HttpRequest
 from holdfast.policies import Timeouts
@@ -104,7 +103,7 @@ class Seen:
         """The task that its events add up to."""
         task = None
         for result in self.results:
-            event = codec.from_builtins(result, StreamResponse).event
+            event = StreamResponse.from_dict(result).event
             task = event if isinstance(event, Task) else folded(task, [event])
         return task
 

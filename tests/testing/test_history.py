@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from tests.kit.event_streams import results_of
 
 from holdfast import Artifact, Part, Task, TaskState, connect
-from holdfast._model import codec
 from holdfast.extend import HttpRequest
 from holdfast.testing import (
     FakeAgent,
@@ -162,7 +161,7 @@ async def events_of(agent):
     )
     reply = await FakeNetwork(agent).request(request)
     results = results_of(reply.body, "HTTP+JSON")
-    return [codec.from_builtins(result, StreamResponse).event for result in results]
+    return [StreamResponse.from_dict(result).event for result in results]
 
 
 CHUNKS = streams("Hel", "lo, ", "world", every=1)

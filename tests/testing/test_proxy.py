@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from tests.kit.ports import reserve_port
 from tests.kit.raw_server import LAST_CHUNK, chunk, head, reply, serve
+from tests.kit.virtual_env import SystemEnv
 
 from holdfast import A2AConnectionError, A2ATimeoutError, RateLimitedError, Resilience, connect
-from holdfast._aio.env import SystemEnv
 from holdfast.policies import Timeouts
 from holdfast.testing import (
     Cut,
