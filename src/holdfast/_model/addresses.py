@@ -1,8 +1,8 @@
-"""What is an address that can be called over HTTP, for all who read one from elsewhere.
+"""HTTP addresses from others: validation and normalization.
 
-It means the same to everybody who reads it. A user name, a backslash or a character that is not
-printable is read in different ways by different libraries, which is how requests go astray. What a
-host in other letters means is said by `holdfast._model.hosts`.
+An accepted address means the same to every parser. Libraries disagree about user names,
+backslashes and unprintable characters, so that a request could reach another host than the one
+that was checked. `holdfast._model.hosts` handles hosts in other scripts.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from holdfast._model.hosts import HostError, ascii_host, ip_literal, is_loopback
 
 __all__ = ["address_doubt", "address_fault", "has_user", "is_http_address", "with_ascii_host"]
 
-_LONGEST = 8000
-"""Characters of an address. More is not taken by common servers (RFC 9110, 4.1)."""
-_JOINERS = dict.fromkeys(map(ord, "\u200c\u200d"))
-"""What is not shown by itself, and changes how letters are joined: some names need it."""
+_MAX_CHARACTERS = 8000
+"""Longer addresses are rejected by common servers (RFC 9110, 4.1)."""
+_INVISIBLE_JOINERS = dict.fromkeys(map(ord, "\u200c\u200d"))
+"""Zero-width characters that change how letters are joined; some names need them."""
 
 _AUTHORITY = re.compile(r"(?:[^:/?#@]*:)?/*([^/?#]*)")
 
 
 def is_http_address(url: str) -> bool:
-    """Whether a URL is absolute, HTTP, and without a `address_fault` or a user name."""
+    """Return whether a URL is absolute, HTTP, and without an `address_fault` or a user name."""
     if has_user(url) or address_fault(url) is not None:
         return False
     parts = urlsplit(url)
@@ -31,26 +31,26 @@ def is_http_address(url: str) -> bool:
 
 
 def has_user(url: str) -> bool:
-    """Whether a URL, or what is meant as one, holds a user name; there may be a password."""
+    """Return whether a URL contains a user name, with or without a password."""
     authority = _AUTHORITY.match(url)
     return authority is not None and "@" in authority[1]
 
 
 def address_fault(url: str) -> str | None:
-    """What keeps a URL of any scheme from meaning the same to everybody, in words that follow it.
+    """Describe why parsers may disagree about a URL of any scheme; the text follows the URL.
 
     Args:
-        url: One without a user name, which the words may show.
+        url: A URL without a user name, since the text may quote it.
 
     Returns:
-        The words; None if nothing does.
+        The text; None if the URL is unambiguous.
     """
-    if len(url) > _LONGEST:
-        return f"has more than {_LONGEST} characters"
+    if len(url) > _MAX_CHARACTERS:
+        return f"has more than {_MAX_CHARACTERS} characters"
     if "\\" in url:
         return "has a backslash in it"
     before, authority, after = _around_authority(url)
-    shown = f"{before}{authority.translate(_JOINERS)}{after}"
+    shown = f"{before}{authority.translate(_INVISIBLE_JOINERS)}{after}"
     if any(character.isspace() or not character.isprintable() for character in shown):
         return "has a space or a control character in it"
     try:
@@ -68,10 +68,10 @@ def address_fault(url: str) -> str | None:
 
 
 def with_ascii_host(url: str) -> str:
-    """An address with its host in the letters that are sent; as it is if there are none.
+    """Return a URL with its host in ASCII; unchanged if that is not possible.
 
     Args:
-        url: One without a `address_fault`; any other may come back as it is.
+        url: A URL without an `address_fault`; any other may be returned unchanged.
     """
     before, authority, after = _around_authority(url)
     if authority.isascii():
@@ -84,47 +84,47 @@ def with_ascii_host(url: str) -> str:
 
 
 def _host_in(authority: str) -> str:
-    """The host as it is written; of a number in brackets nothing."""
-    place = authority.rpartition("@")[2]
-    return "" if place.startswith("[") else place.partition(":")[0]
+    """Return the host as written; empty for an IP address in brackets."""
+    host_and_port = authority.rpartition("@")[2]
+    return "" if host_and_port.startswith("[") else host_and_port.partition(":")[0]
 
 
 def _around_authority(url: str) -> tuple[str, str, str]:
-    """What stands before the authority of a URL, the authority, and what stands behind it."""
-    found = _AUTHORITY.match(url)
-    start, end = (0, 0) if found is None else found.span(1)
+    """Split a URL into the text before its authority, the authority, and the rest."""
+    match = _AUTHORITY.match(url)
+    start, end = (0, 0) if match is None else match.span(1)
     return url[:start], url[start:end], url[end:]
 
 
 def address_doubt(url: str, source: str | None) -> str | None:
-    """What is wrong with an address that a card names, though it can be read.
+    """Describe why an address from a card probably does not work for this client.
 
-    Cards are often written where the agent runs: behind a proxy, in a container, on somebody's
-    own machine. Their addresses then mean something there, and something else here.
+    Cards are often generated where the agent runs: behind a proxy, in a container, on a
+    developer's machine. Their addresses are valid there, but not for the client.
 
     Args:
-        url: The address that the card names; an HTTP one.
-        source: Where the card came from; None if the caller brought it along.
+        url: An HTTP address from the card.
+        source: URL of the card; None if the caller passed the card itself.
 
     Returns:
-        The reason in words; None if nothing is.
+        The reason; None if there is none.
     """
-    there = urlsplit(url)
-    host = there.hostname or ""
+    target = urlsplit(url)
+    host = target.hostname or ""
     if _is_unspecified(host):
         return f"{host} is where a server listens, and no address to call"
     if source is None:
         return None
-    here = urlsplit(source)
-    its_host = here.hostname or ""
-    if is_loopback(host) and not (is_loopback(its_host) or _is_unspecified(its_host)):
-        return f"{host} is this machine, and the card came from {its_host}"
-    same = host.removesuffix(".") == its_host.removesuffix(".")
-    if (here.scheme, there.scheme) == ("https", "http") and same:
+    card = urlsplit(source)
+    card_host = card.hostname or ""
+    if is_loopback(host) and not (is_loopback(card_host) or _is_unspecified(card_host)):
+        return f"{host} is this machine, and the card came from {card_host}"
+    is_same_host = host.removesuffix(".") == card_host.removesuffix(".")
+    if (card.scheme, target.scheme) == ("https", "http") and is_same_host:
         return f"it has no TLS, and the card came from {host} with it"
     return None
 
 
 def _is_unspecified(host: str) -> bool:
-    number = ip_literal(host)
-    return number is not None and number.is_unspecified
+    ip = ip_literal(host)
+    return ip is not None and ip.is_unspecified

@@ -1,9 +1,9 @@
-"""An older dialect of errors, which agents written after a widely read article speak.
+"""An older dialect of errors, from a widely read article that some agents follow.
 
-It gives the codes from -32001 to -32008 meanings of its own, and tells in ``error.data`` whether
-and when to try again. Its errors are recognised by those members; to a caller each is an
-`AgentError` that keeps its code, with `transient` and `retry_after` read from the data. Where that
-does not say, RATE_LIMITED, AGENT_UNAVAILABLE and TASK_TIMEOUT may pass, and the others do not.
+The dialect gives the codes from -32001 to -32008 its own meanings, and states in ``error.data``
+whether and when to retry. These members identify its errors. A caller gets an `AgentError` with
+the code, and with `transient` and `retry_after` from the data. By default RATE_LIMITED,
+AGENT_UNAVAILABLE and TASK_TIMEOUT are transient, the others are not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MEMBERS = frozenset({"retryable", "retryAfter", "detail"})
 
 
 class ArticleErrorCode(IntEnum):
-    """The dialect's codes, to compare with ``AgentError.code``."""
+    """Error codes of the dialect, to compare with ``AgentError.code``."""
 
     AUTH_REQUIRED = -32001
     TASK_NOT_FOUND = -32002
@@ -42,31 +42,31 @@ _CODES = frozenset(ArticleErrorCode)
 
 
 def is_article_code(code: int | None) -> bool:
-    """Whether the dialect gives a code a meaning of its own."""
+    """Return whether the dialect defines a code."""
     return code in _CODES
 
 
 def is_article_data(data: Any) -> bool:
-    """Whether the ``data`` of an error has the dialect's members."""
+    """Return whether the ``data`` of an error has the dialect's members."""
     return isinstance(data, dict) and not cast("dict[str, Any]", data).keys().isdisjoint(_MEMBERS)
 
 
 def is_article_error(code: int, data: Mapping[str, Any]) -> bool:
-    """Whether an error with these members is the dialect's and not A2A's own."""
+    """Return whether an error with this code and data belongs to the dialect, not to A2A."""
     return is_article_code(code) and is_article_data(data)
 
 
 def make_error(code: int, message: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Makes the ``error`` of a JSON-RPC reply (JSON-RPC 2.0, 5.1), for agents.
+    """Make the ``error`` of a JSON-RPC reply (JSON-RPC 2.0, 5.1), for agents.
 
     Args:
         code: An `ArticleErrorCode`, or any other code.
-        message: What went wrong, in one sentence.
+        message: Description of the failure, in one sentence.
         data: JSON members: ``detail`` (text), ``retryable`` (bool), ``retryAfter`` (seconds), and
-            whatever else the caller of the agent should know; left out if empty.
+            any others for the agent's caller; omitted if empty.
 
     Raises:
-        TypeError: An argument of another type.
+        TypeError: An argument has another type.
     """
     check_kind("code", code, int)
     check_kind("message", message, str)

@@ -12,12 +12,12 @@ V = TypeVar("V")
 
 
 class BoundedDict(dict[K, V]):
-    """A dict that keeps the entries that were set last, and forgets the oldest of the others.
+    """Dict that keeps the entries that were set last, and drops the oldest.
 
-    Only assignment counts as setting an entry; do not use `update` or `setdefault`.
+    Set entries by assignment only, not with `update` or `setdefault`.
 
     Args:
-        most: How many entries to keep, at least 1.
+        most: Maximum number of entries, at least 1.
     """
 
     __slots__ = ("_most",)
@@ -30,5 +30,5 @@ class BoundedDict(dict[K, V]):
         self.pop(key, None)
         super().__setitem__(key, value)
         if len(self) > self._most:
-            with contextlib.suppress(KeyError, RuntimeError):  # another thread was quicker
+            with contextlib.suppress(KeyError, RuntimeError):  # another thread removed it
                 del self[next(iter(self))]

@@ -1,4 +1,4 @@
-"""What a client needs of an agent card."""
+"""Validation of an agent card: only what a client needs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["check_card", "check_interface", "missing_field_error"]
 
 
 def check_card(card: AgentCard) -> None:
-    """Checks what a client needs of a card.
+    """Check that a card has what a client needs.
 
     Raises:
-        InvalidAgentCardError: With the field that is missing or wrong.
+        InvalidAgentCardError: A field is missing or invalid; the error names it.
     """
     if not card.name:
         raise missing_field_error("name")
@@ -32,14 +32,14 @@ def check_card(card: AgentCard) -> None:
 
 
 def check_interface(interface: AgentInterface, field: str) -> None:
-    """Checks the address of an interface.
+    """Check the address of an interface.
 
     Args:
         interface: The interface.
-        field: Where the address stands in the card.
+        field: Path of the address in the card.
 
     Raises:
-        InvalidAgentCardError: It is missing or wrong.
+        InvalidAgentCardError: The address is missing or invalid.
     """
     if not interface.url:
         raise missing_field_error(field)
@@ -62,7 +62,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,19})://")
 
 
 def _is_address(interface: AgentInterface) -> bool:
-    """Whether it can be called; bindings that are not HTTP have address forms of their own."""
+    """Return whether the address is valid; bindings without HTTP have other forms of addresses."""
     if interface.protocol_binding.upper() in {"JSONRPC", "HTTP+JSON"}:
         return is_http_address(interface.url)
     if interface.protocol_binding.upper() == "GRPC" and has_user(interface.url):
@@ -75,5 +75,5 @@ def _is_address(interface: AgentInterface) -> bool:
 
 
 def missing_field_error(field: str) -> InvalidAgentCardError:
-    """The error of a card without a field that a client needs."""
+    """Return the error of a card without a field that a client needs."""
     return InvalidAgentCardError(f"the agent card lacks {field}", field=field, executed=False)

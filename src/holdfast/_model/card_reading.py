@@ -1,4 +1,4 @@
-"""Reading agent cards: those of 1.0, those of protocol 0.3, and those that are both."""
+"""Decoding of agent cards: of 1.0, of 0.3, and of both at once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["describe_content", "read_card"]
 
 
 def read_card(document: Any) -> AgentCard:
-    """Reads an agent card, of protocol 0.3 too, and checks what a client needs of it.
+    """Decode an agent card of protocol 1.0 or 0.3, and check that it has what a client needs.
 
-    Cards leave out a lot; a missing description hurts nobody. Required is what a call depends
-    on: a name, and at least one interface with an address and a binding.
+    Many cards are incomplete. Required is only what a call needs: a name, and at least one
+    interface with an address and a binding.
 
     Args:
         document: The parsed JSON.
 
     Raises:
-        InvalidAgentCardError: With the field that is missing or wrong.
+        InvalidAgentCardError: A field is missing or invalid; the error names it.
     """
     members = codec.as_object(document)
     if members is None:
@@ -41,7 +41,7 @@ def read_card(document: Any) -> AgentCard:
 
 
 def describe_content(content: bytes) -> str:
-    """Say what is in a document that is not a card, and not the content: it may be a secret."""
+    """Describe a document that is not a card, without quoting it: it may be a secret."""
     start = content.lstrip()[:100].lower()
     if not start:
         return "is empty"

@@ -1,9 +1,9 @@
-"""JSON in and out of the data model.
+"""JSON codec of the data model.
 
-Rules: well-formed replies take the fast path; whatever servers are known to get wrong (null for
-a list, integers for enum names, URL-safe or unpadded base64, lone surrogates, ``1.0`` for an
-integer) is repaired on a second, slower one; what is still not the right shape raises
-`MalformedError` with the path of the offending member. No codec's own exception leaves here.
+Rules: well-formed replies take the fast path. Known mistakes of servers (null for a list, integers
+for enum names, URL-safe or unpadded base64, lone surrogates, ``1.0`` for an integer) are repaired
+on a slower path. Any other mismatch raises `MalformedError` with the path of the member. No
+exception of a JSON library leaves this module.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from msgspec import inspect
 T = TypeVar("T")
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises for what may be readable all the same."""
+"""Exceptions of a decoder for input that `from_builtins` may still accept."""
 
 _encoder = msgspec.json.Encoder()
 
 
 class MalformedError(ValueError):
-    """JSON that is not JSON, or not of the shape that was asked for.
+    """A document is not JSON, or does not have the required shape.
 
     Attributes:
-        path: Where, as ``status.state``, ``parts[0]`` or ``schemes["key"]``; empty for the whole
-            document.
+        path: Path of the member, such as ``status.state``, ``parts[0]`` or ``schemes["key"]``;
+            empty for the whole document.
     """
 
     def __init__(self, message: str, path: str = "") -> None:
@@ -42,11 +42,11 @@ class MalformedError(ValueError):
 
 
 class UnrepresentableError(Exception):
-    """A value that the form to write it in cannot hold.
+    """The target format cannot represent a value.
 
     Attributes:
-        why: What is wrong with it.
-        steps: The way to it, innermost first, as ``.name`` and ``[0]``.
+        why: Description of the fault.
+        steps: Steps of the path to the value, innermost first, such as ``.name`` and ``[0]``.
     """
 
     def __init__(self, why: str) -> None:
@@ -55,25 +55,25 @@ class UnrepresentableError(Exception):
         self.steps: list[str] = []
 
     def within(self, step: str) -> UnrepresentableError:
-        """Adds one step to the way, from inside out."""
+        """Append the next outer step of the path."""
         self.steps.append(step)
         return self
 
     @property
     def path(self) -> str:
-        """The way to the value from outside in, as ``parts[0].data["n"]``."""
+        """Path to the value, such as ``parts[0].data["n"]``."""
         return "".join(reversed(self.steps)).removeprefix(".")
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Reads one JSON document as a value of the model.
+    """Decode a JSON document to a value of the model.
 
     Args:
         data: UTF-8 text of the document.
-        kind: The type to read, a struct of this package or a plain type.
+        kind: Target type: a struct of the model or a plain type.
 
     Raises:
-        MalformedError: The text is not JSON, nested too deeply, or of another shape.
+        MalformedError: The text is not JSON, is nested too deeply, or has another shape.
     """
     try:
         return cast("T", decoder_of(kind).decode(data))
@@ -82,20 +82,20 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 
 def parse(data: bytes) -> Any:
-    """Reads JSON with the standard library's parser, which is slower and more forgiving.
+    """Parse JSON with the standard library, which is slower and more lenient than msgspec.
 
     Raises:
         MalformedError: The text is not JSON, or nested too deeply.
     """
     try:
-        # As UTF-8 (RFC 8259, 8.1): left to itself, it would take others that nobody has checked.
+        # As UTF-8 (RFC 8259, 8.1): json.loads would also detect other encodings.
         text = data.decode("utf-8-sig", "surrogatepass")
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         why = "nested too deeply"
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
         why = "an HTML page, not JSON" if is_html(data) else f"not JSON: {error}"
-    raise MalformedError(why)  # from outside: the parser's errors carry the whole text along
+    raise MalformedError(why)  # outside the handler: the parser's errors hold the whole text
 
 
 def is_html(content: bytes) -> bool:
@@ -104,10 +104,10 @@ def is_html(content: bytes) -> bool:
 
 
 def from_builtins(value: Any, kind: type[T]) -> T:
-    """Makes a value of the model from dicts, lists and scalars, repairing what can be repaired.
+    """Convert dicts, lists and scalars to a value of the model, repairing known mistakes.
 
     Raises:
-        MalformedError: A member is missing or of another type.
+        MalformedError: A member is missing or has another type.
     """
     try:
         repaired = _repair(value, _type_info(cast("Any", kind)))
@@ -115,18 +115,18 @@ def from_builtins(value: Any, kind: type[T]) -> T:
             return msgspec.convert(repaired, kind, strict=False)
         except _UNREADABLE as error:
             message = _why_unreadable(error)
-            raise MalformedError(message, _place(repaired, kind).lstrip(".")) from None
+            raise MalformedError(message, _path_of_fault(repaired, kind).lstrip(".")) from None
     except RecursionError:
         raise MalformedError("nested too deeply") from None
 
 
 def encode(value: Any) -> bytes:
-    """Writes a value of the model, or plain containers, as compact JSON.
+    """Encode a value of the model, or plain containers, as compact JSON.
 
-    Lone surrogates, which servers send and UTF-8 cannot carry, are written as escapes.
+    Lone surrogates, which some servers send and UTF-8 cannot encode, are written as escapes.
 
     Raises:
-        MalformedError: It is nested too deeply.
+        MalformedError: The value is nested too deeply.
     """
     try:
         try:
@@ -138,7 +138,7 @@ def encode(value: Any) -> bytes:
 
 
 def indented(text: bytes, spaces: int) -> bytes:
-    """Lays JSON out over lines, `spaces` deeper on each level."""
+    """Format JSON over several lines, with this many spaces per level."""
     try:
         return msgspec.json.format(text, indent=spaces)
     except msgspec.DecodeError:  # an escaped lone surrogate
@@ -146,17 +146,17 @@ def indented(text: bytes, spaces: int) -> bytes:
 
 
 def to_builtins(value: Any) -> Any:
-    """Turns a value of the model into what `json.loads` would give for its JSON."""
+    """Convert a value of the model to the dicts, lists and scalars of its JSON."""
     return parse(encode(value))
 
 
 def as_object(value: object) -> dict[str, Any] | None:
-    """A parsed JSON object as one; None for anything else."""
+    """Return a parsed JSON value if it is an object, otherwise None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a type; making one is slow, so it is kept."""
+    """Return the cached decoder of a type."""
     return _decoder(kind)
 
 
@@ -227,48 +227,48 @@ _UNREADABLE = (msgspec.ValidationError, UnicodeEncodeError)
 
 
 def _why_unreadable(error: Exception) -> str:
-    if isinstance(error, UnicodeEncodeError):  # it tries to read a lone surrogate as such
+    if isinstance(error, UnicodeEncodeError):  # msgspec fails to encode a lone surrogate
         return "a text stands where something else belongs"
     return str(error).partition(" - at `")[0]
 
 
-def _place(value: Any, kind: Any) -> str:
-    """Where the first member is that cannot be read: msgspec names no keys of a dict."""
-    for step, member, its_kind in _members(value, kind):
+def _path_of_fault(value: Any, kind: Any) -> str:
+    """Return the path of the first invalid member; msgspec does not report keys of dicts."""
+    for step, member, member_kind in _members(value, kind):
         try:
-            msgspec.convert(member, its_kind, strict=False)
+            msgspec.convert(member, member_kind, strict=False)
         except _UNREADABLE:
-            return step + _place(member, its_kind)
+            return step + _path_of_fault(member, member_kind)
     return ""
 
 
 def _members(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
-    """What a value is made of: the step to it in a path, the member, and what it should be."""
-    outer, inner = get_origin(kind), get_args(kind)
-    if outer is UnionType or outer is Union:
-        yield from _members(value, next(k for k in inner if k not in _NOTHING))
+    """Yield the members of a value: the step of each in a path, its value, its expected type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is UnionType or origin is Union:
+        yield from _members(value, next(k for k in arguments if k not in _NOTHING))
     elif isinstance(value, dict):
         members = cast("dict[Any, Any]", value)
-        if outer is dict:
+        if origin is dict:
             for name, member in members.items():
-                yield f"[{shown_key(str(name))}]", member, inner[1]
+                yield f"[{shown_key(str(name))}]", member, arguments[1]
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
                 if field.encode_name in members:
                     yield f".{field.encode_name}", members[field.encode_name], field.type
-    elif isinstance(value, list) and outer is tuple:
+    elif isinstance(value, list) and origin is tuple:
         for index, item in enumerate(cast("list[Any]", value)):
-            yield f"[{index}]", item, inner[0]
+            yield f"[{index}]", item, arguments[0]
 
 
 _NOTHING = (NoneType, msgspec.UnsetType)
-_LONGEST_KEY = 40
+_MAX_KEY_CHARACTERS = 40
 
 
 def shown_key(name: str) -> str:
-    """Show a key in a path; a long one is cut off at an ellipsis."""
-    shown = json.dumps(name[:_LONGEST_KEY])
-    return shown if len(name) <= _LONGEST_KEY else f"{shown[:-1]}…"
+    """Quote a key for a path; a long key is truncated with an ellipsis."""
+    shown = json.dumps(name[:_MAX_KEY_CHARACTERS])
+    return shown if len(name) <= _MAX_KEY_CHARACTERS else f"{shown[:-1]}…"
 
 
 def _is_enum_number(value: Any) -> TypeGuard[int | float]:
@@ -278,19 +278,19 @@ def _is_enum_number(value: Any) -> TypeGuard[int | float]:
 
 
 def _enum_by_number(kind: type[Enum], number: int) -> str:
-    """ProtoJSON lets a server send the number; our enums are declared in that order."""
+    """Return the enum name of a number; ProtoJSON allows numbers, in order of declaration."""
     members = list(kind)
-    known = 0 <= number < len(members)
-    return str(members[number].value) if known else str(number)
+    is_known = 0 <= number < len(members)
+    return str(members[number].value) if is_known else str(number)
 
 
 def _bytes(text: str) -> Any:
-    """Decodes here: the conversion would take the base64 text ``null`` for a null."""
+    """Decode base64 here: the conversion would read the base64 text ``null`` as null."""
     try:
         compact = text.encode("ascii").translate(_STANDARD, _WHITE_SPACE).rstrip(b"=")
         return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
     except ValueError:
-        return _NOT_BASE64  # let the conversion name the member
+        return _NOT_BASE64  # the conversion then reports the member
 
 
 _STANDARD = bytes.maketrans(b"-_", b"+/")

@@ -1,8 +1,8 @@
-"""Messages that callers write as dicts, in the words of any version of the protocol.
+"""Messages that callers write as dicts, in the members of any protocol version.
 
-A member that no version has is refused, because it would be dropped. Read are ProtoJSON of 1.0
-and of 0.3 (``content``, ``fileWithBytes``), the JSON-RPC form of 0.3 (``kind``, ``file``, role
-``user``), and the form before that, which has ``type`` for ``kind``.
+An unknown member is an error, because it would be dropped. Accepted are ProtoJSON of 1.0 and of
+0.3 (``content``, ``fileWithBytes``), the JSON-RPC form of 0.3 (``kind``, ``file``, role ``user``),
+and its predecessor, which has ``type`` for ``kind``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import suggestion
+from holdfast._model.v03.reading import WRAPPED_DATA
 from holdfast.types import Message, Part, WireValue
 
 __all__ = ["to_message_v1"]
@@ -37,27 +38,27 @@ _FILE = {
     "mimeType": "mediaType",
     "mime_type": "mediaType",
 }
-"""Members of a file in every version, and what parts of 1.0 call them."""
+"""Members of a file in every version, with their names in parts of 1.0."""
 
 
 def _names(kind: type[WireValue]) -> dict[str, str]:
-    """The members of a type, by their names in JSON and in Python."""
+    """Return the members of a type: both their JSON and Python names, mapped to the JSON name."""
     fields = msgspec.structs.fields(kind)
-    return {name: one.encode_name for one in fields for name in (one.encode_name, one.name)}
+    return {
+        name: field.encode_name for field in fields for name in (field.encode_name, field.name)
+    }
 
 
 _MESSAGE = _names(Message)
 _PART = {**_names(Part), "mimeType": "mediaType", "mime_type": "mediaType"}
-"""Members in every version, and what 1.0 calls them."""
-_WRAPPED = "data_part_compat"
-"""As in `holdfast._model.v03.reading`."""
+"""Members in every version, with their names in 1.0."""
 
 
 def to_message_v1(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as the JSON object of 1.0.
+    """Convert a message to the JSON object of 1.0.
 
     Raises:
-        ValueError: Its role, its kind or a part is unknown; the text says what to write.
+        ValueError: The role, the kind or a part is unknown; the text says what to write.
     """
     message = _renamed(document, _MESSAGE, "the message")
     for name in ("kind", "type"):
@@ -88,46 +89,48 @@ def _part(part: object, number: int, *, is_older: bool) -> object:
     if isinstance(part, Part):
         return part.to_dict()
     if not isinstance(part, Mapping):
-        return part  # which whoever reads it refuses, by its place
-    what = f"part {number}"
-    found = _renamed(cast("Mapping[str, Any]", part), _PART, what)
-    kind = found.pop("kind", None) or found.pop("type", None)
-    found.pop("type", None)
+        return part  # the decoder rejects it, with its path
+    subject = f"part {number}"
+    members = _renamed(cast("Mapping[str, Any]", part), _PART, subject)
+    kind = members.pop("kind", None) or members.pop("type", None)
+    members.pop("type", None)
     if kind is not None:
-        _check_kind(kind, found, number)
-    if "data" in found and (kind == "data" or is_older):
-        _unwrap(found, is_older=is_older)
-    if "file" in found:
-        found.update(_file(found.pop("file"), number))
-    _check_members(found, _PART, what)
-    return found
+        _check_kind(kind, members, number)
+    if "data" in members and (kind == "data" or is_older):
+        _unwrap(members, is_older=is_older)
+    if "file" in members:
+        members.update(_file(members.pop("file"), number))
+    _check_members(members, _PART, subject)
+    return members
 
 
-def _renamed(document: Mapping[str, Any], names: Mapping[str, str], what: str) -> dict[str, Any]:
-    """Copy an object, with the members' names of 1.0 for those of other versions."""
-    found: dict[str, Any] = {}
+def _renamed(
+    document: Mapping[str, Any], names: Mapping[str, str], subject: str
+) -> dict[str, Any]:
+    """Copy an object with the member names of 1.0."""
+    members: dict[str, Any] = {}
     for name, value in document.items():
         renamed = names.get(name, name)
-        if renamed in found:
-            text = f"{what} has {renamed!r} twice, the other time as another version writes it"
+        if renamed in members:
+            text = f"{subject} has {renamed!r} twice, the other time as another version writes it"
             raise ValueError(text)
-        found[renamed] = value
-    return found
+        members[renamed] = value
+    return members
 
 
-def _check_members(found: Mapping[str, Any], names: Mapping[str, str], what: str) -> None:
-    """Check that an object has members of the protocol only.
+def _check_members(members: Mapping[str, Any], names: Mapping[str, str], subject: str) -> None:
+    """Check that an object has no unknown members.
 
     Raises:
-        ValueError: It has another; the message says which name is nearest.
+        ValueError: A member is unknown; the message suggests the closest name.
     """
-    known = dict.fromkeys(names.values())
-    for name in found:
-        if name not in known:
-            hint = suggestion(str(name), list(known))
-            if what == "the message" and "parts" not in found:
+    known_names = dict.fromkeys(names.values())
+    for name in members:
+        if name not in known_names:
+            hint = suggestion(str(name), list(known_names))
+            if subject == "the message" and "parts" not in members:
                 hint = 'write {"parts": [{"text": …}]}'
-            text = f"{_shown(name)} is not a member of {what}; {hint}"
+            text = f"{_shown(name)} is not a member of {subject}; {hint}"
             raise ValueError(text)
 
 
@@ -144,30 +147,30 @@ def _check_kind(kind: object, part: Mapping[str, Any], number: int) -> None:
 
 
 def _unwrap(part: dict[str, Any], *, is_older: bool) -> None:
-    """Takes data out of the objects that 0.3 puts it into."""
+    """Extract data from the objects in which 0.3 wraps it."""
     data = part["data"]
     if is_older and isinstance(data, dict) and data.keys() == {"data"}:
         data = part["data"] = cast("dict[str, Any]", data)["data"]
     metadata = part.get("metadata")
-    if isinstance(metadata, dict) and cast("dict[str, Any]", metadata).get(_WRAPPED) is True:
+    if isinstance(metadata, dict) and cast("dict[str, Any]", metadata).get(WRAPPED_DATA) is True:
         if isinstance(data, dict) and "value" in data:
             part["data"] = cast("dict[str, Any]", data)["value"]
         members = cast("dict[str, Any]", metadata).items()
-        part["metadata"] = {name: value for name, value in members if name != _WRAPPED} or None
+        part["metadata"] = {name: value for name, value in members if name != WRAPPED_DATA} or None
 
 
 def _file(file: object, number: int) -> dict[str, Any]:
     if isinstance(file, Mapping):
-        given = cast("Mapping[str, Any]", file)
-        for name in given:
+        document = cast("Mapping[str, Any]", file)
+        for name in document:
             if name not in _FILE:
-                hint = suggestion(str(name), [known for known in _FILE if "_" not in known])
+                hint = suggestion(str(name), [member for member in _FILE if "_" not in member])
                 message = f"{_shown(name)} is not a member of the file of part {number}; {hint}"
                 raise ValueError(message)
-        found = _renamed(given, _FILE, f"the file of part {number}")
-        found = {name: value for name, value in found.items() if value is not None}
-        if len({"raw", "url"} & found.keys()) == 1:
-            return found
+        renamed = _renamed(document, _FILE, f"the file of part {number}")
+        members = {name: value for name, value in renamed.items() if value is not None}
+        if len({"raw", "url"} & members.keys()) == 1:
+            return members
     text = (
         f"the file of part {number} must have either its content or its address: "
         'write {"file": {"bytes": "<base64>"}} or {"file": {"uri": …}}'

@@ -1,4 +1,4 @@
-"""Digests of messages: whether two say the same."""
+"""Digests of messages, to recognize a repeated one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["message_digest"]
 
 
 def message_digest(message: Message) -> str:
-    """A digest of all that a message says but its own id, in 16 hexadecimal digits.
+    """Return a digest of a message without its id, as 16 hexadecimal digits.
 
-    What is empty says what is missing says, and members of objects have no order.
+    Empty and missing members are equal, and the order of members does not matter.
     """
-    said = msgspec.structs.replace(
+    content = msgspec.structs.replace(
         message,
         message_id="",
         context_id=message.context_id or None,
         task_id=message.task_id or None,
         metadata=message.metadata or None,
     )
-    text = json.dumps(said.to_dict(), sort_keys=True)  # a lone surrogate in it is escaped
+    text = json.dumps(content.to_dict(), sort_keys=True)  # escapes lone surrogates
     return blake2b(text.encode(), digest_size=8).hexdigest()

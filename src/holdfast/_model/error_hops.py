@@ -1,8 +1,8 @@
-"""The agents on the way to a failure: how they are told, read, and kept few.
+"""Chains of agents that an error passed: encoding, decoding, bounds.
 
-In typed details they are members of the `google.rpc.ErrorInfo`, ``hop1`` the nearest; in the older
-dialect each error holds the one below it, in ``downstreamError``. Nobody is believed about how
-many there are: of more than `MAX_HOPS` the nearest and the last one are kept.
+In typed details the hops are members of the `google.rpc.ErrorInfo`, ``hop1`` the nearest; in the
+older dialect each error contains the one below it in ``downstreamError``. Of a chain longer than
+`MAX_HOPS` only the nearest agents and the last one are kept.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ __all__ = [
 ]
 
 MAX_HOPS = 16
-"""How many agents of a chain are named."""
+"""Maximum number of agents in a chain."""
 
 LEFT_OUT = "…"
-"""What stands for the agents in the middle of a longer one."""
+"""Stands for the omitted agents of a longer chain."""
 
-_LONGEST = 200
-"""Characters of the name or address of an agent."""
+_MAX_NAME_CHARACTERS = 200
+"""Maximum length of an agent's name or address."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """What one agent of a chain answered, as the agent before it tells.
+    """Answer of one agent in a chain, as reported by the agent before it.
 
     Attributes:
-        agent: Its name or address.
-        code: The code of its error; None if nobody tells.
-        text: What it said, in one line.
-        retry_after: Seconds that it asked to wait; None if it did not.
-        data: The ``data`` of its error, as received.
+        agent: Name or address of the agent.
+        code: Code of its error; None if not reported.
+        text: Message of its error, in one line.
+        retry_after: Requested delay in seconds; None if there is none.
+        data: ``data`` of its error, as received.
     """
 
     agent: str
@@ -57,39 +57,39 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_hop(agent: Any) -> str:
-    """The name or address of an agent, as it may be told: one short line, and no credentials."""
-    told = scrubbed(agent, _LONGEST) if isinstance(agent, str) else ""
-    return presentable(told) if "://" in told else told
+    """Return an agent's name or address for an error: one short line, without credentials."""
+    name = scrubbed(agent, _MAX_NAME_CHARACTERS) if isinstance(agent, str) else ""
+    return presentable(name) if "://" in name else name
 
 
 def bounded_chain(agents: Iterable[str]) -> tuple[str, ...]:
-    """The hops of a chain, none of them empty and not too many."""
+    """Return the hops of a chain, without empty ones, at most `MAX_HOPS`."""
     hops = tuple(hop for agent in agents if (hop := as_hop(agent)))
     return hops if len(hops) <= MAX_HOPS else (*hops[: MAX_HOPS - 2], LEFT_OUT, hops[-1])
 
 
 def hops_in(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """The hops that a `google.rpc.ErrorInfo` tells."""
-    found: list[str] = []
-    while len(found) < MAX_HOPS and (hop := as_hop(metadata.get(f"hop{len(found) + 1}"))):
-        found.append(hop)
-    return tuple(found)
+    """Return the hops in the metadata of a `google.rpc.ErrorInfo`."""
+    hops: list[str] = []
+    while len(hops) < MAX_HOPS and (hop := as_hop(metadata.get(f"hop{len(hops) + 1}"))):
+        hops.append(hop)
+    return tuple(hops)
 
 
 def links_in(data: Any) -> list[Link]:
-    """What the agents of a chain answered, nearest first, from the ``data`` of the first error."""
+    """Return the answers of a chain's agents, nearest first, from an error's ``data``."""
     links: list[Link] = []
     hints = _object(data)
     while "downstreamAgent" in hints and "downstreamError" in hints and len(links) < MAX_HOPS:
         agent = as_hop(hints["downstreamAgent"])
         members = _object(hints["downstreamError"])
         hints = _object(members.get("data"))
-        said = filter(None, (text_of(members.get("message")), text_of(hints.get("detail"))))
+        texts = filter(None, (text_of(members.get("message")), text_of(hints.get("detail"))))
         links.append(
             Link(
                 agent=agent or "?",
                 code=int64(members.get("code")),
-                text=": ".join(said),
+                text=": ".join(texts),
                 retry_after=seconds(hints.get("retryAfter")),
                 data=members.get("data"),
             )
@@ -102,7 +102,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def repeated_agent(agents: Sequence[str | None]) -> str | None:
-    """The first agent that is in a chain more than once; None if there is none."""
+    """Return the first agent that occurs twice in a chain; None if there is none."""
     seen: set[str] = set()
     for agent in agents:
         key = (agent or "").rstrip("/")

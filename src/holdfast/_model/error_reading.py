@@ -1,9 +1,9 @@
-"""What an error object of JSON-RPC or HTTP+JSON tells, in whichever dialect: facts, no types yet.
+"""Facts of an error object of JSON-RPC or HTTP+JSON, in either dialect; types come later.
 
-Two dialects are read: the typed details of A2A 1.0 (a list of `google.rpc` objects), and the older
-one, where ``data`` is an object with ``retryable``, ``retryAfter`` and ``detail``, and of a chain
-of agents ``downstreamAgent`` and ``downstreamError``. Whatever nobody needs of an object is not
-looked at, however large or deep it is.
+Two dialects are decoded: the typed details of A2A 1.0 (a list of `google.rpc` objects), and the
+older one, where ``data`` is an object with ``retryable``, ``retryAfter`` and ``detail``; for a
+chain of agents also ``downstreamAgent`` and ``downstreamError``. Other members are not inspected,
+so their size and depth cost nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
 
 class ErrorObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What an error object tells.
+    """Facts of an error object.
 
     Attributes:
         code: The JSON-RPC code.
@@ -42,11 +42,11 @@ class ErrorObject(msgspec.Struct, frozen=True, kw_only=True):
         details: Typed details, as received.
         data: JSON-RPC ``error.data``, as received.
         metadata: Members of A2A's own `google.rpc.ErrorInfo`.
-        retryable: Whether it may help to try again; None if nobody says.
-        retry_after: Seconds to wait before; None if nobody says.
-        hops: The agents on the way to the failure, nearest first.
-        loop: The agent that is in the chain more than once.
-        in_article_dialect: Whether the code means what the older dialect says.
+        retryable: The agent's hint whether a retry may succeed; None without a hint.
+        retry_after: The agent's hint how many seconds to wait; None without a hint.
+        hops: Agents that the error passed, nearest first.
+        loop: Agent that occurs twice in the chain; None if there is none.
+        in_article_dialect: The code has the meaning of the older dialect.
     """
 
     code: int
@@ -62,19 +62,19 @@ class ErrorObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_prefix(code: int | None) -> str:
-    """How the message of an error begins that an agent answered with."""
+    """Return the beginning of the message of an error that an agent answered with."""
     return f"the agent answered {code}"
 
 
 def read_error_object(error: object) -> ErrorObject:
-    """Reads a JSON-RPC error object (JSON-RPC 2.0, section 5.1; A2A 9.5).
+    """Decode a JSON-RPC error object (JSON-RPC 2.0, section 5.1; A2A 9.5).
 
     Raises:
-        ValueError: It is none; the text says why, and follows "the error".
+        ValueError: It is not an error object; the text says why, and follows "the error".
     """
     if not isinstance(error, dict):
         text = "is not an object"
-        raise ValueError(text)  # noqa: TRY004  what an agent sent, and not a caller's mistake
+        raise ValueError(text)  # noqa: TRY004  sent by an agent, not a caller's mistake
     members = cast("dict[str, Any]", error)
     code = integer(members.get("code"))
     if code is None:
@@ -87,12 +87,12 @@ def read_error_object(error: object) -> ErrorObject:
 def make_error_object(
     code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]
 ) -> ErrorObject:
-    """What the members of an error object tell together.
+    """Combine the members of an error object.
 
     Args:
         code: The JSON-RPC code.
-        text: What the agent said, in one line.
-        data: ``error.data``, or whatever else stands for it.
+        text: The agent's message, in one line.
+        data: ``error.data``, or its equivalent.
         details: Typed details.
     """
     hints = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
@@ -100,16 +100,20 @@ def make_error_object(
     links = hops.links_in(data)
     innermost = links[-1] if links else None
     if innermost is not None:
-        # A chain may change its dialect on the way.
-        below = metadata_of(objects_in(innermost.data))
-        chain = hops.bounded_chain((*(link.agent for link in links), *hops.hops_in(below)))
-        more = "" if innermost.text in text else innermost.text
+        # The agents of a chain may use different dialects.
+        nested_metadata = metadata_of(objects_in(innermost.data))
+        chain = hops.bounded_chain(
+            (*(link.agent for link in links), *hops.hops_in(nested_metadata))
+        )
+        innermost_text = "" if innermost.text in text else innermost.text
         loop = hops.repeated_agent((hops.as_hop(hints.get("currentAgent")), *chain))
     else:
-        chain, more, loop = hops.hops_in(metadata), "", None
+        chain, innermost_text, loop = hops.hops_in(metadata), "", None
     reason = _reason(code, data, details)
     detail = text_of(hints.get("detail"))
-    said = ": ".join(filter(None, (text, detail, more, "" if reason in text else reason)))
+    description = ": ".join(
+        filter(None, (text, detail, innermost_text, "" if reason in text else reason))
+    )
     retry_after = _first(
         seconds(hints.get("retryAfter")),
         _retry_info(details),
@@ -117,7 +121,7 @@ def make_error_object(
     )
     return ErrorObject(
         code=code,
-        message=": ".join(filter(None, (answer_prefix(code), said))),
+        message=": ".join(filter(None, (answer_prefix(code), description))),
         details=details,
         data=data,
         metadata=metadata,
@@ -132,42 +136,43 @@ def make_error_object(
 
 
 def _reason(code: int, data: Any, details: tuple[dict[str, Any], ...]) -> str:
-    """Why parameters were refused, as far as only the data say it; in one line."""
+    """Return why parameters were rejected, in one line, if only the data say so."""
     if code != _INVALID_PARAMS:
         return ""
     if isinstance(data, dict):
         members = cast("dict[str, Any]", data)
-        return next(filter(None, (text_of(members.get(name)) for name in _REASONS)), "")
-    found = [text_of(data)]
+        return next(filter(None, (text_of(members.get(name)) for name in _REASON_MEMBERS)), "")
+    reasons = [text_of(data)]
     for detail in details[:_MAX_VIOLATIONS]:
         violations = detail.get("fieldViolations")
         if not isinstance(violations, list):
-            found.append(_placed(detail.get("loc"), detail.get("msg")))  # of pydantic
+            reasons.append(_violation(detail.get("loc"), detail.get("msg")))  # from pydantic
             continue
-        found.extend(
-            _placed(each.get("field"), each.get("description"))
-            for each in objects_in(violations)[:_MAX_VIOLATIONS]
+        reasons.extend(
+            _violation(violation.get("field"), violation.get("description"))
+            for violation in objects_in(violations)[:_MAX_VIOLATIONS]
         )
-    return text_of("; ".join(filter(None, found)), _MAX_REASON)
+    return text_of("; ".join(filter(None, reasons)), _MAX_REASON_CHARACTERS)
 
 
-def _placed(place: object, text: object) -> str:
-    """What is wrong, and where; nothing if it does not say what."""
-    if isinstance(place, list):
-        steps = cast("list[object]", place)
-        place = ".".join(str(step) for step in steps if isinstance(step, str | int))
-    return ": ".join(filter(None, (text_of(place, 100), said))) if (said := text_of(text)) else ""
+def _violation(field: object, text: object) -> str:
+    """Describe an invalid field; empty if there is no text."""
+    if isinstance(field, list):
+        steps = cast("list[object]", field)
+        field = ".".join(str(step) for step in steps if isinstance(step, str | int))
+    description = text_of(text)
+    return ": ".join(filter(None, (text_of(field, 100), description))) if description else ""
 
 
 _INVALID_PARAMS = -32602
-_REASONS = ("message", "reason", "error", "description")
-"""Members of an object of data that may say why; ``detail`` is read for every error."""
+_REASON_MEMBERS = ("message", "reason", "error", "description")
+"""Members of a data object that may give the reason; ``detail`` is used for every error."""
 _MAX_VIOLATIONS = 5
-_MAX_REASON = 500
+_MAX_REASON_CHARACTERS = 500
 
 
 def objects_in(value: Any) -> tuple[dict[str, Any], ...]:
-    """The objects of a list of details; none if it is no list."""
+    """Return the objects of a list; empty if the value is not a list."""
     if not isinstance(value, list):
         return ()
     items = cast("list[Any]", value)
@@ -175,17 +180,17 @@ def objects_in(value: Any) -> tuple[dict[str, Any], ...]:
 
 
 def is_detail_type(detail: Mapping[str, Any], name: str) -> bool:
-    """Whether a detail is the `google.rpc` object of this name."""
+    """Return whether a detail is the `google.rpc` object of this name."""
     return text_of(detail.get("@type")).rpartition("/")[2] == f"google.rpc.{name}"
 
 
 def is_error_info(detail: Mapping[str, Any]) -> bool:
-    """Whether a detail is the `google.rpc.ErrorInfo` of A2A itself."""
+    """Return whether a detail is the `google.rpc.ErrorInfo` of A2A itself."""
     return is_detail_type(detail, "ErrorInfo") and detail.get("domain") == "a2a-protocol.org"
 
 
 def metadata_of(details: tuple[dict[str, Any], ...]) -> dict[str, str]:
-    """What the first of them that is A2A's own says besides its reason: texts by name."""
+    """Return the text metadata of A2A's own `google.rpc.ErrorInfo`; empty without one."""
     for detail in details:
         metadata = detail.get("metadata")
         if is_error_info(detail) and isinstance(metadata, dict):
@@ -203,7 +208,7 @@ def _retry_info(details: tuple[dict[str, Any], ...]) -> float | None:
 
 
 def _retryable(hint: Any, member: str | None) -> bool | None:
-    """A ``google.rpc.ErrorInfo`` holds texts only; in the older dialect a text is none of ours."""
+    """Combine both hints: a boolean in the older dialect, a text in a `google.rpc.ErrorInfo`."""
     return hint if isinstance(hint, bool) else _BOOLEANS.get(member or "")
 
 

@@ -1,7 +1,7 @@
-"""What an agent does not tell others in its errors: secrets, file paths and stack traces.
+"""Removal of secrets, file paths and stack traces from an agent's errors.
 
-Here they are known by their look alone, which is a net below the others: what the client itself
-sent is taken out of its errors exactly, and unexpected exceptions are not told at all.
+They are recognized by patterns alone, as a last defence: the client redacts the exact values that
+it sent, and an agent never sends the text of unexpected exceptions.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _KEYS = re.compile(
 )
 _QUERY = re.compile(r"""(\b[a-z][a-z0-9+.\-]{1,20}://[^\s?#"'<>]{1,500})\?[^\s"'<>)]*""")
 
-_DEEPEST = 8
-_MOST = 8000
-_LONGEST = 1000
-"""How deep the details of an error are told, and how many characters: of all, and of each text."""
+_MAX_DEPTH = 8
+_MAX_CHARACTERS = 8000
+_MAX_TEXT_CHARACTERS = 1000
+"""Bounds of an error's details: nesting, characters in total, characters of each text."""
 
 
 def scrubbed(text: str, length: int = 500) -> str:
-    """A text as it may be told to other agents: one line of so many characters at most."""
+    """Return a text for other agents: one line of at most `length` characters."""
     line = text_of(text, length * 2)
     line = _TRACE.sub("(stack trace)", line)
     line = _NAMED.sub(r"\1= ***", line)
@@ -56,37 +56,37 @@ def scrubbed(text: str, length: int = 500) -> str:
 
 
 def scrubbed_details(details: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """JSON objects as they may be told to other agents: those that are small enough, and JSON."""
-    told: list[dict[str, Any]] = []
-    left = _Left()
+    """Return the JSON objects for other agents that are valid JSON and small enough."""
+    kept: list[dict[str, Any]] = []
+    budget = _Budget()
     for detail in details:
         try:
-            told.append(_scrubbed(dict(detail), left, 0))
+            kept.append(_scrubbed(dict(detail), budget, 0))
         except ValueError:
-            continue  # what cannot be told is left out
-    return told
+            continue
+    return kept
 
 
-class _Left:
-    characters = _MOST
+class _Budget:
+    characters = _MAX_CHARACTERS
 
 
-def _scrubbed(value: Any, left: _Left, depth: int) -> Any:
-    left.characters -= len(value) + 1 if isinstance(value, str) else 1
-    if left.characters < 0 or depth > _DEEPEST:
+def _scrubbed(value: Any, budget: _Budget, depth: int) -> Any:
+    budget.characters -= len(value) + 1 if isinstance(value, str) else 1
+    if budget.characters < 0 or depth > _MAX_DEPTH:
         text = "it is too large to send"
         raise ValueError(text)
     if isinstance(value, str):
-        return scrubbed(value, _LONGEST)
+        return scrubbed(value, _MAX_TEXT_CHARACTERS)
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value)
         return {
-            _scrubbed(str(name), left, depth): _scrubbed(member, left, depth + 1)
+            _scrubbed(str(name), budget, depth): _scrubbed(member, budget, depth + 1)
             for name, member in members.items()
         }
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
-        return [_scrubbed(item, left, depth + 1) for item in items]
+        return [_scrubbed(item, budget, depth + 1) for item in items]
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and abs(value) < 2**63:

@@ -1,4 +1,4 @@
-"""What others wrote, as values that may be shown or reckoned with; whatever it is, it is cheap."""
+"""Conversion of untrusted values to numbers and to texts that may be shown, at bounded cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USER = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
 
 
 def seconds(value: Any) -> float | None:
-    """A number of seconds, or its text; None if it is none, negative or without end."""
+    """Convert a number or its text to seconds; None if it is invalid, negative or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
@@ -26,20 +26,20 @@ def seconds(value: Any) -> float | None:
 
 
 def integer(value: Any) -> int | None:
-    """An integer, which some write as ``2.0``; None if it is none."""
+    """Convert a value to an integer, also ``2.0``; None if it is not one."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def int64(value: Any) -> int | None:
-    """An integer that everybody can read, of 64 bits; None if it is none."""
-    found = integer(value)
-    return found if found is not None and -(2**63) <= found < 2**63 else None
+    """Convert a value to a signed 64-bit integer; None if it is not one."""
+    number = integer(value)
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def presentable(url: str) -> str:
-    """A URL to show in errors and logs: without user, password, query and fragment."""
+    """Return a URL for errors and logs: without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -48,9 +48,9 @@ def presentable(url: str) -> str:
 
 
 def excerpt(body: bytes, length: int = 200) -> str:
-    """The beginning of a body as one line of readable text, without users of URLs.
+    """Return the beginning of a body as one readable line, without users of URLs.
 
-    Where it was cut off there is an ellipsis.
+    A truncated text ends with an ellipsis.
     """
     text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
     line = " ".join(_printable(text).split())
@@ -60,14 +60,14 @@ def excerpt(body: bytes, length: int = 200) -> str:
 
 
 def text_of(value: Any, length: int = 500) -> str:
-    """The `excerpt` of a text; empty for what is none."""
+    """Return the `excerpt` of a text; empty for any other value."""
     if not isinstance(value, str):
         return ""
     return excerpt(value[: length * 4 + 1].encode("utf-8", "replace"), length)
 
 
 def one_line(text: str, length: int) -> str:
-    """Whatever an agent wrote, as one readable line of bounded length."""
+    """Return a text as one readable line of at most `length` characters."""
     line = " ".join(_printable(text[: length * 4]).split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 

@@ -1,7 +1,7 @@
-"""The error objects that an agent answers with: JSON-RPC's and HTTP+JSON's, in both dialects.
+"""Error objects that an agent answers with: JSON-RPC's and HTTP+JSON's, in both dialects.
 
-Rules: an error says whether it may help to try again, always; what it says of the agents below it
-is who they are and what they said; nothing of the machine that it was written on goes out.
+Rules: an error always states whether a retry may succeed. Of downstream agents it gives only names
+and messages. Nothing about the local machine is sent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "own_message", "rest_error", "rpc_error"]
 
-_TYPES = "type.googleapis.com/google.rpc."
+_TYPE_PREFIX = "type.googleapis.com/google.rpc."
 UNNAMED = "UNKNOWN_ERROR"
-"""The reason of errors that the protocol does not name; official servers call them so, too."""
+"""Reason of errors that the protocol does not name, as official servers write it."""
 
 HTTP_STATUS = "HTTP_STATUS"
-"""The reason of errors that say no more than an HTTP status; it goes along, as ``httpStatus``."""
+"""Reason of errors that only describe an HTTP status, which is sent as ``httpStatus``."""
 
 _GRPC_STATUSES = {
     400: "INVALID_ARGUMENT",
@@ -45,24 +45,24 @@ _GRPC_STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-"""By HTTP status, as `google.rpc.Code` relates them."""
+"""By HTTP status, following `google.rpc.Code`."""
 
 _DOMAIN = "a2a-protocol.org"
-_REASSIGNED = ("RetryInfo", "DebugInfo")
-_MOST_DETAILS = 16
-_LONGEST_WAIT = 315_576_000_000
-"""Seconds that a ``google.protobuf.Duration`` can hold."""
+_NOT_FORWARDED = ("RetryInfo", "DebugInfo")
+_MAX_DETAILS = 16
+_MAX_DELAY_S = 315_576_000_000
+"""Maximum of a ``google.protobuf.Duration``, in seconds."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """How the protocol writes a kind of error (A2A 5.4, 9.5, 11.6).
+    """Representation of a kind of error in the protocol (A2A 5.4, 9.5, 11.6).
 
     Attributes:
-        code: The JSON-RPC code of those that have none of their own.
-        reason: In the `google.rpc.ErrorInfo`.
-        http_status: Over HTTP+JSON.
-        grpc_status: The name that goes with it.
-        in_article: The code that says the same in the older dialect; None if `code` does.
+        code: JSON-RPC code of errors without one of their own.
+        reason: Reason in the `google.rpc.ErrorInfo`.
+        http_status: HTTP status over HTTP+JSON.
+        grpc_status: Name of the corresponding gRPC status.
+        in_article: Code of the same error in the older dialect; None if it is `code`.
     """
 
     code: int = -32603
@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def own_message(error: A2AError) -> str:
-    """What an error says, without who says it, as it may be told to others."""
+    """Return an error's message for other agents, without the prefix of `answer_prefix`."""
     message = error.message.removeprefix(f"{answer_prefix(error.code)}: ")
     return scrubbed(message) or type(error).__name__
 
@@ -81,7 +81,7 @@ def own_message(error: A2AError) -> str:
 def rpc_error(
     error: A2AError, entry: Entry, *, nested: bool, request_id: str | None
 ) -> dict[str, Any]:
-    """The JSON-RPC error object; see `A2AError.to_jsonrpc`."""
+    """Return the JSON-RPC error object; see `A2AError.to_jsonrpc`."""
     own = int64(error.code)
     code = entry.code if own is None else own
     if nested:
@@ -98,7 +98,7 @@ def rpc_error(
 
 
 def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict[str, Any]:
-    """The `google.rpc.Status` object; see `A2AError.to_rest`."""
+    """Return the `google.rpc.Status` object; see `A2AError.to_rest`."""
     status = http_status_of(error, entry)
     return {
         "code": status,
@@ -111,7 +111,7 @@ def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict
 
 
 def http_status_of(error: A2AError, entry: Entry) -> int:
-    """The HTTP status that an error is answered with over HTTP+JSON."""
+    """Return the HTTP status of the error over HTTP+JSON."""
     own = error.http_status
     return own if _is_status(entry) and own is not None and 400 <= own < 600 else entry.http_status
 
@@ -121,32 +121,32 @@ def _is_status(entry: Entry) -> bool:
 
 
 def _nested(error: A2AError) -> dict[str, Any]:
-    """Who failed below an agent, and what they said, one error inside the other."""
+    """Return the members for downstream agents: their errors, nested in each other."""
     chain, links = hops.bounded_chain(error.hops), hops.links_in(error.data)
-    said = _said_in(own_message(error), chain)
-    below: dict[str, Any] = {}
+    texts = _texts_in(own_message(error), chain)
+    members: dict[str, Any] = {}
     for index in range(len(chain) - 1, -1, -1):
         link = links[index] if index < len(links) else hops.Link(agent=chain[index])
         answer = {
             "code": -32603 if link.code is None else link.code,
-            "message": scrubbed(link.text) or said[index] or _failed(chain[index + 1 :]),
-            "data": {**below, **_hints(error)},
+            "message": scrubbed(link.text) or texts[index] or _failed(chain[index + 1 :]),
+            "data": {**members, **_hints(error)},
         }
-        below = {"downstreamAgent": chain[index], "downstreamError": answer}
-        before = chain[index - 1] if index else hops.as_hop(error.agent)
-        if before:
-            below = {"currentAgent": before, **below}
-    return {**below, **({"loop": hops.as_hop(error.loop)} if error.loop else {})}
+        members = {"downstreamAgent": chain[index], "downstreamError": answer}
+        caller = chain[index - 1] if index else hops.as_hop(error.agent)
+        if caller:
+            members = {"currentAgent": caller, **members}
+    return {**members, **({"loop": hops.as_hop(error.loop)} if error.loop else {})}
 
 
-def _said_in(message: str, chain: tuple[str, ...]) -> list[str]:
-    """What each agent of a chain said, as far as the message of the first error tells it."""
-    said: list[str] = []
+def _texts_in(message: str, chain: tuple[str, ...]) -> list[str]:
+    """Return the text of each agent of a chain, as far as the message contains it."""
+    texts: list[str] = []
     for agent in chain:
-        _, is_streamed, rest = message.partition(f"agent {agent} failed: ")
-        message = rest if is_streamed else message
-        said.append(rest)
-    return said
+        _, is_named, rest = message.partition(f"agent {agent} failed: ")
+        message = rest if is_named else message
+        texts.append(rest)
+    return texts
 
 
 def _failed(chain: tuple[str, ...]) -> str:
@@ -161,43 +161,43 @@ def _hints(error: A2AError) -> dict[str, Any]:
 
 
 def _details(error: A2AError, entry: Entry, request_id: str | None) -> list[dict[str, Any]]:
-    """The typed details; the `google.rpc.ErrorInfo` is the first, where some clients look."""
+    """Return the typed details, with the `google.rpc.ErrorInfo` first, as some clients need."""
     info = {"reason": entry.reason, "domain": _DOMAIN, "metadata": _metadata(error, entry)}
-    details: list[dict[str, Any]] = [{"@type": f"{_TYPES}ErrorInfo", **info}]
+    details: list[dict[str, Any]] = [{"@type": f"{_TYPE_PREFIX}ErrorInfo", **info}]
     if error.retry_after is not None and _is_wait(error.retry_after):
-        delay = f"{min(error.retry_after, _LONGEST_WAIT):.9f}".rstrip("0").rstrip(".")
-        details.append({"@type": f"{_TYPES}RetryInfo", "retryDelay": f"{delay}s"})
+        delay = f"{min(error.retry_after, _MAX_DELAY_S):.9f}".rstrip("0").rstrip(".")
+        details.append({"@type": f"{_TYPE_PREFIX}RetryInfo", "retryDelay": f"{delay}s"})
     if request_id is not None:
-        details.append({"@type": f"{_TYPES}RequestInfo", "requestId": request_id})
-    foreign = (
+        details.append({"@type": f"{_TYPE_PREFIX}RequestInfo", "requestId": request_id})
+    downstream = (
         detail
         for detail in error.details
-        if text_of(detail.get("@type")) and not _is_ours(detail, request_id)
+        if text_of(detail.get("@type")) and not _is_replaced(detail, request_id)
     )
-    return details + scrubbed_details(islice(foreign, _MOST_DETAILS))
+    return details + scrubbed_details(islice(downstream, _MAX_DETAILS))
 
 
-def _is_ours(detail: Any, request_id: str | None) -> bool:
-    """Whether a detail says what is said anew, or what is nobody else's business."""
+def _is_replaced(detail: Any, request_id: str | None) -> bool:
+    """Return whether a received detail is written anew, or must not be forwarded."""
     if request_id is not None and is_detail_type(detail, "RequestInfo"):
         return True
-    return is_error_info(detail) or any(is_detail_type(detail, name) for name in _REASSIGNED)
+    return is_error_info(detail) or any(is_detail_type(detail, name) for name in _NOT_FORWARDED)
 
 
 def _metadata(error: A2AError, entry: Entry) -> dict[str, str]:
-    """Of texts only: that is what the object may hold."""
-    found = {"retryable": "true" if error.transient else "false"}
+    """Return the metadata of the `google.rpc.ErrorInfo`, which may hold only texts."""
+    metadata = {"retryable": "true" if error.transient else "false"}
     for name, wire_name in (("task_id", "taskId"), ("state", "state")):
         if value := scrubbed(str(getattr(error, name, None) or "")):
-            found[wire_name] = value
+            metadata[wire_name] = value
     if error.code is not None and entry.reason == UNNAMED:
-        found["code"] = str(error.code)
+        metadata["code"] = str(error.code)
     if _is_status(entry):
-        found["httpStatus"] = str(http_status_of(error, entry))
-    found |= {f"hop{n}": hop for n, hop in enumerate(hops.bounded_chain(error.hops), 1)}
+        metadata["httpStatus"] = str(http_status_of(error, entry))
+    metadata |= {f"hop{n}": hop for n, hop in enumerate(hops.bounded_chain(error.hops), 1)}
     if error.loop:
-        found["loop"] = hops.as_hop(error.loop)
-    return found
+        metadata["loop"] = hops.as_hop(error.loop)
+    return metadata
 
 
 def _is_wait(delay: float) -> bool:

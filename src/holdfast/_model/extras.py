@@ -1,26 +1,26 @@
-"""What is said where an extra is missing: the same words for all of them."""
+"""The error for a missing extra."""
 
 from __future__ import annotations
 
 __all__ = ["install_command", "missing_extra"]
 
 _INSTALLED_AS = {"a2a": "a2a-sdk"}
-"""Libraries that are not imported by the name that they are installed by."""
+"""Distribution names that differ from the import name."""
 
 
-def missing_extra(what: str, extra: str, *, library: str | None = None) -> ModuleNotFoundError:
-    """The error of something that needs an extra which is not installed.
+def missing_extra(feature: str, extra: str, *, library: str | None = None) -> ModuleNotFoundError:
+    """Return the error of a feature whose extra is not installed.
 
     Args:
-        what: What needs it, in the singular.
-        extra: The name of the extra, or names with commas.
-        library: The module that is missing, where one is known.
+        feature: Name of the feature, in the singular.
+        extra: Name of the extra, or several separated by commas.
+        library: Name of the missing module, if known.
     """
     needed = f"the extra {extra!r}" if library is None else _INSTALLED_AS.get(library, library)
-    text = f"{what} needs {needed}: {install_command(extra)}"
+    text = f"{feature} needs {needed}: {install_command(extra)}"
     return ModuleNotFoundError(text, name=library)
 
 
 def install_command(extra: str) -> str:
-    """The command, with the quotes that every shell takes."""
+    """Return the pip command, quoted for any shell."""
     return f'pip install "holdfast[{extra}]"'

@@ -1,14 +1,14 @@
-"""What the address of a gRPC interface means: which host, which port, and whether with TLS.
+"""Addresses of gRPC interfaces: host, port, and whether to use TLS.
 
-Cards write it in many ways, and the specification has no rule. Here:
+Cards use many forms, and the specification defines none. Accepted are:
 
     https://host[:443]  grpcs://host[:443]       TLS
     http://host[:80]    grpc://host[:80]         no TLS
     host:port  dns:host[:443]  dns:///host[:443]
     ipv4:number:port  ipv6:[number]:port         TLS, unless the host is this machine
 
-gRPC has no paths of its own: one behind the host is left out. Anything else (sockets of this
-machine, name servers that the address brings along) means nothing here.
+gRPC has no paths, so a path after the host is ignored. Any other form (Unix sockets, a name server
+in the address) is not supported.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/?#@,\[\]]+)(:[0-9]{1,5})?")
 
 
 class GrpcAddress(NamedTuple):
-    """Where a gRPC interface is.
+    """Address of a gRPC interface.
 
     Attributes:
-        host: A name in ASCII or a number, without brackets.
+        host: ASCII host name or IP address, without brackets.
         port: The port.
-        is_secure: Whether TLS is spoken.
+        is_secure: Whether to use TLS.
     """
 
     host: str
@@ -44,17 +44,17 @@ class GrpcAddress(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Host and port, as gRPC takes them."""
+        """Host and port in gRPC's syntax."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The same as an HTTP address, which is what gRPC makes of it."""
+        """The address as an HTTP URL."""
         return f"{'https' if self.is_secure else 'http'}://{self.authority}"
 
 
 def grpc_address(url: str) -> GrpcAddress | None:
-    """Reads the address of a gRPC interface; None if it is none."""
+    """Parse the address of a gRPC interface; None if it is invalid."""
     form = _http_form(url)
     if form is None or not is_http_address(form):
         return None
@@ -64,9 +64,9 @@ def grpc_address(url: str) -> GrpcAddress | None:
 
 
 def without_grpc(url: str) -> str:
-    """An address with what only gRPC has in it put in terms of HTTP; any other as it is.
+    """Convert a gRPC address to an HTTP URL; return any other unchanged.
 
-    Origins, hosts and numbers are looked for in these terms.
+    Origins, hosts and IP addresses are derived from that form.
     """
     if urlsplit(url).scheme in _PORTS:
         return url
@@ -75,15 +75,15 @@ def without_grpc(url: str) -> str:
 
 
 def is_of_grpc_alone(url: str) -> bool:
-    """Whether an address says by its scheme that it is of gRPC."""
+    """Return whether the scheme of an address is ``grpc`` or ``grpcs``."""
     return url.partition("://")[0].lower() in _ONLY_GRPC
 
 
 def _http_form(url: str) -> str | None:
-    scheme, found, rest = url.partition("://")
-    spoken = _SCHEMES.get(scheme.lower()) if found else None
-    if spoken is not None:
-        return f"{spoken}://{re.split('[/?#]', rest, maxsplit=1)[0]}"
+    scheme, separator, rest = url.partition("://")
+    http_scheme = _SCHEMES.get(scheme.lower()) if separator else None
+    if http_scheme is not None:
+        return f"{http_scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}"
     resolved = _RESOLVED.match(url)
     authority = _AUTHORITY.fullmatch(url if resolved is None else url[resolved.end() :])
     if authority is None or (resolved is None and authority[2] is None):

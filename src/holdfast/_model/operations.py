@@ -1,11 +1,11 @@
-"""The table of operations: one row each, for every binding (A2A specification 5.3).
+"""The table of operations, one row each, for every binding (A2A specification 5.3).
 
-Nothing else in Holdfast knows a method's name or a path.
+No other module contains method names or paths.
 
-Safety says what a second execution would cost:
-    ``read``         nothing: it changes nothing.
-    ``idempotent``   nothing: doing it twice is doing it once.
-    ``conditional``  possibly a second task; sent again only if the first was not executed.
+The safety of an operation is the cost of executing it twice:
+    ``read``         none: it changes nothing.
+    ``idempotent``   none: twice has the effect of once.
+    ``conditional``  possibly a second task; resent only if the first was not executed.
 """
 
 from __future__ import annotations
@@ -70,19 +70,20 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_
     """One row of the table.
 
     Attributes:
-        name: The protocol's name: the JSON-RPC and gRPC method of protocol 1.0.
+        name: Name in the protocol: the JSON-RPC and gRPC method of protocol 1.0.
         request: Type of the parameters.
-        response: Type of the answer, or of each event where `streaming`.
-        safety: What a second execution would cost.
+        response: Type of the response, or of each event if `streaming`.
+        safety: Cost of a second execution.
         verb: HTTP method of the REST binding.
-        other_verb: HTTP method that some agents take in its place: the specification's text and
+        other_verb: HTTP method that some agents expect instead: the text of the specification and
             its protocol buffers differ.
         path: Path of the REST binding; ``{name}`` stands for that member of the request.
-        streaming: Whether the answer is a stream of events.
-        capability: What the card must declare for it (a member of `AgentCapabilities`), if any.
+        streaming: The response is a stream of events.
+        capability: Member of `AgentCapabilities` that the card must declare; None for none.
         method_v03: JSON-RPC method of protocol 0.3.
-        path_v03: Path of the REST binding there; ``{name}`` stands for that member of its request.
-        method_grpc_v03: gRPC method there; empty where there is none.
+        path_v03: Path of the REST binding in 0.3; ``{name}`` stands for that member of its
+            request.
+        method_grpc_v03: gRPC method in 0.3; empty if there is none.
     """
 
     name: str
@@ -124,10 +125,10 @@ SEND_STREAMING_MESSAGE = Operation(
     capability="streaming",
 )
 SEND_OPERATIONS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
-"""The operations that send a message."""
+"""Operations that send a message."""
 
 SEND_NAMES = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
-"""Their names."""
+"""Names of the operations that send a message."""
 
 GET_TASK = Operation(
     name="GetTask",
@@ -253,10 +254,10 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
 GET_AGENT_CARD: Operation[Any, AgentCard] = Operation(
     name="GetAgentCard", request=Empty, response=AgentCard, safety="read", verb="GET", path=""
 )
-"""Getting the public card: HTTP, but no operation of a binding, so not in the table."""
+"""Fetching the public card: plain HTTP, not an operation of a binding."""
 
 CARD_BINDING = "card"
-"""What stands for the binding where a card is fetched."""
+"""Reported as the binding of a card request."""
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where cards are (RFC 8615; A2A 8.2), the second one for agents older than protocol 0.3."""
+"""Paths of agent cards (RFC 8615; A2A 8.2), the second for agents older than protocol 0.3."""

@@ -1,4 +1,4 @@
-"""Values that hold secrets, and show none of them."""
+"""Values that contain secrets and do not show them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ __all__ = ["RedactedRepr"]
 
 
 class RedactedRepr:
-    """Comes before `msgspec.Struct` where a class has a ``__repr__`` of its own.
+    """Mixin before `msgspec.Struct` for classes with a ``__repr__`` of their own.
 
-    A struct tells ``rich`` all its members besides, which prints them, and puts them into
-    tracebacks.
+    Without it, ``rich`` would print all members of a struct, also in tracebacks.
     """
 
     __slots__ = ()
 
     def __rich_repr__(self) -> Any:
-        """Tells nothing, so that ``repr`` is what is shown."""
+        """Return None, so that ``rich`` uses ``repr``."""
         return None

@@ -1,7 +1,7 @@
-"""Checks of values that callers send: text that UTF-8 can encode, and JSON as it stands.
+"""Validation of values that callers send: texts must be valid UTF-8, and JSON exact.
 
-A codec would silently change some other values (``{1: 2}``, a set, NaN) and fail on the rest in
-the middle of a call. The message of each error begins with the path to the value.
+A codec would silently change other values (``{1: 2}``, a set, NaN), or fail in the middle of a
+call. The message of each error begins with the path to the value.
 """
 
 from __future__ import annotations
@@ -20,55 +20,55 @@ from holdfast._model.settings import kind_of
 __all__ = ["check_json", "check_sendable", "check_text"]
 
 _JSON_MEMBERS = ("data", "metadata")
-"""Members of the model that hold any JSON; all others are of the model themselves."""
+"""Members of the model that hold arbitrary JSON; all others have types of the model."""
 
-_NOTHING = (type(None), msgspec.UnsetType)
+_ABSENT = (type(None), msgspec.UnsetType)
 
-_MOST_BITS = 14_000
-"""Of a whole number: Python writes up to 4,300 digits."""
+_MAX_INTEGER_BITS = 14_000
+"""Python converts integers of up to 4,300 digits to text."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _WrongTypeError(UnrepresentableError):
-    """A value of another type than its member has."""
+    """A value does not have the type of its member."""
 
 
 def check_text(path: str, text: str) -> None:
-    """Check that UTF-8 can encode a text.
+    """Check that a text can be encoded as UTF-8.
 
     Raises:
-        TypeError: The text is of a subclass of str, which no codec takes.
+        TypeError: The text is an instance of a subclass of str, which the codec rejects.
         ValueError: The text has an unpaired surrogate.
     """
     _check(path, text, is_json=True)
 
 
 def check_json(path: str, value: object) -> None:
-    """Check that a value is JSON as it stands, so that nothing is changed on the way.
+    """Check that a value is JSON, so that encoding does not change it.
 
     Args:
-        path: What errors call the value, such as ``metadata``.
-        value: What the caller passes; tuples are arrays.
+        path: Name of the value in errors, such as ``metadata``.
+        value: The caller's value; tuples count as arrays.
 
     Raises:
-        ValueError: A value that JSON does not have, a key that is not a string, a structure that
-            contains itself or is nested too deeply, or a text with an unpaired surrogate.
-        TypeError: A text is of a subclass of str.
+        ValueError: A value has no JSON type, a key is not a string, a container contains itself or
+            is nested too deeply, or a text has an unpaired surrogate.
+        TypeError: A text is an instance of a subclass of str.
     """
     _check(path, value, is_json=True)
 
 
 def check_sendable(path: str, value: object) -> None:
-    """Check a value of the model: all of its texts, and what it holds of JSON.
+    """Check a value of the model: its texts and its JSON.
 
     Args:
-        path: What errors call the value, such as ``message``.
+        path: Name of the value in errors, such as ``message``.
         value: A message, a request, or a member of one.
 
     Raises:
         ValueError: See `check_json`.
-        TypeError: Metadata that are not a dict, or a text of a subclass of str.
+        TypeError: Metadata is not a dict, or a text is an instance of a subclass of str.
     """
     _check(path, value, is_json=False)
 
@@ -97,7 +97,7 @@ def _check_member(value: object) -> None:
         names: tuple[str, ...] = value.__struct_fields__
         members: tuple[object, ...] = msgspec.structs.astuple(value)
         for name, member in zip(names, members, strict=True):
-            if isinstance(member, _NOTHING):
+            if isinstance(member, _ABSENT):
                 continue
             try:
                 _check_named(name, member)
@@ -122,11 +122,11 @@ def _check_named(name: str, member: object) -> None:
 
 
 def _check_json(value: object, around: tuple[int, ...]) -> None:
-    """Check a value of JSON.
+    """Check a JSON value.
 
     Args:
         value: The value.
-        around: The ids of what it is in.
+        around: Ids of the containers around it.
     """
     if value is None or isinstance(value, bool):
         return
@@ -175,18 +175,18 @@ def _check_text(text: str) -> None:
 
 
 def _fault(text: str) -> str:
-    """Say what UTF-8 cannot encode of a text; empty where there is nothing."""
-    found = _SURROGATE.search(text)
-    if found is None:
+    """Describe why a text cannot be encoded as UTF-8; empty if it can."""
+    surrogate = _SURROGATE.search(text)
+    if surrogate is None:
         return ""
-    shown = f"\\u{ord(found[0]):04x} at index {found.start()}"
+    shown = f"\\u{ord(surrogate[0]):04x} at index {surrogate.start()}"
     return f"an unpaired surrogate ({shown}), which UTF-8 cannot encode"
 
 
 def _check_number(value: object) -> None:
     why = f"must be JSON, not {kind_of(value)}"
     if isinstance(value, int) and (type(value) is int or isinstance(value, Enum)):
-        if value.bit_length() <= _MOST_BITS:
+        if value.bit_length() <= _MAX_INTEGER_BITS:
             return
         why = "is a number of more than 4,000 digits"
     elif type(value) is float:

@@ -1,6 +1,6 @@
-"""Checks of numbers, and of the values that settings are made of.
+"""Validation of settings and arguments.
 
-A bool is no number, and a count is a whole one.
+A bool does not count as a number, and a count is an integer.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ __all__ = [
     "suggestion",
 ]
 
-_ALIKE = 0.7
-"""How alike two names are, of 1, where one was meant by the other: not only by their endings."""
+_MIN_SIMILARITY = 0.7
+"""Similarity from 0 to 1 of a suggested name; high enough that equal endings do not suffice."""
 
 
 def check_number(name: str, value: object, what: str = "number") -> None:
-    """Checks that a value is a number, before it is compared with anything.
+    """Check that a value is a number, before it is compared.
 
     Args:
-        name: What messages call it.
-        value: What the caller passes.
-        what: What the number is of, if that is to be told.
+        name: Name of the value in messages.
+        value: The caller's value.
+        what: Description of the number in messages.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: The value is not a number.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         message = f"{name} must be a {what}, not {type(value).__name__}"
@@ -38,11 +38,11 @@ def check_number(name: str, value: object, what: str = "number") -> None:
 
 
 def check_count(name: str, value: object, *, least: int = 0) -> None:
-    """Checks that a value is a whole number, and not too small.
+    """Check that a value is an integer of at least `least`.
 
     Raises:
-        TypeError: It is something else, infinity included.
-        ValueError: It is less than `least`.
+        TypeError: The value is not an integer, or is infinite.
+        ValueError: The value is less than `least`.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         message = f"{name} must be a whole number, not {type(value).__name__}"
@@ -53,20 +53,20 @@ def check_count(name: str, value: object, *, least: int = 0) -> None:
 
 
 def check_numbers(settings: object, names: Iterable[str]) -> None:
-    """Checks that settings are numbers; see `check_number`.
+    """Check that the named settings are numbers; see `check_number`.
 
     Raises:
-        TypeError: One is something else.
+        TypeError: A setting is not a number.
     """
     for name in names:
         check_number(name, getattr(settings, name))
 
 
 def check_kinds(settings: object, **kinds: type | tuple[type, ...]) -> None:
-    """Checks the classes of settings, by name.
+    """Check the classes of settings by name.
 
     Raises:
-        TypeError: One is of another class.
+        TypeError: A setting has another class.
     """
     for name, kind in kinds.items():
         check_kind(name, getattr(settings, name), kind)
@@ -75,16 +75,16 @@ def check_kinds(settings: object, **kinds: type | tuple[type, ...]) -> None:
 def check_kind(
     name: str, value: object, kind: type | tuple[type, ...], *, or_else: str = ""
 ) -> None:
-    """Checks the class of a value; of several that will do, the first one is named.
+    """Check the class of a value; the message names the first of several accepted classes.
 
     Args:
-        name: What messages call it.
-        value: What the caller passes.
-        kind: What will do.
-        or_else: What else to tell that would do.
+        name: Name of the value in messages.
+        value: The caller's value.
+        kind: Accepted class or classes.
+        or_else: Other accepted values, for the message.
 
     Raises:
-        TypeError: It is of another class.
+        TypeError: The value has another class.
     """
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
@@ -93,7 +93,7 @@ def check_kind(
 
 
 def kind_of(value: object) -> str:
-    """Name the class of a value that is refused; of the official SDK's, say what to pass."""
+    """Name the class of a rejected value; for the official SDK's, add what to pass."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in {"a2a", "a2a_pb2"}:
         return kind.__name__
@@ -105,8 +105,8 @@ def kind_of(value: object) -> str:
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """Say which known name is nearest to one that is refused; all of them where none is near."""
-    import difflib  # takes longer than a call that is right
+    """Suggest the known name closest to a rejected one; list all if none is close."""
+    import difflib  # slow to import, needed only for errors
 
-    meant = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
-    return f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"
+    closest = difflib.get_close_matches(name, known, n=1, cutoff=_MIN_SIMILARITY)
+    return f"did you mean {closest[0]!r}?" if closest else f"there are {', '.join(known)}"

@@ -1,7 +1,7 @@
-"""Agent cards of protocol 0.3 (its specification, section 5.5), alone and beside one of 1.0.
+"""Agent cards of protocol 0.3 (its specification, section 5.5), alone and within a card of 1.0.
 
-Rules: a card that has interfaces of 1.0 is one of 1.0, and what it repeats for older clients can
-neither break it nor come first; a card without them is read whole.
+Rules: a card with interfaces of 1.0 is a card of 1.0; its members for older clients can neither
+invalidate it nor take precedence. A card without them is decoded as a card of 0.3.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DEFAULT_VERSION = "0.3.0"
 _DEFAULT_TRANSPORT = "JSONRPC"
 
 Requirements = tuple[dict[str, Any], ...]
-"""Each names schemes and their scopes; in ProtoJSON within ``schemes`` and ``list``."""
+"""Each item maps scheme names to scopes; in ProtoJSON within ``schemes`` and ``list``."""
 
 
 class Interface(WireValue, frozen=True, kw_only=True):
-    """One more address."""
+    """Additional interface."""
 
     url: str = ""
     transport: str = ""
@@ -42,7 +42,7 @@ class Capabilities(WireValue, frozen=True, kw_only=True):
 
 
 class Skill(WireValue, frozen=True, kw_only=True):
-    """Something that the agent can do."""
+    """Capability that the agent offers."""
 
     id: str = ""
     name: str = ""
@@ -55,7 +55,7 @@ class Skill(WireValue, frozen=True, kw_only=True):
 
 
 class Scheme(model.SecurityScheme, frozen=True, kw_only=True):
-    """A way to authenticate: flat, with its `type`; in ProtoJSON as 1.0 has it."""
+    """Security scheme: flat with a `type`, or as in 1.0 (ProtoJSON)."""
 
     type: str | None = None
     description: str | None = None
@@ -69,7 +69,7 @@ class Scheme(model.SecurityScheme, frozen=True, kw_only=True):
 
 
 class Card(WireValue, frozen=True, kw_only=True):
-    """What an agent says of itself."""
+    """Agent card of protocol 0.3."""
 
     name: str = ""
     description: str = ""
@@ -92,10 +92,10 @@ class Card(WireValue, frozen=True, kw_only=True):
 
 
 def read(document: dict[str, Any]) -> model.AgentCard:
-    """Reads a card of protocol 0.3.
+    """Decode a card of protocol 0.3.
 
     Raises:
-        InvalidAgentCardError: With the field that is missing or wrong, by its name in 0.3.
+        InvalidAgentCardError: A field is missing or invalid; the error has its name in 0.3.
     """
     try:
         card = codec.from_builtins(document, Card)
@@ -106,10 +106,10 @@ def read(document: dict[str, Any]) -> model.AgentCard:
 
 
 def to_card(card: Card) -> model.AgentCard:
-    """A card of protocol 0.3 as one of the model.
+    """Convert a card of protocol 0.3 to the model.
 
     Raises:
-        InvalidAgentCardError: With the field that is missing or wrong, by its name in 0.3.
+        InvalidAgentCardError: A field is missing or invalid; the error has its name in 0.3.
     """
     if not card.name:
         raise missing_field_error("name")
@@ -120,7 +120,7 @@ def to_card(card: Card) -> model.AgentCard:
         check_interface(interface, field)
         if interface not in interfaces:
             interfaces.append(interface)
-    told = card.capabilities
+    capabilities = card.capabilities
     return model.AgentCard(
         name=card.name,
         description=card.description,
@@ -130,9 +130,9 @@ def to_card(card: Card) -> model.AgentCard:
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
         capabilities=model.AgentCapabilities(
-            streaming=told.streaming,
-            push_notifications=told.push_notifications,
-            extensions=told.extensions,
+            streaming=capabilities.streaming,
+            push_notifications=capabilities.push_notifications,
+            extensions=capabilities.extensions,
             extended_agent_card=card.supports_authenticated_extended_card or None,
         ),
         security_schemes=_schemes(card),
@@ -145,11 +145,11 @@ def to_card(card: Card) -> model.AgentCard:
 
 
 def with_v03_members(card: model.AgentCard, document: dict[str, Any]) -> model.AgentCard:
-    """A card of 1.0 with what it says to clients of 0.3 behind its own.
+    """Add to a card of 1.0 its interfaces and schemes for clients of 0.3.
 
     Args:
-        card: The card as one of 1.0.
-        document: The JSON object that it was read from.
+        card: The card of 1.0.
+        document: The JSON object that it was decoded from.
     """
     try:
         as_v03 = codec.from_builtins(document, Card)
@@ -157,12 +157,12 @@ def with_v03_members(card: model.AgentCard, document: dict[str, Any]) -> model.A
         return card
     interfaces = list(card.supported_interfaces)
     if (as_v03.protocol_version or _DEFAULT_VERSION).startswith("0."):
-        known = {_place(interface) for interface in interfaces}
+        identities = {_identity(interface) for interface in interfaces}
         for field, interface in _interfaces(as_v03):
-            if _is_usable(interface, field) and _place(interface) not in known:
-                known.add(_place(interface))
+            if _is_usable(interface, field) and _identity(interface) not in identities:
+                identities.add(_identity(interface))
                 interfaces.append(interface)
-    schemes = {**_schemes(as_v03), **_told(card.security_schemes)}
+    schemes = {**_schemes(as_v03), **_typed_schemes(card.security_schemes)}
     capabilities = card.capabilities
     if capabilities.extended_agent_card is None and as_v03.supports_authenticated_extended_card:
         capabilities = msgspec.structs.replace(capabilities, extended_agent_card=True)
@@ -176,12 +176,14 @@ def with_v03_members(card: model.AgentCard, document: dict[str, Any]) -> model.A
 
 
 def _interfaces(card: Card) -> Iterator[tuple[str, model.AgentInterface]]:
-    """The card's addresses, the preferred one first, each under its field."""
+    """Yield the card's interfaces, the preferred one first, each with its field."""
     version = card.protocol_version or _DEFAULT_VERSION
-    named = [("url", card.url, card.preferred_transport or _DEFAULT_TRANSPORT)]
-    for index, more in enumerate(card.additional_interfaces):
-        named.append((f"additionalInterfaces[{index}].url", more.url, more.transport))
-    for field, url, transport in named:
+    addresses = [("url", card.url, card.preferred_transport or _DEFAULT_TRANSPORT)]
+    for index, additional in enumerate(card.additional_interfaces):
+        addresses.append(
+            (f"additionalInterfaces[{index}].url", additional.url, additional.transport)
+        )
+    for field, url, transport in addresses:
         interface = model.AgentInterface(
             url=url, protocol_binding=transport, protocol_version=version
         )
@@ -196,14 +198,14 @@ def _is_usable(interface: model.AgentInterface, field: str) -> bool:
     return bool(interface.protocol_binding)
 
 
-def _place(interface: model.AgentInterface) -> tuple[str, str, str]:
-    """What two interfaces have in common that are one; versions differ in their last number."""
+def _identity(interface: model.AgentInterface) -> tuple[str, str, str]:
+    """Return what identifies an interface: URL, binding, and version without patch number."""
     version = ".".join((interface.protocol_version or "").split(".")[:2])
     return interface.url, interface.protocol_binding.upper(), version
 
 
-def _told(schemes: dict[str, model.SecurityScheme]) -> dict[str, model.SecurityScheme]:
-    """The schemes that say in the words of 1.0 what they are."""
+def _typed_schemes(schemes: dict[str, model.SecurityScheme]) -> dict[str, model.SecurityScheme]:
+    """Return the schemes that have a type of 1.0."""
     return {name: scheme for name, scheme in schemes.items() if scheme != model.SecurityScheme()}
 
 
@@ -211,41 +213,43 @@ def _schemes(card: Card) -> dict[str, model.SecurityScheme]:
     return {name: _scheme(scheme) for name, scheme in card.security_schemes.items()}
 
 
-def _scheme(told: Scheme) -> model.SecurityScheme:
-    about = told.description
-    match told.type:
+def _scheme(source: Scheme) -> model.SecurityScheme:
+    description = source.description
+    match source.type:
         case "apiKey":
             key = model.APIKeySecurityScheme(
-                description=about, location=told.location, name=told.name
+                description=description, location=source.location, name=source.name
             )
             return model.SecurityScheme(api_key_security_scheme=key)
         case "http":
             http = model.HTTPAuthSecurityScheme(
-                description=about, scheme=told.scheme, bearer_format=told.bearer_format
+                description=description, scheme=source.scheme, bearer_format=source.bearer_format
             )
             return model.SecurityScheme(http_auth_security_scheme=http)
         case "oauth2":
             oauth = model.OAuth2SecurityScheme(
-                description=about,
-                flows=told.flows,
-                oauth2_metadata_url=told.oauth2_metadata_url,
+                description=description,
+                flows=source.flows,
+                oauth2_metadata_url=source.oauth2_metadata_url,
             )
             return model.SecurityScheme(oauth2_security_scheme=oauth)
         case "openIdConnect":
             oidc = model.OpenIdConnectSecurityScheme(
-                description=about, open_id_connect_url=told.open_id_connect_url
+                description=description, open_id_connect_url=source.open_id_connect_url
             )
             return model.SecurityScheme(open_id_connect_security_scheme=oidc)
         case "mutualTLS":
-            mtls = model.MutualTlsSecurityScheme(description=about)
+            mtls = model.MutualTlsSecurityScheme(description=description)
             return model.SecurityScheme(mtls_security_scheme=mtls)
         case _:
             names = model.SecurityScheme.__struct_fields__
-            return model.SecurityScheme(**{name: getattr(told, name) for name in names})
+            return model.SecurityScheme(**{name: getattr(source, name) for name in names})
 
 
-def _requirements(told: Requirements) -> tuple[model.SecurityRequirement, ...]:
-    return tuple(model.SecurityRequirement(schemes=_scopes(each)) for each in told)
+def _requirements(requirements: Requirements) -> tuple[model.SecurityRequirement, ...]:
+    return tuple(
+        model.SecurityRequirement(schemes=_scopes(requirement)) for requirement in requirements
+    )
 
 
 def _scopes(requirement: dict[str, Any]) -> dict[str, model.StringList]:
@@ -261,14 +265,14 @@ def _texts(scopes: object) -> tuple[str, ...]:
     return tuple(item for item in items if isinstance(item, str))
 
 
-def _skill(told: Skill) -> model.AgentSkill:
+def _skill(source: Skill) -> model.AgentSkill:
     return model.AgentSkill(
-        id=told.id,
-        name=told.name,
-        description=told.description,
-        tags=told.tags,
-        examples=told.examples,
-        input_modes=told.input_modes,
-        output_modes=told.output_modes,
-        security_requirements=_requirements(told.security),
+        id=source.id,
+        name=source.name,
+        description=source.description,
+        tags=source.tags,
+        examples=source.examples,
+        input_modes=source.input_modes,
+        output_modes=source.output_modes,
+        security_requirements=_requirements(source.security),
     )

@@ -1,4 +1,4 @@
-"""What a 0.3 agent says, as values of the model."""
+"""Conversion of 0.3's types to the model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.types import (
 )
 
 __all__ = [
-    "WRAPPED",
+    "WRAPPED_DATA",
     "LastResponse",
     "event",
     "is_v03",
@@ -36,9 +36,9 @@ __all__ = [
 
 E = TypeVar("E", bound=Enum)
 
-WRAPPED = "data_part_compat"
-"""In the metadata of a part: its data is no object, which 0.3 asks for, and so was put into one,
-as ``{"value": …}``. Official agents read and write it so."""
+WRAPPED_DATA = "data_part_compat"
+"""Metadata member of a part: its data is not an object, as 0.3 requires, and so is wrapped in
+``{"value": …}``. Official agents use it too."""
 
 _STATES = {
     "submitted": TaskState.SUBMITTED,
@@ -56,181 +56,182 @@ _ROLES = {"user": Role.USER, "agent": Role.AGENT}
 
 
 class LastResponse(StreamResponse, frozen=True, kw_only=True):
-    """An event after which the agent says nothing more, and the task is over or waits."""
+    """The last event of a stream, with a task that is terminal or interrupted."""
 
 
-def event(found: v03.Event) -> StreamResponse:
-    """An event of a stream."""
-    match found.what:
-        case v03.Task() as it:
-            return StreamResponse(task=task(it))
-        case v03.Message() as it:
-            return StreamResponse(message=_message(it))
-        case v03.ArtifactUpdate() as it:
-            return StreamResponse(artifact_update=_artifact_update(it))
-        case v03.StatusUpdate() as it:
-            update = _status_update(it)
+def event(source: v03.Event) -> StreamResponse:
+    """Convert an event of a stream."""
+    match source.payload:
+        case v03.Task() as payload:
+            return StreamResponse(task=task(payload))
+        case v03.Message() as payload:
+            return StreamResponse(message=_message(payload))
+        case v03.ArtifactUpdate() as payload:
+            return StreamResponse(artifact_update=_artifact_update(payload))
+        case v03.StatusUpdate() as payload:
+            update = _status_update(payload)
             state = update.status.state
-            is_last = it.final and (state.is_terminal or state.is_interrupted)
+            is_last = payload.final and (state.is_terminal or state.is_interrupted)
             return (LastResponse if is_last else StreamResponse)(status_update=update)
         case None:
             return StreamResponse()  # of a kind that nobody knows here
 
 
-def is_v03(found: v03.Event) -> bool:
-    """Whether a JSON object is an event of 0.3, and none of 1.0.
+def is_v03(source: v03.Event) -> bool:
+    """Return whether a JSON object is an event of 0.3, and not of 1.0.
 
-    In ProtoJSON it may be either, which puts its events into the same members; one of 0.3 it is
-    if it holds what only 0.3 has a name for.
+    The ProtoJSON of both versions puts events into the same members. Such an event is of 0.3 if it
+    has a member or a name that only 0.3 has.
     """
-    named = found.task or found.message or found.status_update or found.artifact_update
-    return found.what is not None if named is None else _is_v03(named)
+    member = source.task or source.message or source.status_update or source.artifact_update
+    return source.payload is not None if member is None else _is_v03(member)
 
 
-def _is_v03(found: object) -> bool:
-    match found:
+def _is_v03(source: object) -> bool:
+    match source:
         case v03.Task():
-            return any(map(_is_v03, (found.status, *found.history, *found.artifacts)))
+            return any(map(_is_v03, (source.status, *source.history, *source.artifacts)))
         case v03.StatusUpdate():
-            return _is_v03(found.status)
+            return _is_v03(source.status)
         case v03.ArtifactUpdate():
-            return _is_v03(found.artifact)
+            return _is_v03(source.artifact)
         case v03.TaskStatus():
-            return _is_named(found.state, _STATES) or _is_v03(found.message)
+            return _is_named(source.state, _STATES) or _is_v03(source.message)
         case v03.Message():
-            if (found.content and not found.parts) or _is_named(found.role, _ROLES):
+            if (source.content and not source.parts) or _is_named(source.role, _ROLES):
                 return True
-            return any(map(_is_v03, found.parts))
+            return any(map(_is_v03, source.parts))
         case v03.Artifact():
-            return any(map(_is_v03, found.parts))
+            return any(map(_is_v03, source.parts))
         case v03.Part():
-            return found.file is not None or WRAPPED in (found.metadata or ())
+            return source.file is not None or WRAPPED_DATA in (source.metadata or ())
         case _:
             return False
 
 
-def _is_named(found: object, names: Mapping[str, Enum]) -> bool:
-    return isinstance(found, str) and found in names
+def _is_named(source: object, names: Mapping[str, Enum]) -> bool:
+    return isinstance(source, str) and source in names
 
 
-def sent(found: v03.Event) -> SendMessageResponse:
-    """What a message is answered by.
+def sent(source: v03.Event) -> SendMessageResponse:
+    """Convert the response to a message.
 
     Raises:
         ValueError: It is neither a task nor a message.
     """
-    response = event(found)
+    response = event(source)
     return SendMessageResponse(task=response.task, message=response.message)
 
 
-def task(found: v03.Task) -> model.Task:
-    """A task."""
+def task(source: v03.Task) -> model.Task:
+    """Convert a task."""
     return model.Task(
-        id=found.id,
-        context_id=found.context_id or None,
-        status=_status(found.status),
-        artifacts=tuple(map(_artifact, found.artifacts)),
-        history=tuple(map(_message, found.history)),
-        metadata=found.metadata,
+        id=source.id,
+        context_id=source.context_id or None,
+        status=_status(source.status),
+        artifacts=tuple(map(_artifact, source.artifacts)),
+        history=tuple(map(_message, source.history)),
+        metadata=source.metadata,
     )
 
 
-def tasks(found: v03.Tasks) -> ListTasksResponse:
-    """A page of tasks."""
+def tasks(source: v03.Tasks) -> ListTasksResponse:
+    """Convert a page of tasks."""
     return ListTasksResponse(
-        tasks=tuple(map(task, found.tasks)),
-        next_page_token=found.next_cursor or found.next_page_token or "",
-        page_size=found.page_size,
-        total_size=found.total_size,
+        tasks=tuple(map(task, source.tasks)),
+        next_page_token=source.next_cursor or source.next_page_token or "",
+        page_size=source.page_size,
+        total_size=source.total_size,
     )
 
 
-def push_config(found: v03.TaskPushConfig) -> TaskPushNotificationConfig:
-    """A configuration of push notifications."""
-    config, task_id, config_id = found.push_notification_config, found.task_id, None
-    if found.name is not None:  # tasks/{task}/pushNotificationConfigs/{config}
-        task_id, _, config_id = found.name.removeprefix("tasks/").partition("/")
+def push_config(source: v03.TaskPushConfig) -> TaskPushNotificationConfig:
+    """Convert a push configuration."""
+    config, task_id, config_id = source.push_notification_config, source.task_id, None
+    if source.name is not None:  # tasks/{task}/pushNotificationConfigs/{config}
+        task_id, _, config_id = source.name.removeprefix("tasks/").partition("/")
         config_id = config_id.rpartition("/")[2]
-    how = config.authentication
+    authentication = config.authentication
     return TaskPushNotificationConfig(
         id=config.id or config_id or None,
         task_id=task_id,
         url=config.url,
         token=config.token or None,
         authentication=None
-        if how is None
+        if authentication is None
         else AuthenticationInfo(
-            scheme=next(iter(how.schemes), ""), credentials=how.credentials or None
+            scheme=next(iter(authentication.schemes), ""),
+            credentials=authentication.credentials or None,
         ),
     )
 
 
-def push_configs(found: v03.PushConfigs) -> ListTaskPushNotificationConfigsResponse:
-    """The configurations of a task."""
+def push_configs(source: v03.PushConfigs) -> ListTaskPushNotificationConfigsResponse:
+    """Convert a task's push configurations."""
     return ListTaskPushNotificationConfigsResponse(
-        configs=tuple(map(push_config, found.configs)), next_page_token=found.next_page_token
+        configs=tuple(map(push_config, source.configs)), next_page_token=source.next_page_token
     )
 
 
-def _status_update(found: v03.StatusUpdate) -> model.TaskStatusUpdateEvent:
+def _status_update(source: v03.StatusUpdate) -> model.TaskStatusUpdateEvent:
     return model.TaskStatusUpdateEvent(
-        task_id=found.task_id,
-        context_id=found.context_id or None,
-        status=_status(found.status),
-        metadata=found.metadata,
+        task_id=source.task_id,
+        context_id=source.context_id or None,
+        status=_status(source.status),
+        metadata=source.metadata,
     )
 
 
-def _artifact_update(found: v03.ArtifactUpdate) -> model.TaskArtifactUpdateEvent:
+def _artifact_update(source: v03.ArtifactUpdate) -> model.TaskArtifactUpdateEvent:
     return model.TaskArtifactUpdateEvent(
-        task_id=found.task_id,
-        context_id=found.context_id or None,
-        artifact=_artifact(found.artifact),
-        append=found.append,
-        last_chunk=found.last_chunk,
-        metadata=found.metadata,
+        task_id=source.task_id,
+        context_id=source.context_id or None,
+        artifact=_artifact(source.artifact),
+        append=source.append,
+        last_chunk=source.last_chunk,
+        metadata=source.metadata,
     )
 
 
-def _status(found: v03.TaskStatus) -> model.TaskStatus:
-    message = found.message
+def _status(source: v03.TaskStatus) -> model.TaskStatus:
+    message = source.message
     return model.TaskStatus(
-        state=_state(found.state),
+        state=_state(source.state),
         message=None if message is None else _message(message),
-        timestamp=found.timestamp,
+        timestamp=source.timestamp,
     )
 
 
-def _artifact(found: v03.Artifact) -> model.Artifact:
+def _artifact(source: v03.Artifact) -> model.Artifact:
     return model.Artifact(
-        artifact_id=found.artifact_id,
-        name=found.name or None,
-        description=found.description or None,
-        parts=tuple(map(_part, found.parts)),
-        metadata=found.metadata,
-        extensions=found.extensions,
+        artifact_id=source.artifact_id,
+        name=source.name or None,
+        description=source.description or None,
+        parts=tuple(map(_part, source.parts)),
+        metadata=source.metadata,
+        extensions=source.extensions,
     )
 
 
-def _message(found: v03.Message) -> model.Message:
+def _message(source: v03.Message) -> model.Message:
     return model.Message(
-        message_id=found.message_id,
-        role=_role(found.role),
-        parts=tuple(map(_part, found.parts or found.content)),
-        context_id=found.context_id or None,
-        task_id=found.task_id or None,
-        metadata=found.metadata,
-        extensions=found.extensions,
-        reference_task_ids=found.reference_task_ids,
+        message_id=source.message_id,
+        role=_role(source.role),
+        parts=tuple(map(_part, source.parts or source.content)),
+        context_id=source.context_id or None,
+        task_id=source.task_id or None,
+        metadata=source.metadata,
+        extensions=source.extensions,
+        reference_task_ids=source.reference_task_ids,
     )
 
 
-def _part(found: v03.Part) -> model.Part:
-    if found.text is not None:
-        return model.Part(text=found.text, metadata=found.metadata)
-    if found.file is not None:
-        return _file(found.file, found.metadata)
-    return _data(found)
+def _part(source: v03.Part) -> model.Part:
+    if source.text is not None:
+        return model.Part(text=source.text, metadata=source.metadata)
+    if source.file is not None:
+        return _file(source.file, source.metadata)
+    return _data(source)
 
 
 def _file(file: v03.File, metadata: dict[str, Any] | None) -> model.Part:
@@ -244,32 +245,34 @@ def _file(file: v03.File, metadata: dict[str, Any] | None) -> model.Part:
     )
 
 
-def _data(found: v03.Part) -> model.Part:
-    data, metadata = found.data, found.metadata
+def _data(source: v03.Part) -> model.Part:
+    data, metadata = source.data, source.metadata
     inner = as_object(data)
-    if found.kind is None and inner is not None and inner.keys() == {"data"}:
+    if source.kind is None and inner is not None and inner.keys() == {"data"}:
         data, inner = inner["data"], as_object(inner["data"])
     if isinstance(data, UnsetType):
         return model.Part(metadata=metadata)
-    if metadata and metadata.get(WRAPPED) and inner is not None and "value" in inner:
+    if metadata and metadata.get(WRAPPED_DATA) and inner is not None and "value" in inner:
         data = inner["value"]
-        metadata = {name: value for name, value in metadata.items() if name != WRAPPED} or None
+        metadata = {
+            name: value for name, value in metadata.items() if name != WRAPPED_DATA
+        } or None
     return model.Part(data=data, metadata=metadata)
 
 
-def _state(found: object) -> TaskState:
-    """A state by its name in either form, or its number."""
-    return _known(found, _STATES, TaskState)
+def _state(source: object) -> TaskState:
+    """Convert a state from its name in either form, or its number."""
+    return _enum_member(source, _STATES, TaskState)
 
 
-def _role(found: object) -> Role:
-    return _known(found, _ROLES, Role)
+def _role(source: object) -> Role:
+    return _enum_member(source, _ROLES, Role)
 
 
-def _known(found: object, names: Mapping[str, E], kind: type[E]) -> E:
-    if isinstance(found, str) and found:
-        return names.get(found) or kind(found)
+def _enum_member(source: object, names: Mapping[str, E], kind: type[E]) -> E:
+    if isinstance(source, str) and source:
+        return names.get(source) or kind(source)
     members = list(kind)
-    if not isinstance(found, int | float) or isinstance(found, bool):
+    if not isinstance(source, int | float) or isinstance(source, bool):
         return members[0]  # UNSPECIFIED
-    return members[int(found)] if 0 <= found < len(members) else kind(str(found))
+    return members[int(source)] if 0 <= source < len(members) else kind(str(source))

@@ -1,6 +1,6 @@
-"""The data structures of protocol 0.3 (its specification, sections 6 and 7), in both forms.
+"""Data structures of protocol 0.3 (its specification, sections 6 and 7), in both forms.
 
-They are named as they are there. A member that only one form has says so.
+Names are those of the specification. Members of only one form are marked.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ __all__ = [
 
 
 class File(WireValue, frozen=True, kw_only=True):
-    """A file, by content or by address.
+    """File, by content or by URI.
 
     Attributes:
-        name: For people.
-        mime_type: What it is.
-        content: Its bytes.
-        uri: Where it is.
-        file_with_bytes: ProtoJSON: its bytes, as the proto says; at some servers the bytes of the
-            base64 text of its bytes (see `holdfast._pipeline.older_files`).
-        file_with_uri: ProtoJSON: where it is.
+        name: Name for display.
+        mime_type: Media type.
+        content: The bytes.
+        uri: Location of the file.
+        file_with_bytes: ProtoJSON: the bytes, as the proto defines; some servers send the base64
+            text of the bytes (see `holdfast._pipeline.older_files`).
+        file_with_uri: ProtoJSON: location of the file.
     """
 
     name: str | None = None
@@ -65,7 +65,7 @@ class File(WireValue, frozen=True, kw_only=True):
 
 
 class Part(WireValue, frozen=True, kw_only=True):
-    """A piece of content; in ProtoJSON it has no kind, and its data is in one more object."""
+    """Piece of content; in ProtoJSON it has no kind, and its data is wrapped in another object."""
 
     kind: str | None = None
     text: str | None = None
@@ -75,7 +75,7 @@ class Part(WireValue, frozen=True, kw_only=True):
 
 
 class Message(WireValue, frozen=True, kw_only=True):
-    """One turn; ProtoJSON calls its parts `content`."""
+    """Message; ProtoJSON calls its parts `content`."""
 
     kind: str | None = None
     message_id: str = ""
@@ -90,7 +90,7 @@ class Message(WireValue, frozen=True, kw_only=True):
 
 
 class Artifact(WireValue, frozen=True, kw_only=True):
-    """A result of a task."""
+    """Result of a task."""
 
     artifact_id: str = ""
     name: str | None = None
@@ -101,7 +101,7 @@ class Artifact(WireValue, frozen=True, kw_only=True):
 
 
 class TaskStatus(WireValue, frozen=True, kw_only=True):
-    """Where a task stands; the state is a name, or a number of ProtoJSON."""
+    """Status of a task; the state is a name, or a number of ProtoJSON."""
 
     state: Any = None
     message: Message | None = None
@@ -109,7 +109,7 @@ class TaskStatus(WireValue, frozen=True, kw_only=True):
 
 
 class Task(WireValue, frozen=True, kw_only=True):
-    """A unit of work."""
+    """Unit of work."""
 
     id: str
     context_id: str | None = None
@@ -120,7 +120,7 @@ class Task(WireValue, frozen=True, kw_only=True):
 
 
 class StatusUpdate(WireValue, frozen=True, kw_only=True):
-    """A task has a new status; `final` says that nothing follows."""
+    """Event: new status of a task; `final` means that no event follows."""
 
     task_id: str = ""
     context_id: str | None = None
@@ -130,7 +130,7 @@ class StatusUpdate(WireValue, frozen=True, kw_only=True):
 
 
 class ArtifactUpdate(WireValue, frozen=True, kw_only=True):
-    """A task has a new artifact, or more of one."""
+    """Event: a new artifact of a task, or a chunk of one."""
 
     task_id: str = ""
     context_id: str | None = None
@@ -141,10 +141,10 @@ class ArtifactUpdate(WireValue, frozen=True, kw_only=True):
 
 
 class Event(WireValue, frozen=True, kw_only=True):
-    """What a message is answered by, and what a stream tells: all that it may be, in one.
+    """Response to a message, or event of a stream: the members of all kinds together.
 
-    In JSON-RPC it is the thing itself, which has `kind` or is known by its members; ProtoJSON puts
-    it into a member that is named after it.
+    In JSON-RPC the object itself is the payload, identified by `kind` or its members; ProtoJSON
+    puts the payload into a member named after its kind.
     """
 
     kind: str | None = None
@@ -172,8 +172,8 @@ class Event(WireValue, frozen=True, kw_only=True):
     artifact_update: ArtifactUpdate | None = None
 
     @property
-    def what(self) -> Task | Message | StatusUpdate | ArtifactUpdate | None:
-        """The thing itself; None if it is none."""
+    def payload(self) -> Task | Message | StatusUpdate | ArtifactUpdate | None:
+        """The payload; None if its kind is unknown."""
         if self.artifact is not None:
             return ArtifactUpdate(
                 task_id=self.task_id or "",
@@ -216,14 +216,14 @@ class Event(WireValue, frozen=True, kw_only=True):
 
 
 class AuthenticationInfo(WireValue, frozen=True, kw_only=True):
-    """How the agent authenticates to a receiver of push notifications."""
+    """Authentication of the agent at a push receiver."""
 
     schemes: tuple[str, ...] = ()
     credentials: str | None = None
 
 
 class PushConfig(WireValue, frozen=True, kw_only=True):
-    """Where the agent sends news of a task."""
+    """Push configuration: where the agent sends events of a task."""
 
     id: str | None = None
     url: str = ""
@@ -232,7 +232,7 @@ class PushConfig(WireValue, frozen=True, kw_only=True):
 
 
 class TaskPushConfig(WireValue, frozen=True, kw_only=True):
-    """A `PushConfig` and its task, which ProtoJSON says in a name."""
+    """Push configuration with its task, which ProtoJSON encodes in `name`."""
 
     task_id: str | None = None
     name: str | None = None
@@ -240,14 +240,14 @@ class TaskPushConfig(WireValue, frozen=True, kw_only=True):
 
 
 class PushConfigs(WireValue, frozen=True, kw_only=True):
-    """The configurations of a task; in JSON-RPC they come as a list alone."""
+    """Push configurations of a task; JSON-RPC sends them as a bare list."""
 
     configs: tuple[TaskPushConfig, ...] = ()
     next_page_token: str = ""
 
 
 class Tasks(WireValue, frozen=True, kw_only=True):
-    """A page of tasks, where an agent lists them; 0.3 itself has no such thing."""
+    """Page of tasks, from agents that list them; 0.3 itself has no such operation."""
 
     tasks: tuple[Task, ...] = ()
     next_cursor: str | None = None
@@ -256,17 +256,17 @@ class Tasks(WireValue, frozen=True, kw_only=True):
     total_size: int = 0
 
 
-# ── What is asked ────────────────────────────────────────────────────────────────────────────
+# ── Requests ─────────────────────────────────────────────────────────────────────────────────
 
 
 class Request(WireValue, frozen=True, kw_only=True):
-    """0.3 knows no tenants."""
+    """Base class of requests; 0.3 has no tenants."""
 
     tenant: ClassVar[None] = None
 
 
 class Configuration(WireValue, frozen=True, kw_only=True):
-    """How to treat a message; `push_notification` is ProtoJSON's."""
+    """Options for a message; `push_notification` is ProtoJSON's."""
 
     blocking: bool
     accepted_output_modes: tuple[str, ...] = ()
@@ -276,7 +276,7 @@ class Configuration(WireValue, frozen=True, kw_only=True):
 
 
 class SendMessage(Request, frozen=True, kw_only=True):
-    """For message/send and message/stream."""
+    """Request of message/send and message/stream."""
 
     message: Message
     configuration: Configuration
@@ -284,14 +284,14 @@ class SendMessage(Request, frozen=True, kw_only=True):
 
 
 class TaskQuery(Request, frozen=True, kw_only=True):
-    """For tasks/get."""
+    """Request of tasks/get."""
 
     id: str
     history_length: int | None = None
 
 
 class ListTasks(Request, frozen=True, kw_only=True):
-    """For tasks/list, as those agents have it that do."""
+    """Request of tasks/list, in the agents that have it."""
 
     context_id: str | None = None
     status: str | None = None
@@ -302,27 +302,27 @@ class ListTasks(Request, frozen=True, kw_only=True):
 
 
 class TaskId(Request, frozen=True, kw_only=True):
-    """For tasks/resubscribe and tasks/pushNotificationConfig/list."""
+    """Request of tasks/resubscribe and tasks/pushNotificationConfig/list."""
 
     id: str
 
 
 class CancelTask(Request, frozen=True, kw_only=True):
-    """For tasks/cancel."""
+    """Request of tasks/cancel."""
 
     id: str
     metadata: dict[str, Any] | None = None
 
 
 class SetPushConfig(Request, frozen=True, kw_only=True):
-    """For tasks/pushNotificationConfig/set."""
+    """Request of tasks/pushNotificationConfig/set."""
 
     task_id: str
     push_notification_config: PushConfig
 
 
 class CreatePushConfig(Request, frozen=True, kw_only=True):
-    """ProtoJSON: for the same; `id` is the task's, for the path."""
+    """ProtoJSON: request to set a push configuration; `id` is the task's, for the path."""
 
     id: str
     parent: str
@@ -331,30 +331,30 @@ class CreatePushConfig(Request, frozen=True, kw_only=True):
 
 
 class PushConfigId(Request, frozen=True, kw_only=True):
-    """For tasks/pushNotificationConfig/get and delete; `id` is the task's."""
+    """Request of tasks/pushNotificationConfig/get and delete; `id` is the task's."""
 
     id: str
     push_notification_config_id: str
 
 
 class Nothing(Request, frozen=True, kw_only=True):
-    """For agent/getAuthenticatedExtendedCard."""
+    """Request of agent/getAuthenticatedExtendedCard."""
 
 
 class NamedTask(Request, frozen=True, kw_only=True):
-    """gRPC: a task by its name, ``tasks/ID``."""
+    """gRPC: task by its resource name, ``tasks/ID``."""
 
     name: str
     history_length: int | None = None
 
 
 class NamedPushConfig(Request, frozen=True, kw_only=True):
-    """gRPC: a configuration by its name, ``tasks/ID/pushNotificationConfigs/ID``."""
+    """gRPC: push configuration by its name, ``tasks/ID/pushNotificationConfigs/ID``."""
 
     name: str
 
 
 class PushConfigsOf(Request, frozen=True, kw_only=True):
-    """gRPC: the configurations of a task, ``tasks/ID``."""
+    """gRPC: push configurations of a task, ``tasks/ID``."""
 
     parent: str

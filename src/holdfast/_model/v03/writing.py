@@ -1,7 +1,7 @@
-"""What the model asks for, as a 0.3 agent is asked.
+"""Conversion of the model's requests to 0.3's.
 
-Each function takes a request of 1.0. Where the forms of 0.3 differ, it is a method of the form
-that is wanted.
+Each function takes a request of 1.0. Functions that differ between the forms of 0.3 are methods of
+the form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import UnsetType
 from holdfast import types as model
 from holdfast._model.codec import as_object
 from holdfast._model.v03 import types as v03
-from holdfast._model.v03.reading import WRAPPED
+from holdfast._model.v03.reading import WRAPPED_DATA
 from holdfast.errors import UnsupportedOperationError
 from holdfast.types import Message, Part, Role, TaskState
 
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 _WHOLE_HISTORY = 10_000
-"""Messages to ask for where the caller sets no limit: 0.3 agents may show none unless asked, and
-some forget what goes beyond the number that was asked for."""
+"""Messages to request without a limit of the caller: agents of 0.3 may send none unless asked, and
+some drop those beyond the requested number."""
 
 _STATES: Mapping[str, str] = {
     TaskState.UNSPECIFIED: "unknown",
@@ -47,24 +47,24 @@ _STATES: Mapping[str, str] = {
     TaskState.AUTH_REQUIRED: "auth-required",
 }
 _ROLES: Mapping[str, str] = {
-    Role.UNSPECIFIED: "user",  # who sends is a client
+    Role.UNSPECIFIED: "user",  # the sender is a client
     Role.USER: "user",
     Role.AGENT: "agent",
 }
 
 
-# ── The same in both forms ───────────────────────────────────────────────────────────────────
+# ── Equal in both forms ──────────────────────────────────────────────────────────────────────
 
 
 def get_task(request: model.GetTaskRequest) -> v03.TaskQuery:
-    """For tasks/get."""
+    """Convert a request of tasks/get."""
     return v03.TaskQuery(id=request.id, history_length=_history(request.history_length))
 
 
 def task_id(
     request: model.SubscribeToTaskRequest | model.ListTaskPushNotificationConfigsRequest,
 ) -> v03.TaskId:
-    """For tasks/resubscribe and tasks/pushNotificationConfig/list, which has no pages."""
+    """Convert a request of tasks/resubscribe, or of tasks/pushNotificationConfig/list."""
     if isinstance(request, model.SubscribeToTaskRequest):
         return v03.TaskId(id=request.id)
     return v03.TaskId(id=request.task_id)
@@ -74,33 +74,33 @@ def push_config_id(
     request: model.GetTaskPushNotificationConfigRequest
     | model.DeleteTaskPushNotificationConfigRequest,
 ) -> v03.PushConfigId:
-    """For tasks/pushNotificationConfig/get and delete."""
+    """Convert a request of tasks/pushNotificationConfig/get or delete."""
     return v03.PushConfigId(id=request.task_id, push_notification_config_id=request.id)
 
 
 def nothing(_request: model.GetExtendedAgentCardRequest) -> v03.Nothing:
-    """For agent/getAuthenticatedExtendedCard."""
+    """Convert a request of agent/getAuthenticatedExtendedCard."""
     return v03.Nothing()
 
 
-# ── The forms ────────────────────────────────────────────────────────────────────────────────
+# ── Different in the forms ───────────────────────────────────────────────────────────────────
 
 
 class Form(ABC):
-    """One of the two forms of its JSON: what is written in a form of its own."""
+    """One of the two forms of 0.3's JSON."""
 
     def send_message(self, request: model.SendMessageRequest) -> v03.SendMessage:
-        """For message/send and message/stream; whether to block is always said.
+        """Convert a request of message/send or message/stream, always with ``blocking``.
 
         Raises:
-            UnsupportedOperationError: The message says what 0.3 cannot say.
+            UnsupportedOperationError: 0.3 cannot express the message.
         """
-        asked = request.configuration or model.SendMessageConfiguration()
-        push = asked.task_push_notification_config
+        options = request.configuration or model.SendMessageConfiguration()
+        push = options.task_push_notification_config
         configuration = v03.Configuration(
-            blocking=not asked.return_immediately,
-            accepted_output_modes=asked.accepted_output_modes,
-            history_length=_history(asked.history_length),
+            blocking=not options.return_immediately,
+            accepted_output_modes=options.accepted_output_modes,
+            history_length=_history(options.history_length),
         )
         if push is not None:
             configuration = self._pushed(configuration, _push_config(push))
@@ -111,13 +111,13 @@ class Form(ABC):
         )
 
     def list_tasks(self, request: model.ListTasksRequest) -> v03.ListTasks:
-        """For tasks/list.
+        """Convert a request of tasks/list.
 
         Raises:
-            UnsupportedOperationError: The list is to begin at a time.
+            UnsupportedOperationError: The request filters by time.
         """
         if request.status_timestamp_after:
-            raise _lacks("ListTasks by time (status_timestamp_after)")
+            raise _unsupported("ListTasks by time (status_timestamp_after)")
         return v03.ListTasks(
             context_id=request.context_id,
             status=None if request.status is None else self._state(request.status),
@@ -128,39 +128,39 @@ class Form(ABC):
         )
 
     def cancel_task(self, request: model.CancelTaskRequest) -> v03.Request:
-        """For tasks/cancel.
+        """Convert a request of tasks/cancel.
 
         Raises:
-            UnsupportedOperationError: ProtoJSON has no place for its metadata.
+            UnsupportedOperationError: ProtoJSON has no member for the metadata.
         """
         return v03.CancelTask(id=request.id, metadata=request.metadata)
 
     @abstractmethod
     def create_push_config(self, request: model.TaskPushNotificationConfig) -> v03.Request:
-        """For tasks/pushNotificationConfig/set."""
+        """Convert a request of tasks/pushNotificationConfig/set."""
 
-    def _message(self, told: Message) -> v03.Message:
+    def _message(self, source: Message) -> v03.Message:
         message = v03.Message(
-            message_id=told.message_id,
-            role=_ROLES.get(told.role, str(told.role)),
-            context_id=told.context_id,
-            task_id=told.task_id,
-            metadata=told.metadata,
-            extensions=told.extensions,
-            reference_task_ids=told.reference_task_ids,
+            message_id=source.message_id,
+            role=_ROLES.get(source.role, str(source.role)),
+            context_id=source.context_id,
+            task_id=source.task_id,
+            metadata=source.metadata,
+            extensions=source.extensions,
+            reference_task_ids=source.reference_task_ids,
         )
-        return self._holding(message, tuple(map(self._part, told.parts)))
+        return self._holding(message, tuple(map(self._part, source.parts)))
 
-    def _part(self, told: Part) -> v03.Part:
-        if told.raw is not None or told.url is not None:
-            part = v03.Part(file=self._file(told), metadata=told.metadata)
+    def _part(self, source: Part) -> v03.Part:
+        if source.raw is not None or source.url is not None:
+            part = v03.Part(file=self._file(source), metadata=source.metadata)
             return self._of_kind("file", part)
-        if isinstance(told.data, UnsetType):
-            part = v03.Part(text=told.text or "", metadata=told.metadata)
+        if isinstance(source.data, UnsetType):
+            part = v03.Part(text=source.text or "", metadata=source.metadata)
             return self._of_kind("text", part)
-        data, metadata = as_object(told.data), told.metadata
+        data, metadata = as_object(source.data), source.metadata
         if data is None:
-            data, metadata = {"value": told.data}, {**(metadata or {}), WRAPPED: True}
+            data, metadata = {"value": source.data}, {**(metadata or {}), WRAPPED_DATA: True}
         part = v03.Part(data=self._data(data), metadata=metadata)
         return self._of_kind("data", part)
 
@@ -182,14 +182,14 @@ class Form(ABC):
     def _data(self, data: dict[str, Any]) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _file(self, told: Part) -> v03.File: ...
+    def _file(self, source: Part) -> v03.File: ...
 
 
 class RpcForm(Form):
-    """For JSON-RPC."""
+    """Form of JSON-RPC."""
 
     def create_push_config(self, request: model.TaskPushNotificationConfig) -> v03.SetPushConfig:
-        """For tasks/pushNotificationConfig/set."""
+        """Convert a request of tasks/pushNotificationConfig/set."""
         return v03.SetPushConfig(
             task_id=request.task_id or "", push_notification_config=_push_config(request)
         )
@@ -209,30 +209,30 @@ class RpcForm(Form):
     def _data(self, data: dict[str, Any]) -> dict[str, Any]:
         return data
 
-    def _file(self, told: Part) -> v03.File:
+    def _file(self, source: Part) -> v03.File:
         return v03.File(
-            name=told.filename,
-            mime_type=told.media_type,
-            content=told.raw,
-            uri=told.url if told.raw is None else None,
+            name=source.filename,
+            mime_type=source.media_type,
+            content=source.raw,
+            uri=source.url if source.raw is None else None,
         )
 
 
 class ProtoJsonForm(Form):
-    """ProtoJSON, for HTTP+JSON."""
+    """ProtoJSON, the form of HTTP+JSON."""
 
     binding = "HTTP+JSON"
 
     def cancel_task(self, request: model.CancelTaskRequest) -> v03.Request:
-        """For tasks/cancel; see `Form.cancel_task`."""
+        """Convert a request of tasks/cancel; see `Form.cancel_task`."""
         if request.metadata:
-            raise _lacks(f"the metadata of CancelTask over {self.binding}")
+            raise _unsupported(f"the metadata of CancelTask over {self.binding}")
         return super().cancel_task(request)
 
     def create_push_config(
         self, request: model.TaskPushNotificationConfig
     ) -> v03.CreatePushConfig:
-        """For tasks/pushNotificationConfig/set."""
+        """Convert a request of tasks/pushNotificationConfig/set."""
         task = request.task_id or ""
         parent = f"tasks/{task}"
         name = f"{parent}/pushNotificationConfigs/{request.id or ''}"
@@ -251,7 +251,7 @@ class ProtoJsonForm(Form):
 
     def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message:
         if message.reference_task_ids:
-            raise _lacks(f"the reference_task_ids of a message over {self.binding}")
+            raise _unsupported(f"the reference_task_ids of a message over {self.binding}")
         role = message.role
         role = f"ROLE_{role.upper()}" if role in {"user", "agent"} else role
         return msgspec.structs.replace(message, role=role, content=parts)
@@ -262,43 +262,42 @@ class ProtoJsonForm(Form):
     def _data(self, data: dict[str, Any]) -> dict[str, Any]:
         return {"data": data}
 
-    def _file(self, told: Part) -> v03.File:
+    def _file(self, source: Part) -> v03.File:
         return v03.File(
-            name=told.filename,
-            mime_type=told.media_type,
-            file_with_bytes=told.raw,
-            file_with_uri=told.url if told.raw is None else None,
+            name=source.filename,
+            mime_type=source.media_type,
+            file_with_bytes=source.raw,
+            file_with_uri=source.url if source.raw is None else None,
         )
 
 
 class GrpcForm(ProtoJsonForm):
-    """Protocol buffers, for gRPC: what ProtoJSON says in paths stands in names of resources.
+    """Protocol buffers, the form of gRPC: resource names in place of ProtoJSON's paths.
 
-    Agents read of a name what is before the next slash, so that an id with a slash in it would
-    mean another task.
+    Agents parse a name up to the next slash, so an id with a slash would denote another task.
     """
 
     binding = "gRPC"
 
     def get_task(self, request: model.GetTaskRequest) -> v03.NamedTask:
-        """For GetTask."""
+        """Convert a request of GetTask."""
         return v03.NamedTask(
             name=_name(request.id), history_length=_history(request.history_length)
         )
 
     def cancel_task(self, request: model.CancelTaskRequest) -> v03.NamedTask:
-        """For CancelTask; see `ProtoJsonForm.cancel_task`."""
+        """Convert a request of CancelTask; see `ProtoJsonForm.cancel_task`."""
         super().cancel_task(request)
         return v03.NamedTask(name=_name(request.id))
 
     def subscribe(self, request: model.SubscribeToTaskRequest) -> v03.NamedTask:
-        """For TaskSubscription."""
+        """Convert a request of TaskSubscription."""
         return v03.NamedTask(name=_name(request.id))
 
     def create_push_config(
         self, request: model.TaskPushNotificationConfig
     ) -> v03.CreatePushConfig:
-        """For CreateTaskPushNotificationConfig."""
+        """Convert a request of CreateTaskPushNotificationConfig."""
         _name(request.task_id or "", request.id or "")
         return super().create_push_config(request)
 
@@ -307,33 +306,34 @@ class GrpcForm(ProtoJsonForm):
         request: model.GetTaskPushNotificationConfigRequest
         | model.DeleteTaskPushNotificationConfigRequest,
     ) -> v03.NamedPushConfig:
-        """For GetTaskPushNotificationConfig and DeleteTaskPushNotificationConfig."""
+        """Convert a request of Get- or DeleteTaskPushNotificationConfig."""
         return v03.NamedPushConfig(name=_name(request.task_id, request.id))
 
     def push_configs(
         self, request: model.ListTaskPushNotificationConfigsRequest
     ) -> v03.PushConfigsOf:
-        """For ListTaskPushNotificationConfig, whose pages nobody has seen."""
+        """Convert a request of ListTaskPushNotificationConfig; its pages are not used."""
         return v03.PushConfigsOf(parent=_name(request.task_id))
 
 
 def _name(task: str, config: str | None = None) -> str:
-    """The name of a task, or of one of its configurations."""
+    """Return the resource name of a task, or of one of its push configurations."""
     if "/" in task or "/" in (config or ""):
-        raise _lacks("an id with a slash in it, over gRPC")
+        raise _unsupported("an id with a slash in it, over gRPC")
     return f"tasks/{task}" + ("" if config is None else f"/pushNotificationConfigs/{config}")
 
 
-def _push_config(told: model.TaskPushNotificationConfig) -> v03.PushConfig:
-    how = told.authentication
+def _push_config(source: model.TaskPushNotificationConfig) -> v03.PushConfig:
+    authentication = source.authentication
     return v03.PushConfig(
-        id=told.id,
-        url=told.url,
-        token=told.token,
+        id=source.id,
+        url=source.url,
+        token=source.token,
         authentication=None
-        if how is None
+        if authentication is None
         else v03.AuthenticationInfo(
-            schemes=(how.scheme,) if how.scheme else (), credentials=how.credentials
+            schemes=(authentication.scheme,) if authentication.scheme else (),
+            credentials=authentication.credentials,
         ),
     )
 
@@ -342,7 +342,7 @@ def _history(length: int | None) -> int:
     return _WHOLE_HISTORY if length is None else length
 
 
-def _lacks(what: str) -> UnsupportedOperationError:
+def _unsupported(what: str) -> UnsupportedOperationError:
     return UnsupportedOperationError(
         f"protocol 0.3 has no word for {what}; nothing was sent", executed=False
     )
