@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from holdfast import SqliteJournal, connect
-from holdfast._journal import permissions
 from holdfast._journal.protocol import TokenUse
+from holdfast._net import private_files
 from holdfast.errors import JournalError
 from holdfast.extend import CallRecord, RecordUpdate
 from holdfast.testing import FakeAgent, FakeNetwork, check_journal
@@ -414,7 +414,7 @@ async def test_a_file_of_another_user_is_refused_and_not_written(path, side, oth
 async def test_a_file_of_root_is_used_if_it_is_closed_to_others(path, monkeypatch):
     await (await left_open(path)).close()
     own = os.geteuid()
-    monkeypatch.setattr(permissions, "_ROOT", own)
+    monkeypatch.setattr(private_files, "_ROOT", own)
     monkeypatch.setattr(os, "geteuid", lambda: OTHER_USER)
 
     journal = SqliteJournal(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Unpack
 
@@ -16,8 +15,8 @@ from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import outcome_unknown, task_found
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
+from holdfast._journal.records import origin_of, unknown_here
 from holdfast._model.operations import SEND_MESSAGE
-from holdfast._policy.origin import Origin
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.types import Message, Role, SendMessageRequest, TaskState
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
 
-__all__ = ["PendingCall", "ResumedCall", "elsewhere", "origin_of", "resume_all", "resumed"]
+__all__ = ["PendingCall", "ResumedCall", "resume_all", "resumed"]
 
 
 class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -360,41 +359,6 @@ def resumed(
     return EventStream(streams, begin)
 
 
-def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
-    """Return the message of a call as the origin of its task.
-
-    Args:
-        record: The call.
-        message: The message as its caller gave it; None for the one that the journal stores. If
-            that one is damaged, the message counts as unknown: its task can be found without it.
-    """
-    context_id = record.context_id
-    if message is None and record.request is not None:
-        with contextlib.suppress(JournalError):
-            message = stored(record.request, SendMessageRequest, record.message_id).message
-            context_id = message.context_id
-    has_begun = message is not None and not message.task_id
-    is_first = record.is_own_context or message is None or not message.context_id
-    return Origin(
-        message_id=record.message_id,
-        context_id=None if record.state is None else record.context_id,
-        own_context_id=context_id if record.is_own_context else None,
-        said=message if has_begun and is_first else None,
-        began=record.began,
-    )
-
-
-def elsewhere(record: CallRecord, agent: str) -> JournalError:
-    """That a call went to an agent of another name, and this one does not know it."""
-    return JournalError(
-        f"message {record.message_id} was recorded for {record.agent}, and {agent} does not know "
-        "it: name the agent as it was named then, or give the run another run_id",
-        reason="elsewhere",
-        message_id=record.message_id,
-        agent=record.agent,
-    )
-
-
 async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: str) -> str:
     """The id of the task that the message made.
 
@@ -440,7 +404,7 @@ async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: 
     if task is None:
         error = outcome_unknown(lost, search)
         if not is_here and error.search_error is None:
-            error.search_error = elsewhere(record, agent)  # which keeps the call open
+            error.search_error = unknown_here(record, agent)  # which keeps the call open
             error.message = f"{error.search_error.message}. {error.message}"
         raise error from error.search_error
     return task.id

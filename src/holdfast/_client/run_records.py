@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
-from holdfast._client.pending import origin_of, resumed
+from holdfast._client.pending import resumed
 from holdfast._journal.protocol import stored
+from holdfast._journal.records import label_of, origin_of
 from holdfast._model.digest import message_digest
 from holdfast.errors import (
     A2AError,
@@ -28,18 +29,7 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.errors import CallOutcome
 
-__all__ = ["EarlierSend", "RunRecords", "label_of", "run_and_key"]
-
-
-def label_of(run_id: str, key: str) -> str:
-    """What a journal calls a message of a run: no other one of any run is called the same."""
-    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
-
-
-def run_and_key(label: str) -> tuple[str, str]:
-    """The name of the run and the key of the message that a label is made of."""
-    name, _, key = label.partition(":")
-    return name.replace("%3A", ":").replace("%25", "%"), key
+__all__ = ["EarlierSend", "RunRecords"]
 
 
 class RunRecords:

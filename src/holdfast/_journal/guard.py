@@ -1,4 +1,4 @@
-"""What a journal is asked: whatever it raises is a `JournalError`, and its silence has an end."""
+"""Calls of a journal: whatever it raises is a `JournalError`, and each call has a time limit."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from holdfast.errors import JournalError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["in_time", "said"]
+__all__ = ["journal_timeout", "wrap_journal_errors"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LONGEST = 60.0
-"""Seconds that a journal has to write a call down, or to tell of calls, if nobody says less."""
+_DEFAULT_TIMEOUT_S = 60.0
+"""Seconds that a journal has to record a call, or to list calls."""
 
 
-async def said(method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a journal says.
+async def wrap_journal_errors(
+    method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a method of a journal.
 
     Raises:
-        JournalError: Whatever it has raised; that is its cause, if it is another error.
+        JournalError: It raised that, or another exception, which is the cause.
     """
     try:
         return await method(*args, **kwargs)
@@ -35,11 +37,11 @@ async def said(method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
         raise JournalError(text) from error
 
 
-async def in_time(work: Awaitable[T], seconds: float = _LONGEST) -> T:
-    """Waits for a journal, and no longer than some seconds.
+async def journal_timeout(work: Awaitable[T], seconds: float = _DEFAULT_TIMEOUT_S) -> T:
+    """Wait for a journal within a time limit.
 
     Raises:
-        JournalError: It has not answered.
+        JournalError: It did not answer in time.
     """
 
     def too_late() -> JournalError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
-from holdfast._journal.guard import in_time, said
+from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.outcome import outcome_of
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate, lease_end
 from holdfast.errors import A2AConnectionError, A2AError, JournalError
@@ -224,9 +224,11 @@ class HeldCall:
 
     async def _update(self, update: RecordUpdate) -> None:
         record, journal = self.record, self._leases.journal
-        updating = said(journal.update, record.message_id, record.generation, update)
+        updating = wrap_journal_errors(
+            journal.update, record.message_id, record.generation, update
+        )
         try:
-            is_ours = await in_time(updating, self._patience())
+            is_ours = await journal_timeout(updating, self._patience())
         except JournalError as error:
             self._has_failed = True
             logger.warning("message %s: %s", record.message_id, error)
@@ -311,10 +313,10 @@ class Leases:
         async def update() -> None:
             with contextlib.suppress(JournalError):  # the next who looks will not find it
                 record = await taking
-                given_up = said(
+                given_up = wrap_journal_errors(
                     self.journal.update, record.message_id, record.generation, give_up()
                 )
-                await in_time(given_up, _NOTING)
+                await journal_timeout(given_up, _NOTING)
 
         self.settle(update())
 
@@ -355,9 +357,9 @@ class Leases:
         held = {name: call.record.generation for name, call in calls.items()}
         began = loop.time()
         lease_until = lease_end(self._env.wall(), lease)
-        renewal = said(self.journal.renew, [*held.items()], lease_until)
+        renewal = wrap_journal_errors(self.journal.renew, [*held.items()], lease_until)
         try:
-            ours = await in_time(renewal, lease / _RENEWALS)
+            ours = await journal_timeout(renewal, lease / _RENEWALS)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
             self._looked = loop.time()  # not to be asked again by each of them

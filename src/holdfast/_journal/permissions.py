@@ -21,6 +21,12 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from holdfast._net.private_files import (
+    is_own_group,
+    is_trusted_owner,
+    may_others_replace,
+    surplus_permissions,
+)
 from holdfast._wire.origins import SECURITY_LOGGER
 from holdfast.errors import JournalError
 
@@ -33,8 +39,6 @@ MODES = (0o600, 0o640, 0o660)
 """What a journal may allow: its owner alone, or its group to read it, or to write it, too."""
 
 _BESIDE = ("-wal", "-shm", "-journal")
-_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_ROOT = 0
 
 logger = logging.getLogger(SECURITY_LOGGER)
 
@@ -108,7 +112,7 @@ class Permissions:
         place = self._where
         if os.name == "posix" and place.is_symlink():
             owner = place.lstat().st_uid
-            if owner not in (os.geteuid(), _ROOT):
+            if not is_trusted_owner(owner):
                 text = f"it is a link that user {owner} made; name the file that is meant"
                 raise self._untrusted(place, text)
             place = place.resolve()
@@ -124,19 +128,17 @@ class Permissions:
             return 0, 0  # which SQLite does not open
         if not stat.S_ISREG(found.st_mode):
             raise self._untrusted(place, "it is not a regular file; remove it, or name another")
-        user = os.geteuid()
-        if found.st_uid not in (user, _ROOT) and not self._is_shared(found.st_gid):
+        if not is_trusted_owner(found.st_uid) and not self._is_shared(found.st_gid):
             text = (
-                f"it belongs to user {found.st_uid}, and this process runs as user {user}; run it "
-                "as that user, or have root give the file to this one"
+                f"it belongs to user {found.st_uid}, and this process runs as user "
+                f"{os.geteuid()}; run it as that user, or have root give the file to this one"
             )
             raise self._untrusted(place, text)
         mode = stat.S_IMODE(found.st_mode)
-        extra = mode & ~self._mode & (stat.S_IRWXG | stat.S_IRWXO)
-        return (extra & _WRITE if self._is_read_only else extra), mode
+        return surplus_permissions(mode, self._mode, write_only=self._is_read_only), mode
 
     def _is_shared(self, group: int) -> bool:
-        return bool(self._mode & stat.S_IRWXG) and group in (os.getegid(), *os.getgroups())
+        return bool(self._mode & stat.S_IRWXG) and is_own_group(group)
 
     def _take(self, extra: int, place: Path, mode: int) -> None:
         """Takes permissions away."""
@@ -169,21 +171,14 @@ class Permissions:
     def _check_directory(self, directory: Path) -> None:
         real = directory.resolve()
         for place in (real, *real.parents):
-            if self._is_open_to_others(place.stat()):
+            status = place.stat()
+            is_trusted = status.st_gid == os.getegid() or self._is_shared(status.st_gid)
+            if may_others_replace(status, is_group_trusted=is_trusted):
                 text = (
                     "other users may replace the journal in %s; keep it in a directory of your own"
                 )
                 self._warn(text, place)
                 return
-
-    def _is_open_to_others(self, found: os.stat_result) -> bool:
-        """Whether another user may rename what is in a directory; its owner always may."""
-        if found.st_uid not in (os.geteuid(), _ROOT):
-            return True
-        if found.st_mode & stat.S_ISVTX:
-            return False
-        is_own_group = found.st_gid == os.getegid() or self._is_shared(found.st_gid)
-        return bool(found.st_mode & (stat.S_IWOTH if is_own_group else _WRITE))
 
     def _warn(self, text: str, place: Path) -> None:
         if not self._is_warned:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.per_loop import PerLoop
-from holdfast._journal.guard import in_time, said
+from holdfast._journal.guard import journal_timeout, wrap_journal_errors
 from holdfast._journal.leases import HeldCall, Leases
 from holdfast._journal.protocol import (
     CallRecord,
@@ -103,7 +103,7 @@ class Journaling:
         )
 
         async def begin() -> CallRecord:
-            await said(self.journal.begin, record)
+            await wrap_journal_errors(self.journal.begin, record)
             return record
 
         given_up = RecordUpdate(
@@ -111,7 +111,7 @@ class Journaling:
         )
         leases = self._leases.here()
         try:
-            record = await in_time(leases.taken(begin(), lambda: given_up))
+            record = await journal_timeout(leases.taken(begin(), lambda: given_up))
         except JournalError as error:
             error.executed = False
             raise
@@ -130,7 +130,9 @@ class Journaling:
         """
         message_id, now = record.message_id, self._env.wall()
         lease_until = lease_end(now, self.journal.lease)
-        claim = said(self.journal.claim, message_id, now=now, lease_until=lease_until)
+        claim = wrap_journal_errors(
+            self.journal.claim, message_id, now=now, lease_until=lease_until
+        )
         leases = self._leases.here()
         taking = leases.taken(claim, lambda: RecordUpdate(lease_until=0.0))
         call = f"the call of message {message_id}"
@@ -215,13 +217,15 @@ class Journaling:
         self._check_open()
         await self._leases.here().settled()
         if message_id is None:
-            return await in_time(said(self.journal.unfinished, self.agent))
+            return await journal_timeout(wrap_journal_errors(self.journal.unfinished, self.agent))
         try:
-            record = await in_time(said(self.journal.find, message_id))
+            record = await journal_timeout(wrap_journal_errors(self.journal.find, message_id))
         except JournalError as error:
             if error.reason != "damaged":
                 raise
-            records = await in_time(said(self.journal.unfinished, self.agent))
+            records = await journal_timeout(
+                wrap_journal_errors(self.journal.unfinished, self.agent)
+            )
             found = [one for one in records if one.message_id == message_id]
             if not found:
                 raise
@@ -238,7 +242,7 @@ class Journaling:
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.find_label, label))
+        return await journal_timeout(wrap_journal_errors(self.journal.find_label, label))
 
     async def note_later(self, origin: Origin, task: Task) -> None:
         """Note which messages of a task's history are calls made after its origin.
@@ -250,7 +254,9 @@ class Journaling:
         later: set[str] = set()
         with contextlib.suppress(JournalError):
             for message in origin.strangers(task)[:_LOOKUPS]:
-                record = await in_time(said(self.journal.find, message.message_id))
+                record = await journal_timeout(
+                    wrap_journal_errors(self.journal.find, message.message_id)
+                )
                 if record is None or record.began <= origin.began:
                     break
                 later.add(message.message_id)
@@ -268,7 +274,7 @@ class Journaling:
         journal, message_id = self.journal, record.message_id
         if not isinstance(journal, RepairableJournal):
             raise damaged(message_id, record.damage)
-        forgetting = said(journal.forget_damaged, message_id)
+        forgetting = wrap_journal_errors(journal.forget_damaged, message_id)
         call = f"the damaged call of message {message_id}"
         if not await self._until(deadline, forgetting, f"{call} was not forgotten"):
             text = f"{call} is not in the journal"
@@ -292,7 +298,7 @@ class Journaling:
         if self._is_closed:
             text = f"the client was closed before message {message_id} was looked after"
             raise A2AConnectionError(text, failure="closed")
-        finding = said(self.journal.find, message_id)
+        finding = wrap_journal_errors(self.journal.find, message_id)
         call = f"the call of message {message_id}"
         record = await self._until(deadline, finding, f"{call} was not looked up")
         if record is None:
@@ -302,7 +308,9 @@ class Journaling:
 
     async def _until(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
         """Waits for the journal; ``what`` has not come about when the time of the call is over."""
-        return await wait_until(deadline.at, in_time(work), lambda: _overdue(what, deadline))
+        return await wait_until(
+            deadline.at, journal_timeout(work), lambda: _overdue(what, deadline)
+        )
 
 
 def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> None:

@@ -1,6 +1,9 @@
-"""Files that only their owner can read: tokens, logins, cached cards.
+"""Files that other users must not read or replace: tokens, logins, cached cards, journals.
 
-Rules:
+What each mode and owner means is here for all of them. A journal, which SQLite opens and a group
+may share, has rules of its own besides (`holdfast._journal.permissions`).
+
+Rules for a private file:
 - A file is created with mode 0600, never with a wider one first; it is replaced in one step.
 - A file that others can read, or that belongs to another user, is refused, because others may know
   its content or have written it.
@@ -22,14 +25,20 @@ __all__ = [
     "OPENED_SAFELY",
     "NotPrivateError",
     "check_regular",
+    "is_own_group",
+    "is_trusted_owner",
+    "may_others_replace",
     "read_private_file",
+    "surplus_permissions",
     "write_private_file",
 ]
 
 OPENED_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """How files are opened: through no link, and without waiting for the other end of a FIFO."""
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ROOT = 0
+_GROUP_OR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotPrivateError(Exception):
@@ -72,7 +81,10 @@ def read_private_file(path: Path, *, largest: int) -> bytes | None:
         os.close(number)
         raise
     with os.fdopen(number, "rb") as file:
-        if os.name == "posix" and (status.st_mode & _OTHERS or status.st_uid != os.geteuid()):
+        is_private = os.name != "posix" or (
+            is_trusted_owner(status.st_uid) and not surplus_permissions(status.st_mode, 0o600)
+        )
+        if not is_private:
             raise NotPrivateError(path, "open file")
         _check_directory(path.parent)
         return file.read(largest)
@@ -98,6 +110,44 @@ def write_private_file(path: Path, content: bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def is_trusted_owner(user: int) -> bool:
+    """Whether a file of a user may be used: of this process's user, or of root."""
+    return user in (os.geteuid(), _ROOT)
+
+
+def surplus_permissions(mode: int, allowed: int, *, write_only: bool = False) -> int:
+    """Return the permissions that a mode gives to the group and to others beyond those allowed.
+
+    Args:
+        mode: The mode of a file.
+        allowed: The mode that it may have.
+        write_only: Whether only permissions to write count.
+    """
+    surplus = mode & ~allowed & _GROUP_OR_OTHERS
+    return surplus & _WRITE if write_only else surplus
+
+
+def is_own_group(group: int) -> bool:
+    """Whether this process is a member of a group."""
+    return group in (os.getegid(), *os.getgroups())
+
+
+def may_others_replace(directory: os.stat_result, *, is_group_trusted: bool) -> bool:
+    """Whether a user besides this process's and root may rename or replace what is in a directory.
+
+    Its owner always may; other users may where it is writable for them, and not sticky.
+
+    Args:
+        directory: The status of the directory.
+        is_group_trusted: Whether members of its group count as this process's user.
+    """
+    if not is_trusted_owner(directory.st_uid):
+        return True
+    if directory.st_mode & stat.S_ISVTX:
+        return False
+    return bool(directory.st_mode & (stat.S_IWOTH if is_group_trusted else _WRITE))
 
 
 def check_regular(path: Path, status: os.stat_result) -> None:

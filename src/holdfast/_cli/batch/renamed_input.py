@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from holdfast._cli.batch.input import Line
 from holdfast._cli.batch.session import unusable_journal
 from holdfast._cli.errors import CommandError, Failure, unusable
-from holdfast._client.run_records import run_and_key
 from holdfast._journal.agent_name import agent_name
+from holdfast._journal.records import run_and_key
 from holdfast.errors import JournalError
 
 if TYPE_CHECKING:
