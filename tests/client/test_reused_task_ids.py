@@ -22,7 +22,6 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._wire.origins import origin
 from holdfast.extend import PassThrough
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, asks, completes, streams
 
@@ -33,7 +32,7 @@ class Network(FakeNetwork):
     """A network whose agent can be replaced, as by a restart that loses everything."""
 
     def start(self, agent):
-        self._agents = {origin(agent.url): agent}
+        self._agents = FakeNetwork(agent)._agents
 
 
 def repeats(turn):

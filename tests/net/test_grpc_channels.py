@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import importlib.util
 import random
 import socket
 
@@ -51,7 +50,6 @@ from holdfast._net.grpc.channel_factory import ChannelMaker
 from holdfast._net.grpc.channels import Channels, Connected
 from holdfast._net.grpc.failures import NotConnectedError
 from holdfast._net.proxies import Proxies
-from holdfast._pipeline import grpc_extra
 from holdfast._pipeline.grpc_binding import GrpcBinding
 from holdfast._policy.deadline import NEVER
 from holdfast._testing.listening import Listener
@@ -1029,36 +1027,6 @@ async def test_a_card_is_fetched_over_grpc():
 
 
 # ── Whether it is spoken at all ──────────────────────────────────────────────────────────────
-
-
-async def test_without_the_extra_it_is_not_spoken_and_an_error_says_how(monkeypatch):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        grpc_extra, "find_spec", lambda name: None if name == "grpc" else real(name)
-    )
-    for name in ("bindings", "supported_protocol_bindings"):
-        with pytest.raises(ImportError, match=r"pip install \"holdfast\[grpc\]\""):
-            connect("http://agent.test", **{name: ["GRPC"]})
-    with pytest.raises(ImportError, match="grpc"):
-        connect("http://agent.test", url="grpc://agent.test:1")
-    with pytest.raises(ValueError, match=r"offers only GRPC.*pip install \"holdfast\[grpc\]\""):
-        connect(card_of("a:1"))
-
-
-def test_an_extra_that_is_installed_while_a_program_runs_is_found(monkeypatch):
-    searches, is_installed = [], False
-
-    def find(name):
-        searches.append(name)
-        return importlib.util.find_spec("json") if is_installed else None
-
-    monkeypatch.setattr(grpc_extra, "find_spec", find)
-    assert grpc_extra.use_of_grpc(None, None) == "missing"
-
-    is_installed = True
-    for _ in range(3):
-        assert grpc_extra.use_of_grpc(None, None) == "spoken"
-    assert searches == ["grpc", "grpc", "google.protobuf", "google.rpc"]
 
 
 async def test_an_engine_of_ones_own_is_not_gone_past_unless_one_says_so():

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from tests.kit.client_tools import URI
 from tests.kit.virtual_env import FixedDraws
 
 from holdfast import (
@@ -22,7 +23,6 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._wire.client_tools import CLIENT_TOOLS
 from holdfast.auth import Credentials
 from holdfast.errors import ClientToolsNotSupportedError, InternalError
 from holdfast.testing import (
@@ -321,7 +321,7 @@ async def test_another_interface_without_the_tls_of_the_card_gets_nothing():
 
 
 async def test_what_no_interface_can_do_is_held_against_none():
-    first, _, client = two(version="0.3", extensions=(AgentExtension(uri=CLIENT_TOOLS),))
+    first, _, client = two(version="0.3", extensions=(AgentExtension(uri=URI),))
     with pytest.raises(ClientToolsNotSupportedError):
         await client.ask("hello", tools=[now])
 

@@ -15,7 +15,6 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._wire.origins import origin
 from holdfast.errors import CredentialOriginError, PermissionDeniedError
 from holdfast.testing import (
     FakeAgent,
@@ -58,7 +57,7 @@ class Agent(FakeAgent):
     def exchange(self, request):
         self.seen.append((request.method, _target(request.url), request.headers))
         if _target(request.url) == self._known_as:
-            request = replace(request, url=f"{origin(request.url)}/rpc")
+            request = replace(request, url=request.url.removesuffix(self._known_as) + "/rpc")
         return super().exchange(request)
 
     @property
