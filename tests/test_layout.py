@@ -130,11 +130,11 @@ def imported_by(path):
 def inner_modules(path):
     """The modules behind an underscore that a file imports, without ``holdfast.``."""
     named = {name.removeprefix("holdfast.") for name in imported_by(path) if "holdfast._" in name}
-    paths = {name: PACKAGE / name.replace(".", "/") for name in named if "." in name}
+    paths = {name: PACKAGE / name.replace(".", "/") for name in named}
     return {
         name
         for name, path in paths.items()
-        if path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+        if path.with_suffix(".py").exists() or ("." in name and path.is_dir())
     }
 
 
