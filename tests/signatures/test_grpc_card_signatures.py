@@ -12,7 +12,7 @@ from tests.kit.card_signing import SIGNER, document
 from tests.kit.grpc_agent import card_of, grpc_agent
 
 from holdfast import AgentCard, Resilience, connect
-from holdfast._pipeline.cards.trust import received_in
+from holdfast._pipeline.cards.trust import received_card
 from holdfast._wire.protobuf.messages import message_type
 from holdfast.errors import CardSignatureError
 from holdfast.extend import Endpoint, Reply
@@ -197,7 +197,7 @@ def test_a_reply_that_is_no_card_of_that_version_says_nothing_of_it(raw, version
     # A transport of the caller's own may answer with anything.
     interface = AgentInterface(url="x:1", protocol_binding="GRPC", protocol_version=version)
     reply = Reply(value=card_of("x:1"), raw=raw, endpoint=Endpoint(interface))
-    assert not received_in(reply).is_whole
+    assert not received_card(reply).is_whole
 
 
 def test_without_the_extra_a_message_says_nothing(monkeypatch):
@@ -207,6 +207,6 @@ def test_without_the_extra_a_message_says_nothing(monkeypatch):
     interface = AgentInterface(url="x:1", protocol_binding="GRPC", protocol_version="1.0")
     raw = small().SerializeToString()
     reply = Reply(value=card_of("x:1"), raw=raw, endpoint=Endpoint(interface))
-    assert received_in(reply).is_whole
+    assert received_card(reply).is_whole
     monkeypatch.setattr("holdfast._wire.protobuf.cards.message_type", missing)
-    assert not received_in(reply).is_whole
+    assert not received_card(reply).is_whole

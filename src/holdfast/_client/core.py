@@ -36,7 +36,7 @@ from holdfast._model.operations import (
     SEND_NAMES,
 )
 from holdfast._pipeline.cards.fetch import CardLocation
-from holdfast._pipeline.cards.trust import received_in
+from holdfast._pipeline.cards.trust import received_card
 from holdfast._pipeline.interfaces_layer import CHOOSE_INTERFACE
 from holdfast._pipeline.observed_call import ObservedCall
 from holdfast._pipeline.transport import (
@@ -366,7 +366,7 @@ class ClientCore:
                 check_card(reply.value)
                 believed = await wait_until(
                     deadline.at,
-                    self._trust.believed(call, received_in(reply)),
+                    self._trust.accept(call, received_card(reply)),
                     lambda: callback_deadline_error("the card was not verified", deadline, None),
                 )
             except (InvalidAgentCardError, CardSignatureError) as error:

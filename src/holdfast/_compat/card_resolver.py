@@ -203,7 +203,7 @@ class A2ACardResolver(ClosingContext):
         try:
             found = (await self._cards.unary(call)).value
             received = ReceivedCard(found.card, found.document)
-            believing = self._trust.believed(call, received)
+            believing = self._trust.accept(call, received)
             return (await wait_until(call.deadline.at, believing, too_late)).card
         except A2AError as error:
             error.executed = False  # there is nothing to execute

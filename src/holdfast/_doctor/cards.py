@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast._doctor.probes import Caller
     from holdfast._doctor.recording_engine import Seen
-    from holdfast._pipeline.cards.fetch import FoundCard
+    from holdfast._pipeline.cards.fetch import FetchedCard
     from holdfast._pipeline.endpoints import Endpoints
     from holdfast._wire.limits import Limits
 
@@ -76,7 +76,7 @@ async def fetch_card(
             progress=CallProgress(began=now, call_group=CallGroup(caller.secrets)),
         )
     )
-    found: FoundCard = reply.value
+    found: FetchedCard = reply.value
     facts = CardFacts(
         card=found.card,
         document=codec.as_object(codec.parse(reply.raw)) or {},
@@ -90,7 +90,7 @@ async def fetch_card(
     return facts, found.scope
 
 
-async def _is_confirmed(caller: Caller, found: FoundCard) -> bool | None:
+async def _is_confirmed(caller: Caller, found: FetchedCard) -> bool | None:
     """Whether the server knows that nothing has changed; asked without credentials."""
     conditions = found.caching.conditions()
     if not conditions:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast._arguments import check_url
 from holdfast._model import codec
 from holdfast._model.hosts import is_loopback
-from holdfast._pipeline.cards.keys import PRIVATE, FetchedKeys, FixedKeys
+from holdfast._pipeline.cards.keys import PRIVATE_MEMBERS, FetchedKeys, FixedKeys
 from holdfast._wire.origins import origin
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _public(key: object) -> dict[str, Any]:
     known = codec.as_object(key)
     if known is None or not isinstance(known.get("kty"), str):
         raise ValueError(_NO_KEY)
-    return {name: member for name, member in known.items() if name not in PRIVATE}
+    return {name: member for name, member in known.items() if name not in PRIVATE_MEMBERS}
 
 
 def _jwk_of_pem(text: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from holdfast._aio.closing import close_in_turn
 from holdfast._arguments import check_hook, check_kind, items
 from holdfast._model.addresses import is_http_address
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys, KeysUnavailableError
-from holdfast._pipeline.cards.trust import Checked
+from holdfast._pipeline.cards.trust import CardCheck
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._signatures.jws import (
     ASYMMETRIC,
@@ -175,22 +175,22 @@ class _Checker:
         self._env = env
         self._sets: dict[str, FetchedKeys] = {}
 
-    async def check(self, received: ReceivedCard, /) -> Checked:
+    async def check(self, received: ReceivedCard, /) -> CardCheck:
         """Tries the signatures in order, each in all forms; the first right one decides."""
         try:
             forms = tuple(signed_forms(received.document))
         except NoCanonicalFormError as error:
-            return Checked(CardVerification(outcome="unverifiable", reason=str(error)))
+            return CardCheck(CardVerification(outcome="unverifiable", reason=str(error)))
         signatures = _signatures(received)
         found: list[CardVerification] = []
         for number, signature in enumerate(signatures[:_MOST_SIGNATURES], start=1):
             verification, form, fresh_for = await self._tried(signature, number, forms, received)
             if form is not None:
-                return Checked(verification, form.used, fresh_for)
+                return CardCheck(verification, form.used, fresh_for)
             found.append(verification)
         # A wrong one tells most; then one that may turn out better.
         ranked = sorted(found, key=lambda one: (one.outcome != "invalid", not one.is_for_now))
-        return Checked(ranked[0] if ranked else _UNREADABLE)
+        return CardCheck(ranked[0] if ranked else _UNREADABLE)
 
     async def close(self) -> None:
         """Fetches no more keys."""
@@ -283,7 +283,7 @@ class _Asking:
     def __init__(self, verify: CardVerifierCallable) -> None:
         self._verify = verify
 
-    async def check(self, received: ReceivedCard, /) -> Checked:
+    async def check(self, received: ReceivedCard, /) -> CardCheck:
         """A card that nothing is raised about is verified, as it is."""
         document = copy.deepcopy(dict(received.document))  # theirs to change
         try:
@@ -295,13 +295,13 @@ class _Asking:
                 verification = CardVerification(
                     outcome="unverifiable", reason=error.message, is_for_now=True
                 )
-                return Checked(verification)
+                return CardCheck(verification)
             return _wrong(error.message)
         except Exception as error:  # noqa: BLE001  whatever a verifier raises refuses the card
             return _wrong(f"{type(error).__name__}: {error}")
         if said is False:
             return _wrong("the card verifier says so")
-        return Checked(CardVerification(outcome="verified"))
+        return CardCheck(CardVerification(outcome="verified"))
 
     async def close(self) -> None:
         """Does nothing."""
@@ -312,8 +312,8 @@ _UNREADABLE = CardVerification(
 )
 
 
-def _wrong(reason: str) -> Checked:
-    return Checked(CardVerification(outcome="invalid", reason=reason))
+def _wrong(reason: str) -> CardCheck:
+    return CardCheck(CardVerification(outcome="invalid", reason=reason))
 
 
 def _signatures(received: ReceivedCard) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Fetching an agent's card from what the caller names: an origin, an address, the card's own."""
+"""Fetching an agent's card from an origin, an agent's address or the card's own URL."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
 __all__ = [
     "CardLocation",
     "CardTransport",
-    "FoundCard",
+    "FetchedCard",
 ]
 
-_SHOWN = 60
+_MAX_MEDIA_TYPE_CHARS = 60
 """Characters of a media type that an error shows at most."""
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class FoundCard(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """A card as its server gave it.
+class FetchedCard(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
+    """A card as its server returned it.
 
     Attributes:
         card: The card.
-        document: The JSON object that it was read from.
-        url: Where it was looked for.
-        moved_to: Where it was found in the end.
-        scope: Where the host lies that was asked.
-        caching: How long it may be kept.
-        secrets: What went along with the request, and may be repeated in the card.
+        document: The JSON object of the card.
+        url: The address that was requested.
+        moved_to: The address after redirects.
+        scope: The network scope of the host that answered.
+        caching: How long the card may be cached.
+        secrets: The secrets of the request, which the card may repeat.
     """
 
     card: AgentCard
@@ -76,41 +76,41 @@ class FoundCard(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     secrets: frozenset[str]
 
     def __repr__(self) -> str:
-        return f"FoundCard({self.card.name!r}, {presentable(self.url)})"  # no secrets
+        return f"FetchedCard({self.card.name!r}, {presentable(self.url)})"  # no secrets
 
 
 class CardLocation(msgspec.Struct, frozen=True):
-    """Where a card may be.
+    """The addresses at which a card may be.
 
     Attributes:
-        urls: Addresses to try in order; the next one after a 404 only.
-        known: The card as last seen, if it was; its own address is tried before all others.
+        urls: Addresses to try in order; the next one only after a 404.
+        last: The card as last fetched, if it was; its address is tried before all others.
     """
 
     urls: tuple[str, ...]
-    known: FoundCard | None = None
+    last: FetchedCard | None = None
 
     @classmethod
-    def of(cls, agent: str, known: FoundCard | None = None) -> CardLocation:
-        """Reads what a caller named: an origin, an address below one, or a card's own URL."""
+    def of(cls, agent: str, last: FetchedCard | None = None) -> CardLocation:
+        """Return the location for an origin, an agent's address, or a card's own URL."""
         parts = urlsplit(agent)
         if parts.path.endswith(".json"):
-            return cls((agent,), known)
+            return cls((agent,), last)
         base = agent.partition("?")[0].partition("#")[0].rstrip("/")
         well_known = tuple(f"{base}{path}" for path in WELL_KNOWN)
-        return cls(well_known if parts.path in {"", "/"} else (*well_known, agent), known)
+        return cls(well_known if parts.path in {"", "/"} else (*well_known, agent), last)
 
 
 class CardTransport(UnaryOnly):
     """The bottom of the stack for `GET_AGENT_CARD`.
 
     Args:
-        engine: What carries the requests.
-        env: Where wall time comes from.
-        timeouts: Of one request.
-        limits: How large a card may be.
-        networks: Where a redirect may lead besides the outside; see `fetch`.
-        version: The version of the protocol to ask for; some agents have a card for each.
+        engine: Makes the requests.
+        env: Source of the wall-clock time.
+        timeouts: The timeouts of one request.
+        limits: Bound the size of a card.
+        networks: Private networks that a redirect may lead to; see `fetch`.
+        version: The protocol version to request; some agents have a card for each version.
     """
 
     def __init__(
@@ -131,15 +131,15 @@ class CardTransport(UnaryOnly):
         self._version = version
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
-        """Tries the addresses in order."""
+        """Try the addresses in order."""
         location: CardLocation = call.params
-        known = location.known
-        if known is not None:
-            reply = await self._fetch(call, known.url, known)
+        last = location.last
+        if last is not None:
+            reply = await self._fetch(call, last.url, last)
             if reply is not None:
                 return reply
         for url in location.urls:
-            if known is not None and url == known.url:
+            if last is not None and url == last.url:
                 continue
             reply = await self._fetch(call, url)
             if reply is not None:
@@ -153,14 +153,14 @@ class CardTransport(UnaryOnly):
         )
 
     async def close(self) -> None:
-        """Nothing to free: the engine belongs to the client."""
+        """Do nothing: the engine belongs to the client."""
 
     async def _fetch(
-        self, call: AnyCall, url: str, known: FoundCard | None = None
-    ) -> Reply[FoundCard] | None:
+        self, call: AnyCall, url: str, last: FetchedCard | None = None
+    ) -> Reply[FetchedCard] | None:
         secrets = call.progress.secrets
         secrets.note(call.headers, call.query, url)
-        conditions = {} if known is None else known.caching.conditions()
+        conditions = {} if last is None else last.caching.conditions()
         request = HttpRequest(
             method="GET",
             url=with_query(url, call.query),
@@ -175,43 +175,46 @@ class CardTransport(UnaryOnly):
             progress=call.progress,
         )
         try:
-            # A redirect may repeat the query: what is secret in it goes to no other origin.
+            # A redirect may repeat the query, whose secrets must not reach another origin.
             reply, moved_to, scope = await fetch(
                 self._engine, request, elsewhere=not call.query, allowed=self._networks
             )
-            # An address that is not a well-known one may be the agent's own, which takes no GET.
+            # Other than a well-known address, it may be the agent's own, which accepts no GET.
             if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):
                 return None
-            same = known if conditions and reply.status == 304 else None
-            if same is not None and not (
-                same.moved_to == moved_to and same.caching.is_confirmed_by(reply.headers)
+            unchanged = last if conditions and reply.status == 304 else None
+            if unchanged is not None and not (
+                unchanged.moved_to == moved_to and unchanged.caching.is_confirmed_by(reply.headers)
             ):
-                return await self._fetch(call, url)  # it is about another one (RFC 9111, 4.3.4)
-            read = self._card_of(reply) if same is None else (same.card, same.document)
+                return await self._fetch(call, url)  # the 304 is of another card (RFC 9111, 4.3.4)
+            if unchanged is None:
+                card, document = self._read(reply)
+            else:
+                card, document = unchanged.card, unchanged.document
         except A2AError as error:
-            told = as_card_error(error, self._limits)
-            asked = presentable(request.url)
-            if told.agent not in {None, asked}:
-                told.message = f"{told.message}, where {asked} leads"
-            told.agent = hidden_in_path(told.agent or asked, secrets.values())
-            told.executed = False
-            if told is error:
+            card_error = as_card_error(error, self._limits)
+            requested = presentable(request.url)
+            if card_error.agent not in {None, requested}:
+                card_error.message = f"{card_error.message}, where {requested} leads"
+            card_error.agent = hidden_in_path(card_error.agent or requested, secrets.values())
+            card_error.executed = False
+            if card_error is error:
                 raise
-            raise told from None
-        before = None if same is None else same.caching
-        caching = Caching.of(reply.headers, now=self._env.wall(), revalidated=before)
-        found = FoundCard(
-            card=read[0],
-            document=read[1],
+            raise card_error from None
+        revalidated = None if unchanged is None else unchanged.caching
+        caching = Caching.of(reply.headers, now=self._env.wall(), revalidated=revalidated)
+        fetched = FetchedCard(
+            card=card,
+            document=document,
             url=url,
             moved_to=moved_to,
             scope=scope,
             caching=caching,
             secrets=secrets.values(),
         )
-        return Reply(value=found, headers=reply.headers, raw=reply.body)
+        return Reply(value=fetched, headers=reply.headers, raw=reply.body)
 
-    def _card_of(self, reply: HttpReply) -> tuple[AgentCard, Mapping[str, Any]]:
+    def _read(self, reply: HttpReply) -> tuple[AgentCard, Mapping[str, Any]]:
         if reply.status != 200:
             raise status.from_http_status(reply, now=self._env.wall())
         try:
@@ -219,21 +222,22 @@ class CardTransport(UnaryOnly):
             document = codec.parse(reply.body)
             return read_card(document), document
         except codec.MalformedError as error:
-            wrong = InvalidAgentCardError(_not_json(error, reply))
+            card_error = InvalidAgentCardError(_not_json(error, reply))
         except InvalidAgentCardError as error:
-            wrong = error
-        wrong.http_status = reply.status
-        wrong.headers = harmless_headers(reply.headers)
-        wrong.excerpt = excerpt(reply.body)
-        raise wrong
+            card_error = error
+        card_error.http_status = reply.status
+        card_error.headers = harmless_headers(reply.headers)
+        card_error.excerpt = excerpt(reply.body)
+        raise card_error
 
 
 def _not_json(error: codec.MalformedError, reply: HttpReply) -> str:
     """Say why a reply is not a card, and what it is instead."""
     if reply.body.lstrip().startswith((b"{", b"[")):
         return f"the agent card is {error}"
-    kind, named = describe_content(reply.body), media_type(reply.headers)[:_SHOWN]
-    shown = f" ({named})" if named else ""
+    kind = describe_content(reply.body)
+    declared_type = media_type(reply.headers)[:_MAX_MEDIA_TYPE_CHARS]
+    shown = f" ({declared_type})" if declared_type else ""
     return (
         f"the agent card is not JSON: the reply {kind}{shown}; there may be no agent at this "
         "address"

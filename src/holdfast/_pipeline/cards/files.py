@@ -1,4 +1,4 @@
-"""Reading an agent's card from a file."""
+"""Agent cards in files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["read_card_file"]
 
 
 def read_card_file(path: Path, limits: Limits) -> tuple[AgentCard, Any]:
-    """The card in a file, and the document as it stands there.
+    """Return the card in a file, and the JSON document of the file.
 
     Raises:
-        AgentCardResolutionError: There is none.
-        InvalidAgentCardError: It is not usable.
-        LimitExceededError: It is too large.
+        AgentCardResolutionError: The file does not exist or cannot be read.
+        InvalidAgentCardError: The card is not valid.
+        LimitExceededError: The file is too large.
     """
     if path.exists() and not path.is_file():
         message = f"cannot read the agent card {path}: it is not a file"

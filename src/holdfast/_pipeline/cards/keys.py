@@ -1,10 +1,11 @@
-"""The public keys of those who sign: a set at hand, or fetched and kept.
+"""JSON Web Key sets that verify signatures: supplied by the caller, or fetched and cached.
 
-Rules: a set is fetched through the engine, from the address that the caller named or where that
-origin redirects to, and bounded in size and number; a key that is not in it is looked for anew,
-but not more often than every ten seconds, whatever strangers ask for. One fetch is for all who ask
-meanwhile, and goes on without them: nobody waits for two. While a set cannot be fetched anew, the
-keys that it had count for a day, and of others nobody can say.
+Rules: a set is fetched through the engine, from the address that the caller named or from where
+that origin redirects to, and is bounded in size and number of keys. If a key is not in the set,
+the set is fetched again, but at most every ten seconds, so that unknown key ids cannot cause
+requests at will. Concurrent callers share one fetch, which continues if they leave: nobody waits
+for two. While a set cannot be fetched, its old keys count for a day; signatures with other keys
+are unverifiable.
 """
 
 from __future__ import annotations
@@ -29,49 +30,49 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._net.engine import HttpEngine
 
-__all__ = ["PRIVATE", "FetchedKeys", "FixedKeys", "KeySource", "KeysUnavailableError"]
+__all__ = ["PRIVATE_MEMBERS", "FetchedKeys", "FixedKeys", "KeySource", "KeysUnavailableError"]
 
-PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth"})
-"""Members of a JSON Web Key that are secret (RFC 7518, 6), and of no use to who verifies."""
+PRIVATE_MEMBERS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth"})
+"""Members of a JSON Web Key that are secret (RFC 7518, 6), and not needed to verify."""
 
 Jwk = dict[str, Any]
 """A key as JSON (RFC 7517)."""
 
-_MOST_KEYS = 100
+_MAX_KEYS = 100
 _LIMITS = Limits(body=256 * 1024)
 _TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=10.0, idle=5.0)
 _FETCH_TIMEOUT_S = 20.0
-"""Seconds that a fetch has, redirects included."""
+"""Seconds that a fetch may take, redirects included."""
 
-_LIFETIME = 300.0
-"""Seconds for which a set is kept whose server says nothing of it."""
+_DEFAULT_LIFETIME_S = 300.0
+"""Seconds for which a set is cached if its server does not say."""
 
-_SHORTEST, _LONGEST = 10.0, 86400.0
-"""Seconds between two fetches, and for which a set is kept; in between its server decides."""
+_MIN_LIFETIME_S, _MAX_LIFETIME_S = 10.0, 86400.0
+"""Seconds between two fetches at least, and for which a set is cached at most."""
 
 
 class KeysUnavailableError(A2AError):
-    """The keys cannot be had now, so that nobody can say whether a signature is right."""
+    """The keys cannot be fetched now, so that a signature can be neither verified nor rejected."""
 
 
 class KeySource(Protocol):
-    """Where keys come from."""
+    """A source of keys."""
 
     @property
     def fresh_for(self) -> float:
-        """Seconds until its keys are to be fetched again; infinite where they never are."""
+        """Seconds until the keys have to be fetched again; infinite if they never have to."""
         ...
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """The keys of that id; without one the only key, if there is but one.
+        """Return the keys with an id; without an id, the key of a set that has only one.
 
         Raises:
-            KeysUnavailableError: They cannot be had now.
+            KeysUnavailableError: The keys cannot be fetched now.
         """
         ...
 
     async def close(self) -> None:
-        """Lets go of what is under way; who waits for it has no keys."""
+        """Cancel a fetch in flight; those who wait for it get no keys."""
         ...
 
 
@@ -82,7 +83,7 @@ class FixedKeys:
         keys: The set (RFC 7517, 5), or one key.
 
     Raises:
-        ValueError: There is no key in it.
+        ValueError: The set has no key for signatures.
     """
 
     def __init__(self, keys: Mapping[str, Any]) -> None:
@@ -97,20 +98,20 @@ class FixedKeys:
         return math.inf
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """The keys of that id."""
+        """Return the keys with an id."""
         return _matching(self._keys, kid)
 
     async def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class FetchedKeys:
-    """A set that is fetched when it is needed, and kept as long as its server says.
+    """A set that is fetched when it is needed, and cached as long as its server says.
 
     Args:
-        url: Where it is.
-        engine: What carries the requests.
-        env: Where wall time comes from.
+        url: The address of the set.
+        engine: Makes the requests.
+        env: Source of the wall-clock time.
     """
 
     def __init__(self, url: str, engine: HttpEngine, env: Env) -> None:
@@ -128,26 +129,26 @@ class FetchedKeys:
     def fresh_for(self) -> float:
         """Seconds until the set is fetched again; while that fails, until the next attempt."""
         now = asyncio.get_running_loop().time()
-        return max(self._fetched_at + self._fresh_for - now, _SHORTEST)
+        return max(self._fetched_at + self._fresh_for - now, _MIN_LIFETIME_S)
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """The keys of that id; a set that is too old, or has none, is fetched anew."""
+        """Return the keys with an id; fetch the set if it is stale or has no such key."""
         now = asyncio.get_running_loop().time()
-        found = _matching(self._keys, kid)
-        if found and now - self._fetched_at < self._fresh_for:
-            return found
+        keys = _matching(self._keys, kid)
+        if keys and now - self._fetched_at < self._fresh_for:
+            return keys
         fetches = self._fetches.here()
-        is_due = self._tried_at is None or now - self._tried_at >= _SHORTEST
+        is_due = self._tried_at is None or now - self._tried_at >= _MIN_LIFETIME_S
         if is_due or fetches.is_running():
             await fetches.run(self._fetch)
-        found = _matching(self._keys, kid)
-        if self._failure is not None and not (found and now - self._fetched_at < _LONGEST):
+        keys = _matching(self._keys, kid)
+        if self._failure is not None and not (keys and now - self._fetched_at < _MAX_LIFETIME_S):
             text = f"the keys at {presentable(self._url)} cannot be had"
             raise KeysUnavailableError(text) from self._failure
-        return found
+        return keys
 
     async def close(self) -> None:
-        """Ends a fetch that is under way; who waits for it has no keys."""
+        """Cancel a fetch in flight; those who wait for it get no keys."""
         await self._fetches.here().close()
 
     async def _fetch(self) -> None:
@@ -160,9 +161,9 @@ class FetchedKeys:
             limits=_LIMITS,
         )
         try:
-            at = asyncio.get_running_loop().time() + _FETCH_TIMEOUT_S
+            deadline_at = asyncio.get_running_loop().time() + _FETCH_TIMEOUT_S
             fetching = fetch(self._engine, request, elsewhere=False)
-            reply = (await wait_until(at, fetching, _took_too_long)).reply
+            reply = (await wait_until(deadline_at, fetching, _timeout_error)).reply
             if reply.status != 200:
                 text = f"the keys were answered by HTTP {reply.status}"
                 raise KeysUnavailableError(text)
@@ -171,18 +172,18 @@ class FetchedKeys:
         except A2AError as error:
             self._failure = error
             return
-        except (OSError, ValueError) as error:  # of the engine, and of what the document holds
+        except (OSError, ValueError) as error:  # by the engine, or about the document
             self._failure = KeysUnavailableError(f"the keys cannot be read: {error}")
             return
         caching = Caching.of(reply.headers, now=self._env.wall())
-        lifetime = _LIFETIME if caching.lifetime is None else caching.lifetime
-        self._fresh_for = min(max(lifetime, _SHORTEST), _LONGEST)
+        lifetime = _DEFAULT_LIFETIME_S if caching.lifetime is None else caching.lifetime
+        self._fresh_for = min(max(lifetime, _MIN_LIFETIME_S), _MAX_LIFETIME_S)
         self._keys, self._failure = keys, None
         self._fetched_at = asyncio.get_running_loop().time()
 
 
 def _fetches() -> SingleFlight[None]:
-    """Fetches that go on whoever leaves: the next signature needs the same keys."""
+    """Return the shared fetch; it continues if all callers leave, as the next one needs it."""
 
     def cancelled() -> KeysUnavailableError:
         return KeysUnavailableError("the fetch of the keys was cancelled")
@@ -190,37 +191,37 @@ def _fetches() -> SingleFlight[None]:
     return SingleFlight(cancelled, lasts="finished")
 
 
-def _took_too_long() -> KeysUnavailableError:
+def _timeout_error() -> KeysUnavailableError:
     return KeysUnavailableError("the keys took too long")
 
 
 def _read_keys(document: object) -> list[Jwk]:
-    """The keys of a set that are meant for signatures; what is no key is left out.
+    """Return the keys of a set that are meant for signatures; other members are ignored.
 
     Raises:
-        ValueError: It is no set, or a very large one.
+        ValueError: The document is not a set, or has too many keys.
     """
     keys = cast("Any", document).get("keys") if hasattr(document, "get") else None
     if not isinstance(keys, list | tuple):
         text = "it is not a JWK set (RFC 7517): it has no list of keys"
         raise ValueError(text)  # noqa: TRY004  it is the content of a document
-    given = cast("list[object]", keys)
-    if len(given) > _MOST_KEYS:
-        text = f"it has more than {_MOST_KEYS} keys"
+    members = cast("list[object]", keys)
+    if len(members) > _MAX_KEYS:
+        text = f"it has more than {_MAX_KEYS} keys"
         raise ValueError(text)
-    return [_public(cast("Jwk", key)) for key in given if _is_for_signatures(key)]
+    return [_public(cast("Jwk", key)) for key in members if _is_for_signatures(key)]
 
 
 def _public(key: Jwk) -> Jwk:
-    """A key as one that verifies, where somebody published more of it."""
-    return {name: member for name, member in key.items() if name not in PRIVATE}
+    """Return a key without private members, which a server may have published by mistake."""
+    return {name: member for name, member in key.items() if name not in PRIVATE_MEMBERS}
 
 
 def _is_for_signatures(key: object) -> bool:
     if not isinstance(key, dict):
         return False
-    known = cast("Jwk", key)
-    return isinstance(known.get("kty"), str) and known.get("use", "sig") == "sig"
+    jwk = cast("Jwk", key)
+    return isinstance(jwk.get("kty"), str) and jwk.get("use", "sig") == "sig"
 
 
 def _matching(keys: Sequence[Jwk], kid: str | None) -> Sequence[Jwk]:

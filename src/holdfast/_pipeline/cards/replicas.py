@@ -1,4 +1,4 @@
-"""The card of an agent that is at several places."""
+"""The card of an agent with several replicas."""
 
 from __future__ import annotations
 
@@ -22,87 +22,89 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplicaCards"]
 
-_CLOSING = 5.0
-"""Seconds that a card's stack has to close."""
+_CLOSE_TIMEOUT_S = 5.0
+"""Seconds that a resolver has to close."""
 
-_ENDING_S = 1.0
-"""Seconds that a fetch has to end after another place gave its card."""
+_CANCEL_GRACE_S = 1.0
+"""Seconds that a cancelled fetch has to end after another replica returned its card."""
 
 
 class ReplicaCards(UnaryOnly):
-    """The card of an agent that is at several places: of the first one that answers with it.
+    """The card of an agent with several replicas: that of the first replica to return one.
 
-    One that is in the cache is taken before any is fetched; else all are fetched at once, so that
-    a place that is away costs no time.
+    A cached card is used before any is fetched. Otherwise all cards are fetched at the same time,
+    so that a replica that is not available causes no delay.
 
     Args:
-        resolvers: What knows each place's card.
+        resolvers: The resolver of each replica.
     """
 
     def __init__(self, resolvers: Sequence[AgentCardResolver]) -> None:
         self._resolvers = tuple(resolvers)
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
-        """Answers `GET_AGENT_CARD`.
+        """Answer `GET_AGENT_CARD`.
 
         Raises:
-            A2AError: No place gives a card; what the first one said.
+            A2AError: No replica returned a card: the error of the first replica.
         """
-        fresh = next((one.fresh for one in self._resolvers if one.fresh is not None), None)
-        return Reply(value=await self._fetched(call) if fresh is None else fresh)
+        fresh = next((r.fresh for r in self._resolvers if r.fresh is not None), None)
+        return Reply(value=await self._fetch_first(call) if fresh is None else fresh)
 
-    async def _fetched(self, call: AnyCall) -> AgentCard:
+    async def _fetch_first(self, call: AnyCall) -> AgentCard:
         """Fetch all cards at once, and return the first; the other fetches are cancelled."""
-        calls = [call, *(_beside(call) for _ in self._resolvers[1:])]
+        calls = [call, *(_with_own_progress(call) for _ in self._resolvers[1:])]
         fetches = [
-            asyncio.create_task(_card_or_error(resolver, its))
-            for resolver, its in zip(self._resolvers, calls, strict=True)
+            asyncio.create_task(_card_or_error(resolver, fetch_call))
+            for resolver, fetch_call in zip(self._resolvers, calls, strict=True)
         ]
-        left = set(fetches)
+        pending = set(fetches)
         try:
-            while left:
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for fetch in done:
                     if not isinstance(card := fetch.result(), A2AError):
                         return card
         finally:
-            for resolver, its, fetch in zip(self._resolvers, calls, fetches, strict=True):
+            for resolver, fetch_call, fetch in zip(self._resolvers, calls, fetches, strict=True):
                 if not fetch.done():
-                    card_progress = its.progress.card
-                    if card_progress is not None and card_progress.attempts:  # which failed
+                    card_progress = fetch_call.progress.card
+                    if card_progress is not None and card_progress.attempts:  # failed ones
                         resolver.is_doubtful = True
                     fetch.cancel()
-            if left:
-                await asyncio.wait(left, timeout=_ENDING_S)
+            if pending:
+                await asyncio.wait(pending, timeout=_CANCEL_GRACE_S)
         raise cast("A2AError", fetches[0].result())
 
     @property
     def is_needed(self) -> bool:
-        """Whether the next call has to fetch a card, as no place has one that could stand in."""
-        return all(one.is_needed for one in self._resolvers)
+        """Whether the next call has to fetch a card, as no replica has a usable one."""
+        return all(resolver.is_needed for resolver in self._resolvers)
 
     @property
     def last(self) -> AgentCard | None:
-        """A card as last seen, however long ago."""
-        return next((one.last for one in self._resolvers if one.last is not None), None)
+        """The latest card of a replica, even if it is stale."""
+        return None if (resolver := self._with_card()) is None else resolver.last
 
     @property
     def verification(self) -> CardVerification | None:
-        """What the signatures of that card are worth."""
-        found = (one.verification for one in self._resolvers if one.last is not None)
-        return next(found, None)
+        """The result of verifying the signatures of `last`."""
+        return None if (resolver := self._with_card()) is None else resolver.verification
 
     @property
     def received(self) -> ReceivedCard | None:
-        """That card as it came."""
-        return next((one.received for one in self._resolvers if one.last is not None), None)
+        """The card `last` as it was received."""
+        return None if (resolver := self._with_card()) is None else resolver.received
 
-    def replace(self, believed: AcceptedCard, secrets: frozenset[str]) -> None:
-        """Keeps nothing: a card that one place gave says nothing of the way to the others."""
+    def _with_card(self) -> AgentCardResolver | None:
+        return next((r for r in self._resolvers if r.last is not None), None)
+
+    def replace(self, accepted: AcceptedCard, secrets: frozenset[str]) -> None:
+        """Do nothing: a card of one replica says nothing about the interfaces of the others."""
 
     async def close(self) -> None:
-        """Frees what fetches."""
-        await close_in_turn(self._resolvers, seconds=_CLOSING)
+        """Close all resolvers."""
+        await close_in_turn(self._resolvers, seconds=_CLOSE_TIMEOUT_S)
 
 
 async def _card_or_error(resolver: AgentCardResolver, call: AnyCall) -> AgentCard | A2AError:
@@ -113,7 +115,7 @@ async def _card_or_error(resolver: AgentCardResolver, call: AnyCall) -> AgentCar
         return error
 
 
-def _beside(call: AnyCall) -> AnyCall:
+def _with_own_progress(call: AnyCall) -> AnyCall:
     """Return the same call with progress of its own."""
     progress = CallProgress(began=call.progress.began, call_group=call.progress.call_group)
     return msgspec.structs.replace(call, progress=progress)

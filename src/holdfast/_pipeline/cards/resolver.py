@@ -1,8 +1,8 @@
-"""Knowing an agent's card.
+"""The card of an agent: fetched when it is needed, cached, verified.
 
-Rules: nothing is fetched before it is needed; many who ask at once cause one fetch; a card is
-kept for as long as its server says (RFC 9111), on the event loop's clock; one that is too old
-stands in for a while where no newer one can be had.
+Rules: nothing is fetched before it is needed; concurrent calls share one fetch; a card is cached
+for as long as its server says (RFC 9111), on the event loop's clock; a stale card is used for a
+while if no newer one can be fetched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.single_flight import SingleFlight
 from holdfast._model.operations import CARD_BINDING, GET_AGENT_CARD
-from holdfast._pipeline.cards.fetch import CardLocation, FoundCard
+from holdfast._pipeline.cards.fetch import CardLocation, FetchedCard
 from holdfast._pipeline.cards.files import read_card_file
 from holdfast._pipeline.cards.trust import ReceivedCard
 from holdfast._pipeline.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
@@ -41,44 +41,43 @@ if TYPE_CHECKING:
 
 __all__ = ["FETCH_CARD", "AgentCardResolver"]
 
-_LEAST_AGE, _MOST_AGE = 5.0, 86_400.0
-"""Seconds. A card is used for a moment even if its server wants no cache, since it would have to
-be fetched for every single call; and looked at once a day even if it is good for a year."""
+_MIN_LIFETIME_S, _MAX_LIFETIME_S = 5.0, 86_400.0
+"""Seconds. A card is cached for a moment even if its server forbids it, or every call would fetch
+it; and it is fetched once a day even if its server allows a year."""
 
-_REFRESHING = 10.0
-"""Seconds that one call waits for a newer card while there is one that can stand in; no more than
-half of the time that the call has."""
+_REFRESH_TIMEOUT_S = 10.0
+"""Seconds that a call waits for a newer card while there is a usable stale one; at most half of
+the time that the call has left."""
 
-_STANDING_IN = 3600.0
-"""Seconds for which a card that is too old may stand in, if its server says nothing of that."""
+_STALE_S = 3600.0
+"""Seconds for which a stale card may be used if its server does not say (``stale-if-error``)."""
 
-_PAUSE = 30.0
-"""Seconds until the next try to get a newer one than that."""
+_REFRESH_PAUSE_S = 30.0
+"""Seconds until the next attempt to replace a stale card."""
 
-FETCH_CARD = cast("Operation[CardLocation, FoundCard]", GET_AGENT_CARD)
-"""The same operation as it is answered below the one who keeps the card."""
+FETCH_CARD = cast("Operation[CardLocation, FetchedCard]", GET_AGENT_CARD)
+"""`GET_AGENT_CARD` below the resolver, where its result is the card with its metadata."""
 
 
 class AgentCardResolver(UnaryOnly):
-    """Knows the card of one agent, and fetches it when it must.
+    """Fetches and caches the card of one agent.
 
     Args:
-        agent: An origin, an address, a card's URL, a `Path` to a card's file, or a card that was
-            checked.
-        fetch: Carries `GET_AGENT_CARD`.
-        endpoints: Where what is learned about the card's server is kept.
-        auth: Where credentials for the card's server come from.
-        headers: Sent along; not those of a call, since many calls share one card.
-        ttl: Seconds that a card is kept whose server says nothing of that.
-        limits: How large a card in a file may be.
+        agent: An origin, an address, a card's URL, a `Path` to a card's file, or a checked card.
+        fetch: Performs `GET_AGENT_CARD`.
+        endpoints: Keeps what is learned about the card's server.
+        auth: Source of the credentials for the card's server.
+        headers: Headers of the request; not those of a call, as many calls share one card.
+        ttl: Seconds for which a card is cached if its server does not say.
+        limits: Bound the size of a card in a file.
         trust: Decides which cards are used.
-        document: The JSON object that a card in hand was read from, if it was.
-        reach: How far inside the card's server may lie, and what is asked on behalf of the fetch;
-            None for anywhere.
+        document: The JSON object from which a given card was read, if it was.
+        reach: The most private network that the card's server may be in, and the requests made on
+            behalf of the fetch; None for no limit.
 
     Attributes:
-        is_doubtful: Whether there is no card, and the last fetch failed or took too long. Written
-            by `ReplicaCards` and `ReplicaLayer`, which go to another replica then.
+        is_doubtful: Whether there is no card, and the latest fetch failed or took too long. Set by
+            `ReplicaCards` and `ReplicaLayer`, which then use another replica.
     """
 
     def __init__(
@@ -105,13 +104,13 @@ class AgentCardResolver(UnaryOnly):
         self._trust = trust
         self._document = document
         self._reach = reach
-        self._believed: AcceptedCard | None = None  # what came from the source last
-        self._believed_until = -math.inf
+        self._accepted: AcceptedCard | None = None  # the latest card of the source
+        self._accepted_until = -math.inf
         self._replaced_until = math.inf
         self._used: AcceptedCard | None = None
         self._card: AgentCard | None = None
-        self._source: AgentCard | None = None  # which is another one if `replace` was called
-        self._found: FoundCard | None = None
+        self._source_card: AgentCard | None = None  # differs from _card after `replace`
+        self._fetched: FetchedCard | None = None
         self._secrets: frozenset[str] = frozenset()
         self._fresh_until = -math.inf
         self._usable_until = -math.inf
@@ -119,31 +118,31 @@ class AgentCardResolver(UnaryOnly):
         self.is_doubtful = False
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
-        """Answers `GET_AGENT_CARD`, so that a resolver can stand at the bottom of a stack."""
+        """Answer `GET_AGENT_CARD`, as the bottom of a stack of layers."""
         return Reply(value=await self.card(call))
 
     async def close(self) -> None:
-        """Frees what fetches."""
+        """Close the transport that fetches the card."""
         await self._fetch.close()
 
     async def card(self, call: AnyCall) -> AgentCard:
-        """The card, from memory or fetched within the deadline of the call that needs it.
+        """Return the card, from the cache or fetched within the deadline of the call.
 
         Raises:
             AgentCardResolutionError: There is no card.
-            InvalidAgentCardError: It is not usable.
-            LimitExceededError: It is too large.
-            CardSignatureError: Its signature is wrong, or not verified where it must be.
-            A2AError: It could not be fetched.
+            InvalidAgentCardError: The card is not valid.
+            LimitExceededError: The card is too large.
+            CardSignatureError: A signature is invalid, or the card must be verified and is not.
+            A2AError: The card could not be fetched.
         """
         if (card := self.fresh) is not None:
             return card
         fetches = self._fetches.here()
         if fetches.flight.is_running():
             call.progress.card = fetches.progress
-        return await fetches.flight.run(lambda: self._begin(call, fetches))
+        return await fetches.flight.run(lambda: self._start(call, fetches))
 
-    def _begin(self, call: AnyCall, fetches: _Fetches) -> Coroutine[Any, Any, AgentCard]:
+    def _start(self, call: AnyCall, fetches: _Fetches) -> Coroutine[Any, Any, AgentCard]:
         fetches.progress = call.progress.card = None
         if isinstance(self._agent, str):
             began = asyncio.get_running_loop().time()
@@ -153,71 +152,71 @@ class AgentCardResolver(UnaryOnly):
 
     @property
     def fresh(self) -> AgentCard | None:
-        """The card, unless it must be looked at again."""
+        """The card, while it is fresh."""
         return self._card if asyncio.get_running_loop().time() < self._fresh_until else None
 
     @property
     def is_needed(self) -> bool:
-        """Whether the next call has to fetch it, as there is none that could stand in."""
+        """Whether the next call has to fetch the card, as there is no usable stale one."""
         return self._card is None or asyncio.get_running_loop().time() >= self._usable_until
 
     @property
     def last(self) -> AgentCard | None:
-        """The card as last seen, however long ago."""
+        """The latest card, even if it is stale."""
         return self._card
 
     @property
     def verification(self) -> CardVerification | None:
-        """What the signatures of that card are worth; None before there is one."""
+        """The result of verifying the signatures of `last`; None before there is a card."""
         return None if self._used is None else self._used.verification
 
     @property
     def received(self) -> ReceivedCard | None:
-        """That card as it came; None before there is one."""
+        """The card `last` as it was received; None before there is a card."""
         return None if self._used is None else self._used.received
 
     @property
     def scope(self) -> NetworkScope:
-        """Where the host lies that the card was fetched from; public if it was not."""
-        return "public" if self._found is None else self._found.scope
+        """The network scope of the host that served the card; public if it was not fetched."""
+        return "public" if self._fetched is None else self._fetched.scope
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What the card's server was sent, and may have put into the card."""
+        """The secrets that were sent to the card's server, which may repeat them in the card."""
         return self._secrets
 
-    def replace(self, believed: AcceptedCard, secrets: frozenset[str]) -> None:
-        """Uses a card in place of the present one, until its source has a new one.
+    def replace(self, accepted: AcceptedCard, secrets: frozenset[str]) -> None:
+        """Use another card in place of the present one, until the source has a new one.
 
         Args:
-            believed: The card to use.
-            secrets: What was sent to get it.
+            accepted: The card to use.
+            secrets: The secrets that were sent to get it.
         """
-        self._card, self._used = believed.card, believed
+        self._card, self._used = accepted.card, accepted
         self._secrets = secrets
-        self._replaced_until = asyncio.get_running_loop().time() + believed.fresh_for
+        self._replaced_until = asyncio.get_running_loop().time() + accepted.fresh_for
         self._fresh_until = min(self._fresh_until, self._replaced_until)
 
     async def _load(self, call: AnyCall) -> AgentCard:
-        if (card := self.fresh) is not None:  # since the caller before has left
+        if (card := self.fresh) is not None:  # loaded since the previous call
             return card
-        card = await self._loaded(call)
+        card = await self._load_source_card(call)
         used = self._used
-        if card is self._source or used is None:
+        if card is self._source_card or used is None:
             return card
         return await self._verified_replacement(call, used)
 
     async def _verified_replacement(self, call: AnyCall, used: AcceptedCard) -> AgentCard:
-        """The card that replaced the source's, verified again when its keys are due.
+        """Return the card given to `replace`, verified again if its keys are no longer fresh.
 
-        One that is no longer verified is dropped for the source's.
+        If its verification fails, the source's card is used again.
         """
         loop = asyncio.get_running_loop()
         if loop.time() >= self._replaced_until:
             try:
-                used = await self._trust.believed(call, used.received)
+                used = await self._trust.accept(call, used.received)
             except CardSignatureError:
-                self._card, self._used = self._source, self._believed
+                self._card, self._used = self._source_card, self._accepted
                 self._replaced_until = math.inf
             else:
                 self._card, self._used = used.card, used
@@ -225,89 +224,91 @@ class AgentCardResolver(UnaryOnly):
         self._fresh_until = min(self._fresh_until, self._replaced_until)
         return cast("AgentCard", self._card)
 
-    async def _loaded(self, call: AnyCall) -> AgentCard:
+    async def _load_source_card(self, call: AnyCall) -> AgentCard:
         match self._agent:
-            case AgentCard():
+            case AgentCard() as card:
                 document = self._document
-                in_hand = ReceivedCard(self._agent, document or {}) if document else None
-                received = in_hand or ReceivedCard.of(self._agent)
-                return self._keep(await self._trusted(call, received), math.inf)
+                received = ReceivedCard(card, document) if document else ReceivedCard.of(card)
+                return self._store(await self._accept(call, received), math.inf)
             case str():
                 return await self._load_from(self._agent, call)
             case Path():
                 read = await asyncio.to_thread(read_card_file, self._agent, self._limits)
-                return self._keep(await self._trusted(call, ReceivedCard(*read)), self._ttl)
+                return self._store(await self._accept(call, ReceivedCard(*read)), self._ttl)
 
-    async def _trusted(self, call: AnyCall, received: ReceivedCard) -> AcceptedCard:
-        """The card that may be used; verified again only if it or its keys may have changed."""
+    async def _accept(self, call: AnyCall, received: ReceivedCard) -> AcceptedCard:
+        """Return the usable card; verified again only if it or its keys may have changed."""
         loop = asyncio.get_running_loop()
-        before = self._believed
-        # Of one that nobody could verify, the key may be there by now.
-        settled = before is not None and before.verification.outcome != "unverifiable"
-        is_due = loop.time() >= self._believed_until
-        if before is None or is_due or not settled or before.received != received:
-            before = self._believed = await self._trust.believed(call, received)
-            self._believed_until = loop.time() + before.fresh_for
-        return before
+        accepted = self._accepted
+        # The key of an unverifiable card may have become available.
+        is_final = accepted is not None and accepted.verification.outcome != "unverifiable"
+        is_due = loop.time() >= self._accepted_until
+        if accepted is None or is_due or not is_final or accepted.received != received:
+            accepted = self._accepted = await self._trust.accept(call, received)
+            self._accepted_until = loop.time() + accepted.fresh_for
+        return accepted
 
     async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
         loop = asyncio.get_running_loop()
         if self._card is None or loop.time() >= self._usable_until:
-            return await self._keep_found(call, await self._fetched(agent, call, call.deadline))
-        # Others go on with the card that there is, whatever becomes of this call.
-        self._stand_in(_PAUSE)
-        at = loop.time() + min(_REFRESHING, call.deadline.left(loop.time()) / 2)
-        pause = _PAUSE
+            return await self._store_fetched(
+                call, await self._fetch_from(agent, call, call.deadline)
+            )
+        # Meanwhile other calls use the stale card, even if this call fails.
+        self._use_stale_card(_REFRESH_PAUSE_S)
+        deadline_at = loop.time() + min(_REFRESH_TIMEOUT_S, call.deadline.left(loop.time()) / 2)
+        pause = _REFRESH_PAUSE_S
         try:
-            async with CancelScope(at):
-                found = await self._fetched(
-                    agent, call, msgspec.structs.replace(call.deadline, at=at)
+            async with CancelScope(deadline_at):
+                fetched = await self._fetch_from(
+                    agent, call, msgspec.structs.replace(call.deadline, at=deadline_at)
                 )
-                return await self._keep_found(call, found)
+                return await self._store_fetched(call, fetched)
         except A2AError as error:
-            if not _may_pass(error):
+            if not _allows_stale_card(error):
                 self._fresh_until = -math.inf
                 raise
-            pause = max(_PAUSE, error.retry_after or 0.0)
-        self._stand_in(pause)
+            pause = max(_REFRESH_PAUSE_S, error.retry_after or 0.0)
+        self._use_stale_card(pause)
         return self._card
 
-    def _stand_in(self, seconds: float) -> None:
-        """Uses the card that there is for some seconds, and no longer than it may be."""
+    def _use_stale_card(self, seconds: float) -> None:
+        """Treat the stale card as fresh for some seconds, while it is usable."""
         now = asyncio.get_running_loop().time()
         self._fresh_until = min(now + seconds, self._usable_until)
 
-    async def _keep_found(self, call: AnyCall, found: FoundCard) -> AgentCard:
-        believed = await self._trusted(call, ReceivedCard(found.card, found.document))
-        self._found, self._secrets = found, found.secrets
-        said = found.caching
+    async def _store_fetched(self, call: AnyCall, fetched: FetchedCard) -> AgentCard:
+        accepted = await self._accept(call, ReceivedCard(fetched.card, fetched.document))
+        self._fetched, self._secrets = fetched, fetched.secrets
+        caching = fetched.caching
         lifetime = self._ttl
-        if said.lifetime is not None:
-            lifetime = min(max(said.lifetime, min(_LEAST_AGE, self._ttl)), _MOST_AGE)
-        grace = said.stale_if_error
-        if grace is None:
-            grace = _STANDING_IN if self._ttl else 0.0
-        return self._keep(believed, lifetime, min(grace, _MOST_AGE))
+        if caching.lifetime is not None:
+            lifetime = max(caching.lifetime, min(_MIN_LIFETIME_S, self._ttl))
+            lifetime = min(lifetime, _MAX_LIFETIME_S)
+        stale_for = caching.stale_if_error
+        if stale_for is None:
+            stale_for = _STALE_S if self._ttl else 0.0
+        return self._store(accepted, lifetime, min(stale_for, _MAX_LIFETIME_S))
 
-    def _keep(self, believed: AcceptedCard, lifetime: float, grace: float = 0.0) -> AgentCard:
-        if self._card is None or believed.card != self._source:
-            self._card = self._source = believed.card
-        if self._card is self._source:  # and nothing was put in its place
-            self._used = believed
-        if believed.verification.is_for_now:
-            lifetime = min(lifetime, _PAUSE)
+    def _store(self, accepted: AcceptedCard, lifetime: float, stale_for: float = 0.0) -> AgentCard:
+        if self._card is None or accepted.card != self._source_card:
+            self._card = self._source_card = accepted.card
+        if self._card is self._source_card:  # it was not replaced
+            self._used = accepted
+        if accepted.verification.is_for_now:
+            lifetime = min(lifetime, _REFRESH_PAUSE_S)
         now = asyncio.get_running_loop().time()
-        self._fresh_until = min(now + lifetime, self._believed_until)
-        self._usable_until = self._fresh_until + grace
+        self._fresh_until = min(now + lifetime, self._accepted_until)
+        self._usable_until = self._fresh_until + stale_for
         self.is_doubtful = False
         return self._card
 
-    async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
+    async def _fetch_from(self, agent: str, call: AnyCall, deadline: Deadline) -> FetchedCard:
         server = AgentInterface(url=origin(agent), protocol_binding=CARD_BINDING)
         reply = await self._fetch.unary(
             Call(
                 operation=FETCH_CARD,
-                params=CardLocation.of(agent, self._found),
+                params=CardLocation.of(agent, self._fetched),
                 request_id=call.request_id,
                 deadline=deadline,
                 headers=self._headers,
@@ -321,13 +322,13 @@ class AgentCardResolver(UnaryOnly):
 
 
 class _Fetches:
-    """The fetch of the card in one event loop, for all calls that need the card meanwhile.
+    """The fetch of the card in one event loop, shared by all calls that need the card.
 
-    A fetch belongs to the call that began it: it has that call's deadline and observers.
+    A fetch belongs to the call that started it: it has that call's deadline and observers.
 
     Attributes:
         flight: The fetch.
-        progress: How far it has come; None where nothing is fetched from a server.
+        progress: Its progress; None if the card does not come from a server.
     """
 
     def __init__(self) -> None:
@@ -344,10 +345,10 @@ def _cancelled() -> A2AError:
 
 
 def _is_out_of_time(error: BaseException) -> bool:
-    """Whether a fetch failed for the deadline of its call; other calls may have more time."""
+    """Return whether a fetch failed because of its call's deadline; other calls may have more."""
     return isinstance(error, A2AError) and (error.retry_stopped_reason or "").endswith(TOO_LATE)
 
 
-def _may_pass(error: A2AError) -> bool:
-    """Whether another card may stand in (RFC 5861, 4): the server said nothing about this one."""
+def _allows_stale_card(error: A2AError) -> bool:
+    """Return whether an error allows the use of a stale card (RFC 5861, 4)."""
     return error.transient or (error.http_status or 0) >= 500

@@ -1,9 +1,9 @@
-"""Whether a card is its author's: who is asked, what follows, and what of the card is used.
+"""Signature verification of agent cards: which cards are accepted, and which of their members.
 
-Rules: what is used of a card that is verified is what its signature covers; a card whose signature
-is wrong is never used; one that nobody can verify is, unless the caller requires a signature. A
-card that has not changed is verified again once the keys that verified it are no longer fresh, so
-that a key which its owner withdrew stops counting.
+Rules: of a verified card, only the members that its signature covers are used; a card with an
+invalid signature is never used; an unverifiable card is used unless the caller requires a verified
+signature. An unchanged card is verified again once the keys that verified it are no longer fresh,
+so that a withdrawn key stops counting.
 """
 
 from __future__ import annotations
@@ -28,26 +28,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptedCard",
+    "CardCheck",
     "CardChecker",
     "CardTrust",
-    "Checked",
     "ReceivedCard",
-    "received_in",
+    "received_card",
 ]
 
 
-_GIVEN = "an AgentCard need not have all that was signed; pass the card's JSON object or file"
-_ANSWERED = "what the agent answered need not have all that was signed"
+_OF_CARD_OBJECT = (
+    "an AgentCard need not have all that was signed; pass the card's JSON object or file"
+)
+_OF_REPLY = "what the agent answered need not have all that was signed"
 
 
 class ReceivedCard(NamedTuple):
-    """A card as it came.
+    """A card as it was received.
 
     Attributes:
-        card: As it was read.
+        card: The card.
         document: Its JSON object.
-        doubt: Why the document need not have all that was signed; empty if it has. One that was
-            made of `card` lacks what the model does not have.
+        doubt: Why the document may lack signed members; empty if it is complete. A document that
+            was made from `card` lacks the members that the model does not define.
     """
 
     card: AgentCard
@@ -56,62 +58,62 @@ class ReceivedCard(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the document is all that was received."""
+        """Whether the document has all members that were received."""
         return not self.doubt
 
     @classmethod
-    def of(cls, card: AgentCard, doubt: str = _GIVEN) -> ReceivedCard:
-        """A card of which there is nothing else."""
-        # Without signatures nobody looks at the rest, and writing it takes its time.
+    def of(cls, card: AgentCard, doubt: str = _OF_CARD_OBJECT) -> ReceivedCard:
+        """Return a card without its original document."""
+        # Only cards with signatures need a document, and making it is slow.
         return cls(card, codec.to_builtins(card) if card.signatures else {}, doubt)
 
 
-def received_in(reply: Reply[AgentCard]) -> ReceivedCard:
-    """The card that an operation answered, as far as its bytes are there."""
+def received_card(reply: Reply[AgentCard]) -> ReceivedCard:
+    """Return the card in the reply of an operation, with the document from the reply's bytes."""
     document = None
     if reply.endpoint is not None:
-        read = _READ.get(reply.endpoint.interface.protocol_binding)
+        read = _DOCUMENT_READERS.get(reply.endpoint.interface.protocol_binding)
         document = None if read is None else read(reply.raw, reply.endpoint.version)
     if document is None:
-        return ReceivedCard.of(reply.value, _ANSWERED)
+        return ReceivedCard.of(reply.value, _OF_REPLY)
     return ReceivedCard(reply.value, document)
 
 
-def _of_rest(body: bytes, version: str) -> dict[str, Any] | None:  # noqa: ARG001  see `_READ`
+def _read_json(body: bytes, version: str) -> dict[str, Any] | None:  # noqa: ARG001  one signature
     try:
         return codec.as_object(codec.parse(body))
     except codec.MalformedError:
         return None
 
 
-def _of_rpc(body: bytes, version: str) -> dict[str, Any] | None:
-    envelope = _of_rest(body, version)
+def _read_json_rpc(body: bytes, version: str) -> dict[str, Any] | None:
+    envelope = _read_json(body, version)
     return None if envelope is None else codec.as_object(envelope.get("result"))
 
 
-def _of_grpc(body: bytes, version: str) -> dict[str, Any] | None:
+def _read_grpc(body: bytes, version: str) -> dict[str, Any] | None:
     if version != PROTOCOL_VERSION:
-        return None  # before, cards had other members in JSON than in protocol buffers
-    from holdfast._wire.protobuf.cards import card_json  # with an extra
+        return None  # in 0.3, the members of a card differ between JSON and protocol buffers
+    from holdfast._wire.protobuf.cards import card_json  # needs an extra
 
     return card_json(body)
 
 
-_READ: Mapping[str, Callable[[bytes, str], dict[str, Any] | None]] = {
-    "JSONRPC": _of_rpc,
-    "HTTP+JSON": _of_rest,
-    "GRPC": _of_grpc,
+_DOCUMENT_READERS: Mapping[str, Callable[[bytes, str], dict[str, Any] | None]] = {
+    "JSONRPC": _read_json_rpc,
+    "HTTP+JSON": _read_json,
+    "GRPC": _read_grpc,
 }
-"""By binding: the card's JSON object, of an answer in a version; None if it cannot be whole."""
+"""Readers of the card's JSON object by binding; they return None if it cannot be complete."""
 
 
-class Checked(NamedTuple):
-    """What somebody says of a card.
+class CardCheck(NamedTuple):
+    """The result of checking a card.
 
     Attributes:
-        verification: What its signatures are worth.
-        document: What of it may be used; None for all of it.
-        fresh_for: Seconds for which that holds: as long as its keys are fresh.
+        verification: The result for its signatures.
+        document: The members that may be used; None for all of them.
+        fresh_for: Seconds for which the result holds: as long as the keys are fresh.
     """
 
     verification: CardVerification
@@ -120,14 +122,14 @@ class Checked(NamedTuple):
 
 
 class CardChecker(Protocol):
-    """Verifies signatures of cards."""
+    """Verifies the signatures of cards."""
 
-    async def check(self, received: ReceivedCard, /) -> Checked:
-        """Says what a card's signatures are worth; of a card that has some."""
+    async def check(self, received: ReceivedCard, /) -> CardCheck:
+        """Verify the signatures of a card that has some."""
         ...
 
     async def close(self) -> None:
-        """Lets go of what is under way."""
+        """Cancel fetches of keys."""
         ...
 
 
@@ -135,10 +137,10 @@ class AcceptedCard(NamedTuple):
     """A card that may be used.
 
     Attributes:
-        card: What of it is used.
-        verification: What its signatures are worth.
-        received: The card as it came.
-        fresh_for: Seconds, from when it was verified, after which it is to be verified again.
+        card: The card, with the members that may be used.
+        verification: The result of verifying its signatures.
+        received: The card as it was received.
+        fresh_for: Seconds after which it has to be verified again.
     """
 
     card: AgentCard
@@ -148,16 +150,16 @@ class AcceptedCard(NamedTuple):
 
 
 _ABSENT = CardVerification(outcome="absent", reason="the card is not signed")
-_NOBODY = CardVerification(outcome="unverifiable", reason="there is no card verifier")
+_NO_VERIFIER = CardVerification(outcome="unverifiable", reason="there is no card verifier")
 
 
 class CardTrust:
     """Decides which cards a client uses.
 
     Args:
-        checker: Who verifies signatures; None for nobody.
+        checker: Verifies signatures; None for no verification.
         is_required: Whether a card must be verified.
-        observers: Who is told of it.
+        observers: Receive the results.
     """
 
     def __init__(
@@ -167,48 +169,49 @@ class CardTrust:
         self._is_required = is_required
         self._observers = observers
 
-    async def believed(self, call: AnyCall, received: ReceivedCard) -> AcceptedCard:
-        """The card that may be used.
+    async def accept(self, call: AnyCall, received: ReceivedCard) -> AcceptedCard:
+        """Return the card with the members that may be used.
 
         Args:
-            call: Whoever needs the card.
-            received: As it came.
+            call: The call that needs the card.
+            received: The card as it was received.
 
         Raises:
-            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
-            InvalidAgentCardError: What its signature covers is not usable.
+            CardSignatureError: A signature is invalid, or the card must be verified and is not.
+            InvalidAgentCardError: The signed members are not a valid card.
         """
         if not received.card.signatures and not received.document.get("signatures"):
-            checked = Checked(_ABSENT)
+            checked = CardCheck(_ABSENT)
         elif self._checker is None:
-            return AcceptedCard(received.card, _NOBODY, received)
+            return AcceptedCard(received.card, _NO_VERIFIER, received)
         else:
             checked = await self._checker.check(received)
-        found = checked.verification
+        verification = checked.verification
         if self._checker is not None:
-            self._observers.card_checked(call, found)
-        if found.outcome == "invalid" or (self._is_required and found.outcome != "verified"):
-            raise _refused(found, received.card)
+            self._observers.card_checked(call, verification)
+        outcome = verification.outcome
+        if outcome == "invalid" or (self._is_required and outcome != "verified"):
+            raise _signature_error(verification, received.card)
         if checked.document is None:
-            return AcceptedCard(received.card, found, received, checked.fresh_for)
+            return AcceptedCard(received.card, verification, received, checked.fresh_for)
         signatures = received.card.signatures
         card = read_card(checked.document)
         card = msgspec.structs.replace(card, signatures=signatures)
-        return AcceptedCard(card, found, received, checked.fresh_for)
+        return AcceptedCard(card, verification, received, checked.fresh_for)
 
     async def close(self) -> None:
-        """Lets go of what is under way."""
+        """Close the checker."""
         if self._checker is not None:
             await self._checker.close()
 
 
-def _refused(found: CardVerification, card: AgentCard) -> CardSignatureError:
-    words = "is wrong" if found.outcome == "invalid" else "is required, and not verified"
+def _signature_error(verification: CardVerification, card: AgentCard) -> CardSignatureError:
+    state = "is wrong" if verification.outcome == "invalid" else "is required, and not verified"
     return CardSignatureError(
-        f"the signature of the agent card of {card.name!r} {words}: {found.reason}; nothing was "
-        "sent to the agent",
-        outcome=found.outcome,
-        key_id=found.key_id,
-        transient=found.is_for_now,
+        f"the signature of the agent card of {card.name!r} {state}: {verification.reason}; "
+        "nothing was sent to the agent",
+        outcome=verification.outcome,
+        key_id=verification.key_id,
+        transient=verification.is_for_now,
         executed=False,
     )

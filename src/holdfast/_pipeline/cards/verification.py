@@ -1,4 +1,4 @@
-"""What the signatures of an agent card are worth."""
+"""The result of verifying the signatures of an agent card."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ CardOutcome = Literal["verified", "unverifiable", "invalid", "absent"]
 
 
 class CardVerification(msgspec.Struct, frozen=True, kw_only=True):
-    """What the signatures of a card are worth (A2A 8.4.3).
+    """The result of verifying the signatures of an agent card (A2A 8.4.3).
 
     Attributes:
-        outcome: ``"verified"``: one of them is right. ``"unverifiable"``: none of them can be
-            verified. ``"invalid"``: there is a key for one, and it is not right; such a card is
-            refused. ``"absent"``: there are none.
-        reason: Why it is not verified, in one line; empty if it is.
-        key_id: The key of the signature that decided (``kid``); None for none.
-        key_url: Where that key is from (``jku``); None for the caller's own.
-        algorithm: How it was made.
-        number: Its place in the card, from 1; None for none.
-        unsigned: Members of the card that it does not cover; they are not used.
-        is_for_now: Whether it may turn out better soon: keys could not be had.
+        outcome: ``"verified"``: a signature is valid. ``"unverifiable"``: no signature can be
+            verified. ``"invalid"``: there is a key for a signature, and the signature does not
+            match; such a card is rejected. ``"absent"``: the card is not signed.
+        reason: Why the card is not verified, in one line; empty if it is.
+        key_id: Id of the key of the decisive signature (``kid``); None for none.
+        key_url: Address of the key set with that key (``jku``); None if the caller supplied it.
+        algorithm: Algorithm of the decisive signature.
+        number: Position of that signature in the card, from 1; None for none.
+        unsigned: Members of the card that the signature does not cover; they are not used.
+        is_for_now: Whether the outcome is temporary, because keys could not be fetched.
     """
 
     outcome: CardOutcome
