@@ -1,10 +1,10 @@
-"""Examining an agent: what it says of itself, what it does, and what that means for callers.
+"""Examining an agent: its card, its replies, and their consequences for callers.
 
     diagnosis = await diagnose("https://agent.example.com")
     for finding in diagnosis.findings:
         print(finding.check, finding.level, finding.saw)
 
-A finding is a fact about the agent with a level, from ``ok`` to ``problem``.
+A finding is an observation of the agent with a level, from ``ok`` to ``problem``.
 """
 
 from __future__ import annotations

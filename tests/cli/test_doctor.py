@@ -21,7 +21,7 @@ from tests.kit.effort import crossed
 from tests.kit.raw_server import serve_in_thread
 
 from holdfast._cli.output.doctor_text import Paper, render_diagnosis
-from holdfast._doctor.checks import verdicts
+from holdfast._doctor.checks import run_checks
 from holdfast.doctor import Diagnosis, Finding
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, Stall, streams
 from holdfast.types import AgentCard, AgentInterface
@@ -430,7 +430,7 @@ def test_checks_that_belong_together_are_told_together():
 
 
 def test_no_check_that_was_not_measured_is_told_by_its_name():
-    found = [finding for row in TABLE for finding in verdicts(row[0], now=0.0)]
+    found = [finding for row in TABLE for finding in run_checks(row[0], now=0.0)]
     unmeasured = [
         msgspec.structs.replace(finding, saw=f"why {number}")
         for number, finding in enumerate(found)

@@ -17,11 +17,11 @@ from tests.kit.doctor_facts import (
     subscribed,
 )
 
-from holdfast._doctor.checks import verdicts
+from holdfast._doctor.checks import run_checks
 from holdfast._doctor.facts import (
-    Answered,
     ListingFacts,
-    Observed,
+    Observations,
+    ReplyFacts,
     StreamFacts,
 )
 from holdfast.errors import (
@@ -39,14 +39,14 @@ from holdfast.errors import (
     ("facts", "check", "level"), TABLE, ids=[f"{row[1]} {row[2]}" for row in TABLE]
 )
 def test_what_facts_mean(facts, check, level):
-    found = [finding for finding in verdicts(facts, now=NOW) if finding.check == check]
+    found = [finding for finding in run_checks(facts, now=NOW) if finding.check == check]
 
     assert [finding.level for finding in found] == [level]
 
 
 @pytest.mark.parametrize("facts", [row[0] for row in TABLE])
 def test_every_finding_says_what_there_is_to_say(facts):
-    for finding in verdicts(facts, now=NOW):
+    for finding in run_checks(facts, now=NOW):
         assert finding.saw
         assert finding.group in finding.check
         if finding.level in {"warning", "problem"}:
@@ -58,30 +58,30 @@ def test_every_finding_says_what_there_is_to_say(facts):
 
 
 @pytest.mark.parametrize(
-    ("answered", "cause"),
+    ("reply", "cause"),
     [(HTML, "the agent fails"), (NOT_JSON, "it is not this agent")],
     ids=["5xx", "not JSON"],
 )
-def test_a_server_error_may_be_the_agents_own(answered, cause):
-    facts = observed(interface_facts(task=answered))
-    (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == "bindings.answers"]
+def test_a_server_error_may_be_the_agents_own(reply, cause):
+    facts = observed(interface_facts(task=reply))
+    (finding,) = [one for one in run_checks(facts, now=NOW) if one.check == "bindings.answers"]
     assert cause in finding.means
 
 
 def test_nothing_observed_is_nothing_measured():
-    nothing = Observed(agent="https://a.test", scheme="https", stopped="the time was over")
+    nothing = Observations(agent="https://a.test", scheme="https", stopped="the time was over")
 
-    (finding,) = verdicts(nothing, now=NOW)
+    (finding,) = run_checks(nothing, now=NOW)
     assert (finding.check, finding.level) == ("card.found", "not measured")
     assert finding.saw == "the time was over"
 
 
-@pytest.mark.parametrize(("is_to_repeat", "why"), [(False, "may not be"), (True, "no answer")])
-def test_why_a_message_was_not_sent_again(is_to_repeat, why):
-    facts = sent(answered=None, task_id="")
-    facts.is_to_repeat = is_to_repeat
+@pytest.mark.parametrize(("may_repeat", "why"), [(False, "may not be"), (True, "no answer")])
+def test_why_a_message_was_not_sent_again(may_repeat, why):
+    facts = sent(reply=None, task_id="")
+    facts.may_repeat = may_repeat
 
-    (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == "sending.twice"]
+    (finding,) = [one for one in run_checks(facts, now=NOW) if one.check == "sending.twice"]
     assert why in finding.saw
 
 
@@ -91,7 +91,7 @@ def test_why_a_message_was_not_sent_again(is_to_repeat, why):
         (sent(), "recording.time", "there is no list of tasks"),
         (sent(has_list=True), "recording.list", "it could not be asked"),
         (
-            sent(has_list=True, is_older=True),
+            sent(has_list=True, is_v03=True),
             "recording.time",
             "lists of protocol 0.3 know no times",
         ),
@@ -113,22 +113,22 @@ def test_why_a_message_was_not_sent_again(is_to_repeat, why):
     ],
 )
 def test_why_something_is_not_measured(facts, check, why):
-    (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == check]
+    (finding,) = [one for one in run_checks(facts, now=NOW) if one.check == check]
 
     assert (finding.level, finding.saw) == ("not measured", why)
 
 
 def test_a_list_of_protocol_0_3_knows_no_times():
-    listing = ListingFacts(answered=PAGE, tasks=1, of_no_context=0)
+    listing = ListingFacts(reply=PAGE, tasks=1, in_unknown_context=0)
     older = interface_facts(versions={"0.3": True, "1.0": False}, listing=listing)
 
-    found = {one.check: one.level for one in verdicts(observed(older), now=NOW)}
+    found = {one.check: one.level for one in run_checks(observed(older), now=NOW)}
     assert found["list.context"] == "ok"
     assert "list.time" not in found
 
 
 def test_interfaces_that_nobody_got_to_are_no_problem():
-    found = verdicts(observed(stopped="the time was over"), now=NOW)
+    found = run_checks(observed(stopped="the time was over"), now=NOW)
 
     (finding,) = [one for one in found if one.group == "bindings"]
     assert (finding.level, finding.saw) == ("not measured", "the time was over")
@@ -138,7 +138,7 @@ def test_facts_are_judged_and_never_changed():
     facts = subscribed(opened=RESULT, text="lost")
     before = msgspec.structs.asdict(facts)
 
-    assert verdicts(facts, now=NOW) == verdicts(facts, now=NOW)
+    assert run_checks(facts, now=NOW) == run_checks(facts, now=NOW)
     assert msgspec.structs.asdict(facts) == before
 
 
@@ -162,15 +162,15 @@ UNKNOWN = {"code": -32601, "http_status": 200}
     ],
 )
 def test_an_error_in_a_few_words(error, words):
-    assert Answered.of(error).in_words == words
+    assert ReplyFacts.of_error(error).summary == words
 
 
 def test_what_is_no_json_is_told_as_what_could_not_be_read():
     error = InvalidAgentResponseError("the reply is not JSON", http_status=200)
 
-    answered = Answered.of(error)
-    assert answered.failure == "the reply is not JSON"
-    assert not answered.is_of_agent
+    reply = ReplyFacts.of_error(error)
+    assert reply.failure == "the reply is not JSON"
+    assert not reply.is_protocol_reply
 
 
 def test_what_a_program_would_do_is_not_in_a_finding():
@@ -178,49 +178,51 @@ def test_what_a_program_would_do_is_not_in_a_finding():
         "x leads to 10.0.0.1. If you trust it, pass y=1", address="10.0.0.1"
     )
 
-    assert Answered.of(error).in_words == "x leads to 10.0.0.1"
+    assert ReplyFacts.of_error(error).summary == "x leads to 10.0.0.1"
 
 
 @pytest.mark.parametrize(
     ("facts", "check", "level", "said", "unsaid"),
     [
         (
-            sent(answered=Answered(failure="refused", is_executed=False), task_id=""),
+            sent(reply=ReplyFacts(failure="refused", is_executed=False), task_id=""),
             "sending.answer",
             "problem",
             "was not executed: refused",
             "not known",
         ),
         (
-            sent(answered=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
+            sent(reply=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
             "sending.answer",
             "warning",
             "no event and no task came back",
             "a result",
         ),
         (
-            sent(answered=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
+            sent(reply=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
             "streaming.begins",
             "problem",
             "no event came: the stream stayed silent",
             "a result",
         ),
         (
-            sent(answered=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="cut")),
+            sent(reply=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="cut")),
             "streaming.begins",
             "problem",
             "no event came: the stream ended at once",
             "a result",
         ),
         (
-            observed(interface_facts(subscription=Answered(failure="the reply ended too early"))),
+            observed(
+                interface_facts(subscription=ReplyFacts(failure="the reply ended too early"))
+            ),
             "subscribe.unknown",
             "warning",
             "the reply ended too early",
             "waits",
         ),
         (
-            observed(interface_facts(params=Answered(failure="the connection was closed"))),
+            observed(interface_facts(params=ReplyFacts(failure="the connection was closed"))),
             "errors.params",
             "warning",
             "the connection was closed",
@@ -236,7 +238,7 @@ def test_what_a_program_would_do_is_not_in_a_finding():
     ],
 )
 def test_a_finding_is_not_refuted_by_its_own_line(facts, check, level, said, unsaid):
-    [finding] = [found for found in verdicts(facts, now=0.0) if found.check == check]
+    [finding] = [found for found in run_checks(facts, now=0.0) if found.check == check]
     assert finding.level == level
     assert said in finding.saw
     assert unsaid not in f"{finding.saw} {finding.means} {finding.do}"

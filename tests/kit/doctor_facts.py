@@ -1,11 +1,11 @@
 """Facts that the doctor may observe of an agent, and the verdict on each."""
 
 from holdfast._doctor.facts import (
-    Answered,
     CardFacts,
     InterfaceFacts,
     ListingFacts,
-    Observed,
+    Observations,
+    ReplyFacts,
     SendingFacts,
     StreamFacts,
     SubscriptionFacts,
@@ -29,25 +29,25 @@ NOW = 1_767_225_600.0
 DAY = 86_400.0
 
 
-NOT_FOUND = Answered(status=200, error="TaskNotFoundError", code=-32001)
+NOT_FOUND = ReplyFacts(status=200, error="TaskNotFoundError", code=-32001)
 
 
-RESULT = Answered(status=200, media_type="text/event-stream", is_result=True)
+RESULT = ReplyFacts(status=200, media_type="text/event-stream", is_result=True)
 
 
-EVENTS = Answered(status=200, media_type="text/event-stream", is_result=True)
+EVENTS = ReplyFacts(status=200, media_type="text/event-stream", is_result=True)
 
 
-NOBODY = Answered(failure="the connection was refused")
+NOBODY = ReplyFacts(failure="the connection was refused")
 
 
-REFUSED = Answered(status=401, challenge="Bearer")
+REFUSED = ReplyFacts(status=401, challenge="Bearer")
 
 
-HTML = Answered(status=502, media_type="text/html")
+HTML = ReplyFacts(status=502, media_type="text/html")
 
 
-NOT_JSON = Answered(status=200, media_type="text/html", failure="the reply is not JSON")
+NOT_JSON = ReplyFacts(status=200, media_type="text/html", failure="the reply is not JSON")
 
 
 def card_facts(*, streaming=True, **facts):
@@ -75,21 +75,21 @@ def interface_facts(**facts):
 
 def observed(*interfaces, **facts):
     given = {"agent": "https://a.test", "scheme": "https", "card": card_facts(), **facts}
-    return Observed(interfaces=list(interfaces), **given)
+    return Observations(interfaces=list(interfaces), **given)
 
 
 def sent(*, stream=None, subscription=None, **facts):
     """What was observed when a message was sent."""
     given = {
         "message_id": "m-1",
-        "answered": RESULT,
+        "reply": RESULT,
         "task_id": "t-1",
         "state": "TASK_STATE_COMPLETED",
         "stream": stream,
         "subscription": subscription or SubscriptionFacts(),
         **facts,
     }
-    return observed(is_to_send=True, sending=SendingFacts(**given))
+    return observed(may_send=True, sending=SendingFacts(**given))
 
 
 def streamed(**facts):
@@ -110,14 +110,14 @@ def listed(**facts):
     return observed(interface_facts(listing=ListingFacts(**facts)))
 
 
-PAGE = Answered(status=200, media_type="application/json", is_result=True)
+PAGE = ReplyFacts(status=200, media_type="application/json", is_result=True)
 
 
 def without_card(error):
-    return Observed(agent="https://a.test", scheme="https", card_error=error)
+    return Observations(agent="https://a.test", scheme="https", card_error=error)
 
 
-BAD_REQUEST = Answered(status=400, media_type="application/json")
+BAD_REQUEST = ReplyFacts(status=400, media_type="application/json")
 
 
 REST = interface_facts(
@@ -141,8 +141,8 @@ TABLE = [
     (without_card(InvalidAgentResponseError("no")), "card.valid", "problem"),
     # The card
     (observed(), "card.found", "ok"),
-    (observed(card=card_facts(is_at_older_path=True)), "card.found", "warning"),
-    (observed(card=card_facts(is_guarded=True)), "card.access", "info"),
+    (observed(card=card_facts(is_at_legacy_path=True)), "card.found", "warning"),
+    (observed(card=card_facts(requires_credentials=True)), "card.access", "info"),
     (observed(), "card.members", "warning"),
     (observed(card=card_facts(headers={"content-type": "text/html"})), "card.type", "warning"),
     (observed(card=card_facts(headers={"last-modified": "x"})), "card.caching", "info"),
@@ -165,7 +165,11 @@ TABLE = [
     (observed(hints={"x-ratelimit-limit": "3"}), "limits.rate", "info"),
     # Addresses
     (observed(interface_facts()), "address.interface", "ok"),
-    (observed(interface_facts(doubt="it is this machine")), "address.interface", "problem"),
+    (
+        observed(interface_facts(address_fault="it is this machine")),
+        "address.interface",
+        "problem",
+    ),
     (observed(interface_facts(scope="private")), "address.interface", "problem"),
     (observed(interface_facts(scope="private"), scope="private"), "address.interface", "ok"),
     (
@@ -173,7 +177,7 @@ TABLE = [
         "address.interface",
         "problem",
     ),
-    (observed(interface_facts(is_own_origin=False)), "address.interface", "warning"),
+    (observed(interface_facts(is_card_origin=False)), "address.interface", "warning"),
     (observed(interface_facts(address="http://a.test/rpc")), "address.plain", "warning"),
     # Credentials, where no agent answers
     (observed(interface_facts(task=HTML)), "authentication.asked", "not measured"),
@@ -186,10 +190,10 @@ TABLE = [
     # Interfaces and versions
     (observed(interface_facts(task=NOBODY)), "bindings.answers", "problem"),
     (observed(interface_facts(task=HTML)), "bindings.answers", "problem"),
-    (observed(interface_facts(task=Answered(status=429))), "bindings.answers", "warning"),
+    (observed(interface_facts(task=ReplyFacts(status=429))), "bindings.answers", "warning"),
     (observed(interface_facts(task=REFUSED)), "bindings.answers", "ok"),
-    (observed(interface_facts(is_known=False)), "bindings.answers", "not measured"),
-    (observed(interface_facts(is_known=False)), "bindings.known", "problem"),
+    (observed(interface_facts(is_supported=False)), "bindings.answers", "not measured"),
+    (observed(interface_facts(is_supported=False)), "bindings.known", "problem"),
     (observed(interface_facts(is_examined=False)), "bindings.answers", "not measured"),
     (observed(interface_facts()), "versions.spoken", "ok"),
     (
@@ -216,24 +220,32 @@ TABLE = [
     (observed(interface_facts(path=RESULT)), "errors.path", "warning"),
     (observed(interface_facts(path=HTML)), "errors.path", "ok"),
     # The list of tasks
-    (listed(answered=PAGE, tasks=2, with_history=1), "list.history", "ok"),
-    (listed(answered=PAGE, tasks=2), "list.history", "info"),
-    (listed(answered=PAGE), "list.history", "not measured"),
-    (listed(answered=PAGE, tasks=2, of_no_context=0), "list.context", "ok"),
-    (listed(answered=PAGE, tasks=2, of_no_context=2), "list.context", "warning"),
-    (listed(answered=PAGE, tasks=2, of_the_future=1), "list.time", "warning"),
-    (listed(answered=PAGE, tasks=2), "list.time", "not measured"),
-    (listed(answered=HTML), "list.there", "warning"),
+    (listed(reply=PAGE, tasks=2, with_history=1), "list.history", "ok"),
+    (listed(reply=PAGE, tasks=2), "list.history", "info"),
+    (listed(reply=PAGE), "list.history", "not measured"),
+    (listed(reply=PAGE, tasks=2, in_unknown_context=0), "list.context", "ok"),
+    (listed(reply=PAGE, tasks=2, in_unknown_context=2), "list.context", "warning"),
+    (listed(reply=PAGE, tasks=2, after_future=1), "list.time", "warning"),
+    (listed(reply=PAGE, tasks=2), "list.time", "not measured"),
+    (listed(reply=HTML), "list.there", "warning"),
     # Streams
     (streamed(), "streaming.begins", "ok"),
     (streamed(opened=PAGE), "streaming.begins", "warning"),
     (streamed(opened=HTML, arrivals=[]), "streaming.begins", "problem"),
     (streamed(), "streaming.flushed", "ok"),
-    (streamed(arrivals=[3.0, 3.1], stamped=[NOW, NOW + 3]), "streaming.flushed", "problem"),
-    (streamed(arrivals=[0.9, 1.0], stamped=[NOW, NOW + 1]), "streaming.flushed", "not measured"),
-    (streamed(arrivals=[0.1, 0.2], stamped=[NOW, NOW + 9]), "streaming.flushed", "not measured"),
-    (streamed(arrivals=[3.0, 3.1], stamped=[NOW]), "streaming.flushed", "not measured"),
-    (streamed(arrivals=[3.0], stamped=[NOW]), "streaming.flushed", "not measured"),
+    (streamed(arrivals=[3.0, 3.1], timestamps=[NOW, NOW + 3]), "streaming.flushed", "problem"),
+    (
+        streamed(arrivals=[0.9, 1.0], timestamps=[NOW, NOW + 1]),
+        "streaming.flushed",
+        "not measured",
+    ),
+    (
+        streamed(arrivals=[0.1, 0.2], timestamps=[NOW, NOW + 9]),
+        "streaming.flushed",
+        "not measured",
+    ),
+    (streamed(arrivals=[3.0, 3.1], timestamps=[NOW]), "streaming.flushed", "not measured"),
+    (streamed(arrivals=[3.0], timestamps=[NOW]), "streaming.flushed", "not measured"),
     (streamed(comments=3, silence=15.0), "streaming.keep-alive", "ok"),
     (streamed(comments=3, silence=61.0), "streaming.keep-alive", "warning"),
     (streamed(silence=16.0), "streaming.keep-alive", "warning"),
@@ -251,9 +263,9 @@ TABLE = [
     (subscribed(opened=RESULT, text="repeated"), "subscribe.overlap", "warning"),
     (subscribed(opened=RESULT, text="lost"), "subscribe.overlap", "warning"),
     (subscribed(opened=RESULT), "subscribe.overlap", "not measured"),
-    (subscribed(of_over=NOT_FOUND), "subscribe.finished", "ok"),
-    (subscribed(of_over=RESULT, events_of_over=1), "subscribe.finished", "info"),
-    (subscribed(of_over=NOBODY), "subscribe.finished", "warning"),
+    (subscribed(after_end=NOT_FOUND), "subscribe.finished", "ok"),
+    (subscribed(after_end=RESULT, events_after_end=1), "subscribe.finished", "info"),
+    (subscribed(after_end=NOBODY), "subscribe.finished", "warning"),
     (observed(interface_facts(subscription=NOT_FOUND)), "subscribe.unknown", "ok"),
     (observed(interface_facts(subscription=RESULT)), "subscribe.unknown", "info"),
     (observed(interface_facts(subscription=NOBODY)), "subscribe.unknown", "warning"),
@@ -264,12 +276,12 @@ TABLE = [
     (sent(in_list=False), "recording.list", "warning"),
     (sent(in_recent=False), "recording.time", "warning"),
     (sent(in_recent=True), "recording.time", "ok"),
-    (sent(answered=None, task_id=""), "sending.answer", "warning"),
-    (sent(answered=NOBODY, task_id=""), "sending.answer", "warning"),
-    (sent(answered=HTML, task_id=""), "sending.answer", "problem"),
+    (sent(reply=None, task_id=""), "sending.answer", "warning"),
+    (sent(reply=NOBODY, task_id=""), "sending.answer", "warning"),
+    (sent(reply=HTML, task_id=""), "sending.answer", "problem"),
     (sent(state="TASK_STATE_REJECTED"), "sending.answer", "info"),
-    (sent(again=PAGE, second_task_id="t-1"), "sending.twice", "ok"),
-    (sent(again=PAGE, second_task_id="t-2"), "sending.twice", "info"),
-    (sent(again=HTML), "sending.twice", "ok"),
-    (sent(why_not="no interface answers"), "sending.answer", "not measured"),
+    (sent(second_reply=PAGE, second_task_id="t-1"), "sending.twice", "ok"),
+    (sent(second_reply=PAGE, second_task_id="t-2"), "sending.twice", "info"),
+    (sent(second_reply=HTML), "sending.twice", "ok"),
+    (sent(not_sent_reason="no interface answers"), "sending.answer", "not measured"),
 ]

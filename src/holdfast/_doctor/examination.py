@@ -1,8 +1,8 @@
-"""An examination: asks an agent one thing after the other, and has the answers judged.
+"""An examination: sends an agent one probe after the other, and runs the checks on the replies.
 
-Rules: what may execute something is not sent, unless the caller names a message; each question is
-asked once, and nothing is tried again; the whole has a bound, after which what was found so far is
-told; credentials go where a client would send them, and are in no finding.
+Rules: nothing that the agent may execute is sent, unless the caller passes a message; each probe
+is sent once, without retries; the whole examination has a timeout, after which it reports the
+findings so far; credentials go where a client would send them, and are in no finding.
 """
 
 from __future__ import annotations
@@ -26,33 +26,28 @@ from holdfast._arguments import (
     items,
 )
 from holdfast._auth.providers import to_provider
+from holdfast._client.bare_client import BareClient, preferred_interface
 from holdfast._client.content import to_message
 from holdfast._client.resolve import resolve_engine
-from holdfast._doctor.cards import card_of_file, fetch_card
-from holdfast._doctor.checks import verdicts
-from holdfast._doctor.delivery import Delivery
-from holdfast._doctor.facts import CardFacts, InterfaceFacts, Observed, SendingFacts
+from holdfast._doctor.checks import run_checks
+from holdfast._doctor.facts import CardFacts, InterfaceFacts, Observations, SendingFacts
 from holdfast._doctor.findings import Diagnosis
-from holdfast._doctor.probes import ANSWER, Caller, Questions
-from holdfast._doctor.recording_engine import RecordingEngine, Seen
-from holdfast._pipeline.cards.trust import ReceivedCard
-from holdfast._pipeline.endpoints import Endpoints
-from holdfast._pipeline.interfaces import Route, choose_interfaces
-from holdfast._policy.resilience import Resilience
-from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable, card_checker
-from holdfast._wire.bindings import (
+from holdfast._doctor.interface_probe import REPLY_TIMEOUT_S, InterfaceProbe
+from holdfast._doctor.message_probe import MessageProbe
+from holdfast._doctor.recording import RecordingEngine, ReplyLog
+from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
+from holdfast._wire.bindings import spoken_version
+from holdfast._wire.http import Timeouts, check_headers, presentable
+from holdfast._wire.limits import Limits
+from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
+from holdfast._wire.origins import origin_and_aliases
+from holdfast._wire.versions import (
     HTTP_BINDINGS,
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
     ProtocolVersion,
-    spoken_version,
 )
-from holdfast._wire.http import Timeouts, check_headers, presentable
-from holdfast._wire.limits import Limits
-from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
-from holdfast._wire.origins import origin_and_aliases
-from holdfast._wire.redaction import Secrets, redact, secrets_in
 from holdfast.errors import (
     A2AError,
     AuthenticationError,
@@ -75,16 +70,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Examination", "diagnose"]
 
-_TIMEOUT = 120.0
-_MOST_INTERFACES, _MOST_LISTED = 6, 20
-"""Interfaces of a card that are examined, since each is asked some ten questions, and told of."""
+_TIMEOUT_S = 120.0
+_MAX_EXAMINED, _MAX_LISTED = 6, 20
+"""Interfaces of a card that are examined, with some ten requests each, and that are reported."""
 
-_LONGEST = 1000
-"""Characters of a text in a finding: agents may put anything into it."""
+_MAX_TEXT_CHARS = 1000
+"""Characters of a text in a finding; agents may put anything into it."""
 
-_TIMEOUTS = Timeouts(connect=5.0, write=10.0, first_byte=ANSWER, idle=ANSWER)
-_WATCHED = 0.5
-"""How much of the whole time a task is watched."""
+_TIMEOUTS = Timeouts(connect=5.0, write=10.0, first_byte=REPLY_TIMEOUT_S, idle=REPLY_TIMEOUT_S)
+_WATCH_SHARE = 0.5
+"""Share of the timeout for which a task is observed."""
 
 
 async def diagnose(
@@ -94,7 +89,7 @@ async def diagnose(
     twice: bool = False,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     headers: Mapping[str, str] | None = None,
-    timeout: float = _TIMEOUT,
+    timeout: float = _TIMEOUT_S,
     protocol_version: ProtocolVersion | None = None,
     bindings: Sequence[str] = (),
     limits: Limits | None = None,
@@ -103,36 +98,37 @@ async def diagnose(
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
     tls: TlsConfig | None = None,
 ) -> Diagnosis:
-    """Examines an agent, and says what was seen, what that means, and what to do.
+    """Examine an agent, and return what was observed, what it means, and what to do.
 
-    By default only what is harmless is done: the card and tasks are read, and requests are made
-    that no agent executes anything for, because they name a task that there is not or cannot be
-    right; some ten for each interface. Streams, and what is kept of messages, need a message.
+    By default only harmless requests are sent, some ten for each interface: they read the card and
+    tasks, name a task that does not exist, or are not valid, so that no agent executes anything.
+    Checks of streams, and of how messages are stored, need a message.
 
     Args:
-        agent: Where the agent is, as for `connect`.
-        send: A message that may be executed; it is sent once.
-        twice: Whether the same message, under the same id, is sent once more, to see what its id
-            is good for. Most agents execute it a second time.
+        agent: The agent's address, or the `Path` of its card, as for `connect`.
+        send: A message that the agent may execute; it is sent once. None for none.
+        twice: Whether to send the same message, with the same id, once more, to check that the id
+            is unique. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
-        headers: Sent with every request to the agent's own origin.
-        timeout: Seconds for all of it. Half of them are for watching the task.
-        protocol_version: The version in which the message may be sent; any that is spoken there if
-            left out.
-        bindings: Preferred bindings for the message, best first.
-        limits: How large replies may be.
-        engine: What carries requests, as for `connect`. Over one of your own, which may trust
-            other authorities, the server's TLS is not looked at.
-        env: Wall time and ids; for tests.
-        card_verifier: Who verifies the signatures of the card, as for `connect`.
-        tls: Whom to trust and which certificate to show, without `engine`.
+        headers: Headers for every request to the agent's own origin.
+        timeout: Seconds for the whole examination; half of them are for observing the task.
+        protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
+            None for any that the agent speaks.
+        bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
+            ``"HTTP+JSON"``.
+        limits: Bounds on the size of replies; None for the defaults.
+        engine: The HTTP engine, as for `connect`. With your own engine, which may trust other
+            authorities, the server's TLS is not inspected.
+        env: Wall time and ids; None for the system's.
+        card_verifier: Verifies the signatures of the card, as for `connect`.
+        tls: TLS settings, without `engine`.
 
     Returns:
-        What was found, also where the agent is not there at all.
+        The findings, also if the agent cannot be reached.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right.
-        TypeError: An argument of another type.
+        ValueError: An address, a header or a number is not valid.
+        TypeError: An argument has the wrong type.
     """
     used, owned = resolve_engine(engine, tls)
     try:
@@ -149,7 +145,7 @@ async def diagnose(
             limits=limits,
             env=env,
             card_verifier=card_verifier,
-            look_at_tls=_look_at_tls(tls) if engine is None else None,
+            look_at_tls=_tls_inspector(tls) if engine is None else None,
         )
         return await examination.run()
     finally:
@@ -157,35 +153,35 @@ async def diagnose(
             await owned.close()
 
 
-def _look_at_tls(tls: TlsConfig | None) -> LookAtTls:
-    from holdfast._net.tls import look_at_tls  # heavy, and not for everybody
+def _tls_inspector(tls: TlsConfig | None) -> LookAtTls:
+    from holdfast._net.tls import look_at_tls  # slow to import
 
     return partial(look_at_tls, tls=tls)
 
 
 class Examination:
-    """One examination; what it has found can be asked for at any time.
+    """One examination; `diagnosis` returns its findings at any time.
 
     Args:
-        agent: Where the agent is: an address, or the file of its card.
-        engine: What carries requests; it is not closed.
-        send: The message that may be sent.
+        agent: The agent's address, or the file of its card.
+        engine: The HTTP engine; it is not closed.
+        send: The message that may be sent; None for none.
         twice: Whether it may be sent once more.
-        auth: Where credentials come from.
-        headers: Sent with every request to the agent's own origin.
-        timeout: Seconds for all of it.
+        auth: Source of credentials.
+        headers: Headers for every request to the agent's own origin.
+        timeout: Seconds for the whole examination.
         protocol_version: The version in which the message may be sent.
-        bindings: Preferred bindings for the message.
-        limits: How large replies may be.
+        bindings: Preferred bindings for the message, the best one first.
+        limits: Bounds on the size of replies.
         env: Wall time and ids.
-        card_verifier: Who verifies the signatures of the card.
-        look_at_tls: Looks at the TLS of a server; None if that is not to be done.
-        found: Called with the card, before the agent is called.
-        sending: Called with the message's id right before it is sent.
+        card_verifier: Verifies the signatures of the card.
+        look_at_tls: Inspects the TLS of a server; None to leave that out.
+        on_card: Called with the card, before the agent is called.
+        on_send: Called with the message's id right before it is sent.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right.
-        TypeError: An argument of another type.
+        ValueError: An address, a header or a number is not valid.
+        TypeError: An argument has the wrong type.
     """
 
     def __init__(
@@ -197,15 +193,15 @@ class Examination:
         twice: bool = False,
         auth: AuthProvider | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = _TIMEOUT,
+        timeout: float = _TIMEOUT_S,
         protocol_version: ProtocolVersion | None = None,
         bindings: Sequence[str] = (),
         limits: Limits | None = None,
         env: Env | None = None,
         card_verifier: CardVerifier | CardVerifierCallable | None = None,
         look_at_tls: LookAtTls | None = None,
-        found: Callable[[AgentCard], None] = lambda _: None,
-        sending: Callable[[str], None] = lambda _: None,
+        on_card: Callable[[AgentCard], None] = lambda _: None,
+        on_send: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_kind("agent", agent, (str, Path))
         self._agent = agent
@@ -229,57 +225,54 @@ class Examination:
         self._env = env
         self._message = None if send is None else to_message(send, new_id=env.new_id())
         self._twice = twice
-        self._seen = Seen()
-        self._secrets = Secrets()
+        self._log = ReplyLog()
         self._look_at_tls = look_at_tls
         if card_verifier is not None and not isinstance(card_verifier, CardVerifier):
             check_able("card_verifier", card_verifier, "__call__")
         self._verifier = card_verifier
-        self._found = found
-        self._sending = sending
-        self._sent: list[str] = []
-        self._delivery: Delivery | None = None
-        self._endpoints = Endpoints()
-        self._caller = Caller(
-            engine=RecordingEngine(engine, env, self._seen),
-            env=env,
-            resilience=msgspec.structs.replace(Resilience.off(), timeouts=_TIMEOUTS),
+        self._on_card = on_card
+        self._on_send = on_send
+        self._sent_ids: list[str] = []
+        self._message_probe: MessageProbe | None = None
+        self._client = BareClient(
+            RecordingEngine(engine, env, self._log),
+            env,
+            timeouts=_TIMEOUTS,
             limits=limits,
             auth=auth,
             headers=check_headers({} if headers is None else headers),
-            secrets=self._secrets,
         )
-        self._observed = Observed(
+        self._observed = Observations(
             agent=presentable(self._address) if self._address else str(agent),
             scheme=urlsplit(self._address).scheme,
             scope=scope_of_host(self._address) if self._address else "public",
-            has_credentials=auth is not None or bool(secrets_in(self._caller.headers)),
-            is_to_send=send is not None,
-            is_to_repeat=twice,
+            has_credentials=self._client.has_credentials,
+            may_send=send is not None,
+            may_repeat=twice,
             stopped="the examination has not finished",
         )
         self._is_late = False
 
     @property
     def agent(self) -> str:
-        """Where the agent is looked for, as it may be shown."""
+        """The address of the agent, as it may be shown."""
         return self._observed.agent
 
     @property
     def task(self) -> Task | None:
-        """The task that the message made, as last seen; None if there is none."""
-        return None if self._delivery is None else self._delivery.task
+        """The task that the message created, as last seen; None if there is none."""
+        return None if self._message_probe is None else self._message_probe.task
 
     @property
     def card(self) -> AgentCard | None:
-        """The agent's card, once it is known."""
+        """The agent's card; None if there is none so far."""
         return None if self._observed.card is None else self._observed.card.card
 
     async def run(self) -> Diagnosis:
-        """Asks everything there is to ask, within the time."""
-        observed, ends = self._observed, asyncio.get_running_loop().time() + self._timeout
+        """Send all probes within the timeout, and return the diagnosis."""
+        observed = self._observed
         try:
-            async with CancelScope(ends) as scope:
+            async with CancelScope.within(self._timeout) as scope:
                 await self._run()
         except asyncio.CancelledError:
             observed.stopped = "the examination was interrupted"
@@ -291,201 +284,206 @@ class Examination:
         return self.diagnosis()
 
     def diagnosis(self) -> Diagnosis:
-        """What is found so far, without anything secret in it."""
+        """Return the findings so far, without secrets."""
         observed = self._observed
-        observed.skew, observed.hints = self._seen.skew, self._seen.hints
-        observed.refusals = self._seen.refusals
-        found = verdicts(observed, now=self._env.wall())
-        secrets = self._secrets.values()
+        observed.skew, observed.hints = self._log.skew, self._log.hints
+        observed.refusals = self._log.refusals
+        findings = run_checks(observed, now=self._env.wall())
         error = observed.card_error or observed.error
         if error is not None:
-            redact(error, secrets)
+            self._client.redact(error)
         elif self._is_late:
             error = DeadlineExceededError(
                 f"the examination took longer than {self._timeout:g} s",
                 deadline="call",
                 timeout=self._timeout,
-                executed=None if self._sent else False,
+                executed=None if self._sent_ids else False,
             )
         card = self.card
         return Diagnosis(
             agent=observed.agent,
             name="" if card is None else card.name,
-            findings=found,
-            message_ids=tuple(self._sent),
+            findings=findings,
+            message_ids=tuple(self._sent_ids),
             stopped=observed.stopped,
             error=error,
-        ).hiding(lambda text: _hidden(text, secrets))
+        ).hiding(lambda text: self._client.redacted(_shortened(text)))
 
     async def _run(self) -> None:
         await self._find_card()
-        await self._see_tls()
+        await self._inspect_tls()
         card = self._observed.card
         if card is None:
             return
         try:
-            self._found(card.card)
+            self._on_card(card.card)
         except A2AError as error:
             self._observed.error = error
-        asked = await self._ask_interfaces(card)
-        await self._deliver(card.card, asked)
+        probes = await self._probe_interfaces(card)
+        await self._probe_message(card.card, probes)
 
     # ── The card ─────────────────────────────────────────────────────────────────────────────
 
     async def _find_card(self) -> None:
-        observed = self._observed
+        observed, client = self._observed, self._client
+        refusals_before = self._log.unauthorized
+        is_file = isinstance(self._agent, Path)
         try:
             if isinstance(self._agent, Path):
-                limits = self._caller.limits
-                observed.card = await asyncio.to_thread(card_of_file, self._agent, limits)
-                # Whoever brings a card along is where it leads to.
-                observed.scope = scope_of_host(observed.card.card.supported_interfaces[0].url)
+                fetched = await asyncio.to_thread(client.read_card, self._agent)
+                # A caller who has the card may call its address.
+                observed.scope = fetched.scope
             else:
-                observed.card, scope = await fetch_card(
-                    self._caller, self._agent, self._endpoints, self._seen, timeout=self._timeout
-                )
-                observed.scope = innermost([scope, observed.scope])
+                fetched = await client.fetch_card(self._agent, timeout=self._timeout)
+                observed.scope = innermost([fetched.scope, observed.scope])
         except A2AError as error:
-            self._secrets.hide_in(error)
-            error.attempts, error.retry_stopped_reason = (
-                (),
-                None,
-            )  # there was one, and it was meant to be
+            client.redact(error)
+            error.attempts, error.retry_stopped_reason = (), None  # one attempt is intended
             observed.card_error = error
-        else:
-            observed.card = await self._verified(observed.card)
+            return
+        requires_credentials = self._log.unauthorized > refusals_before
+        observed.card = CardFacts(
+            card=fetched.card,
+            document=fetched.document,
+            url=fetched.url,
+            moved_to=fetched.moved_to,
+            is_fetched=not is_file,
+            is_at_legacy_path=fetched.is_at_legacy_path,
+            headers=fetched.headers,
+            is_revalidated=await client.is_unchanged(fetched),
+            requires_credentials=requires_credentials,
+            verification=await client.verify_card(self._verifier, fetched.card, fetched.document),
+        )
 
-    async def _verified(self, card: CardFacts) -> CardFacts:
-        """The same, with what its signatures are worth."""
-        checker = card_checker(self._verifier, self._caller.engine, self._env)
-        if checker is None or not card.document.get("signatures"):
-            return card
-        try:
-            checked = await checker.check(ReceivedCard(card.card, card.document))
-        finally:
-            await checker.close()
-        return msgspec.structs.replace(card, verification=checked.verification)
-
-    async def _see_tls(self) -> None:
+    async def _inspect_tls(self) -> None:
         observed = self._observed
         if observed.scheme != "https":
             return
         if self._look_at_tls is None:
-            observed.why_no_tls = "the engine in use does not show it"
+            observed.no_tls_reason = "the engine in use does not show it"
             return
         observed.tls = await self._look_at_tls(self._address, timeout=_TIMEOUTS.connect)
         if observed.tls is None:
-            observed.why_no_tls = "a proxy stands between"
+            observed.no_tls_reason = "a proxy stands between"
         elif observed.tls.failure and observed.card is None:
-            observed.tls = None  # the card's own error says so
-            observed.why_no_tls = "no connection came about"
+            observed.tls = None  # the error of the card says the same
+            observed.no_tls_reason = "no connection came about"
 
     # ── The interfaces ───────────────────────────────────────────────────────────────────────
 
-    async def _ask_interfaces(self, card: CardFacts) -> list[Questions]:
+    async def _probe_interfaces(self, card: CardFacts) -> list[InterfaceProbe]:
         observed, interfaces = self._observed, card.card.supported_interfaces
         trusted = origin_and_aliases(self._address or interfaces[0].url)
         observed.interfaces = [
-            InterfaceFacts.of(interface, number, self._address, trusted)
-            for number, interface in enumerate(interfaces[:_MOST_LISTED], start=1)
+            InterfaceFacts.of_interface(interface, number, self._address, trusted)
+            for number, interface in enumerate(interfaces[:_MAX_LISTED], start=1)
         ]
-        able = [f for f in observed.interfaces if f.is_known and f.doubt is None]
-        asked = [self._questions(facts, card.card) for facts in able[:_MOST_INTERFACES]]
-        for questions in asked:
-            await self._ask(questions)
-        reached = [questions for questions in asked if questions.facts.is_reached]
-        first = next(iter(reached or asked), None)
+        callable_facts = [
+            facts
+            for facts in observed.interfaces
+            if facts.is_supported and facts.address_fault is None
+        ]
+        probes = [self._make_probe(facts, card.card) for facts in callable_facts[:_MAX_EXAMINED]]
+        for probe in probes:
+            await self._probe_interface(probe)
+        reached = [probe for probe in probes if probe.facts.is_reached]
+        first = next(iter(reached or probes), None)
         if first is not None and observed.error is None:
             observed.error = first.error
-        return asked
+        return probes
 
-    def _questions(self, facts: InterfaceFacts, card: AgentCard) -> Questions:
+    def _make_probe(self, facts: InterfaceFacts, card: AgentCard) -> InterfaceProbe:
         version = spoken_version(facts.interface.protocol_version) or PROTOCOL_VERSION
-        endpoint = self._endpoints.of(_in_version(facts.interface, version))
+        endpoint = self._client.endpoint(_in_version(facts.interface, version))
         reach = None if facts.is_trusted else NetworkReach(inward=self._observed.scope)
-        return Questions(self._caller, facts, endpoint, card, reach=reach)
+        return InterfaceProbe(self._client, facts, endpoint, card, reach=reach)
 
-    async def _ask(self, questions: Questions) -> None:
-        """Asks an interface all questions, if somebody answers the first one."""
-        facts = questions.facts
+    async def _probe_interface(self, probe: InterfaceProbe) -> None:
+        """Send all probes to an interface, if it replies to the first one."""
+        facts = probe.facts
         facts.is_examined = True
-        await self._find_version(questions)
+        await self._find_version(probe)
         task = facts.task
         if task is None or task.status is None:
             return
         if facts.unauthorized is None and self._observed.has_credentials and facts.is_trusted:
-            facts.unauthorized = (await questions.about_task(bare=True)).answered
+            facts.unauthorized = (await probe.probe_task(is_anonymous=True)).reply
         if not facts.is_usable:
             return
-        await questions.about_errors()
-        await questions.about_list()
-        await questions.about_subscription()
+        await probe.probe_errors()
+        await probe.probe_listing()
+        await probe.probe_subscription()
 
-    async def _find_version(self, questions: Questions) -> None:
-        """Asks in one version, then in the other, and stays with the one that is understood."""
-        facts, first = questions.facts, questions.endpoint
-        asked = await questions.about_task()
-        facts.task, questions.error = asked.answered, asked.error
-        if isinstance(asked.error, AuthenticationError) and asked.error.http_status is None:
-            facts.unmet = asked.answered.in_words
-            facts.task = facts.unauthorized = (await questions.about_task(bare=True)).answered
-        if asked.error is not None:
+    async def _find_version(self, probe: InterfaceProbe) -> None:
+        """Probe one version, then the other, and keep the one that the agent speaks."""
+        facts, first = probe.facts, probe.endpoint
+        result = await probe.probe_task()
+        facts.task, probe.error = result.reply, result.error
+        if isinstance(result.error, AuthenticationError) and result.error.http_status is None:
+            facts.credentials_error = result.reply.summary
+            facts.task = facts.unauthorized = (await probe.probe_task(is_anonymous=True)).reply
+        if result.error is not None:
             return
         other = OLDER_VERSION if first.version == PROTOCOL_VERSION else PROTOCOL_VERSION
-        second = self._endpoints.of(_in_version(facts.interface, other))
-        of_other = await questions.about_task(second)
-        facts.versions = {first.version: asked.understood, other: of_other.understood}
-        if asked.understood is False and of_other.understood:
-            questions.endpoint, facts.task = second, of_other.answered
+        second = self._client.endpoint(_in_version(facts.interface, other))
+        second_result = await probe.probe_task(second)
+        facts.versions = {
+            first.version: result.is_understood,
+            other: second_result.is_understood,
+        }
+        if result.is_understood is False and second_result.is_understood:
+            probe.endpoint, facts.task = second, second_result.reply
             facts.version = second.version
 
     # ── The message ──────────────────────────────────────────────────────────────────────────
 
-    async def _deliver(self, card: AgentCard, asked: list[Questions]) -> None:
+    async def _probe_message(self, card: AgentCard, probes: list[InterfaceProbe]) -> None:
         if self._message is None:
             return
         observed = self._observed
         facts = observed.sending = SendingFacts(message_id=self._message.message_id)
-        chosen, facts.why_not = self._chosen(card, asked)
-        if chosen is None:
+        interface, facts.not_sent_reason = self._choose(card, probes)
+        if interface is None:
             return
-        facts.about = chosen.facts.about
-        delivery = self._delivery = Delivery(
-            chosen, self._message, facts, self._seen, self._seen.skew or 0.0
+        facts.about = interface.facts.about
+        probe = self._message_probe = MessageProbe(
+            interface, self._message, facts, self._log, self._log.skew or 0.0
         )
-        await delivery.run(
+        await probe.run(
             streams=bool(card.capabilities.streaming),
-            watch=self._timeout * _WATCHED,
+            watch=self._timeout * _WATCH_SHARE,
             twice=self._twice,
-            sending=self._note_sending,
+            on_send=self._record_send,
         )
-        listing = chosen.facts.listing
+        listing = interface.facts.listing
         if facts.task_id and listing is not None and listing.is_empty:
-            await chosen.about_list()  # there is something in it now
+            await interface.probe_listing()  # it contains a task now
 
-    def _note_sending(self) -> None:
+    def _record_send(self) -> None:
         message_id = "" if self._message is None else self._message.message_id
-        self._sent.append(message_id)
-        self._sending(message_id)
+        self._sent_ids.append(message_id)
+        self._on_send(message_id)
 
-    def _chosen(self, card: AgentCard, asked: list[Questions]) -> tuple[Questions | None, str]:
-        """Where the message goes; None and why not if it must go nowhere."""
-        able = [one for one in asked if one.facts.is_usable]
-        if not able:
+    def _choose(
+        self, card: AgentCard, probes: list[InterfaceProbe]
+    ) -> tuple[InterfaceProbe | None, str]:
+        """Return the interface for the message; None and the reason if there is none."""
+        usable = [probe for probe in probes if probe.facts.is_usable]
+        if not usable:
             return None, "no interface answers as an agent does"
-        allowed = [one for one in able if self._version in {None, one.endpoint.version}]
+        allowed = [probe for probe in usable if self._version in {None, probe.endpoint.version}]
         if not allowed:
-            spoken = able[0].endpoint.version
+            spoken = usable[0].endpoint.version
             return None, f"the agent speaks {spoken}, and {self._version} was asked for"
         offered = msgspec.structs.replace(
-            card, supported_interfaces=tuple(one.endpoint.interface for one in allowed)
+            card, supported_interfaces=tuple(probe.endpoint.interface for probe in allowed)
         )
-        first = choose_interfaces(offered, Route(bindings=self._bindings)).first
-        places = [_place(interface) for interface in offered.supported_interfaces]
-        return allowed[places.index(_place(first))], ""
+        first = preferred_interface(offered, self._bindings)
+        keys = [_key(interface) for interface in offered.supported_interfaces]
+        return allowed[keys.index(_key(first))], ""
 
 
-def _place(interface: AgentInterface) -> tuple[str | None, ...]:
+def _key(interface: AgentInterface) -> tuple[str | None, ...]:
     return interface.url, interface.protocol_binding, interface.protocol_version
 
 
@@ -499,7 +497,5 @@ def _in_version(interface: AgentInterface, version: str) -> AgentInterface:
     )
 
 
-def _hidden(text: str, secrets: frozenset[str]) -> str:
-    error = A2AError(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
-    redact(error, secrets)
-    return error.message
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[: _MAX_TEXT_CHARS - 1]}…"

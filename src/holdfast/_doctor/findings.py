@@ -1,4 +1,4 @@
-"""What an examination found, as plain data."""
+"""The findings of an examination, as plain data."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 __all__ = ["LEVELS", "Diagnosis", "Finding", "Level"]
 
 Level = Literal["ok", "info", "warning", "problem", "not measured"]
-"""``info`` is worth knowing, a ``warning`` may hurt some callers, a ``problem`` will hurt you."""
+"""``info`` is worth knowing, a ``warning`` affects some callers, a ``problem`` affects you."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        check: Name of the check, as ``card.caching``: its group, and what in it.
-        level: How much it matters.
-        saw: What was seen; for what is not measured, why it is not.
-        means: What that means for callers; empty where it goes without saying.
-        do: What to do about it; empty where there is nothing to do.
-        about: What of several it is about, as an interface; empty if there is one only.
-        binding: The binding that the questions used; empty if it is not about an interface.
-        version: The protocol version that they used; empty as well.
+        check: Name of the check, as ``card.caching``: its group and its name in the group.
+        level: The severity.
+        saw: The observation; for ``not measured``, the reason.
+        means: The consequence for callers; empty if it is obvious.
+        do: The advice; empty if nothing has to be done.
+        about: The interface that it is about; empty if it is about the whole agent.
+        binding: The binding that the check used; empty if it is not about an interface.
+        version: The protocol version that it used; empty if it is not about an interface.
     """
 
     check: str
@@ -44,20 +44,20 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def group(self) -> str:
-        """What the check belongs to, as ``card``."""
+        """The group of the check, as ``card``."""
         return self.check.partition(".")[0]
 
 
 class Diagnosis:
-    """What was found of an agent.
+    """The findings about an agent.
 
     Attributes:
-        agent: Where it was looked for, as it may be shown.
-        name: What it calls itself; empty if that is not known.
-        findings: In the order of the checks.
-        message_ids: The messages that were sent, one for each time.
-        stopped: Why the examination did not come to its end; empty if it did.
-        error: What a call fails with; None if nothing keeps calls from being made.
+        agent: The address of the agent, as it may be shown.
+        name: The agent's name from its card; empty if there is no card.
+        findings: The findings, in the order of the checks.
+        message_ids: Ids of the messages that were sent, one for each time.
+        stopped: Why the examination did not finish; empty if it did.
+        error: The error that every call fails with; None if calls can be made.
     """
 
     __slots__ = ("agent", "error", "findings", "message_ids", "name", "stopped")
@@ -85,44 +85,50 @@ class Diagnosis:
 
     @property
     def counts(self) -> dict[Level, int]:
-        """How many findings there are of each level."""
+        """The number of findings of each level."""
         levels = [finding.level for finding in self.findings]
         return {level: levels.count(level) for level in LEVELS}
 
     @property
     def is_complete(self) -> bool:
-        """Whether the examination came to its end.
+        """Whether the examination finished.
 
-        If not, the time was over or somebody interrupted it, or it goes on, and ``stopped`` says
-        which; what was not reached is not measured, for that reason.
+        If not, it timed out, was interrupted, or is still running; ``stopped`` says which. The
+        checks that it did not reach are ``not measured`` for that reason.
         """
         return not self.stopped
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all was looked at, and there is no problem."""
+        """Whether the examination finished without a problem."""
         return self.is_complete and not self.counts["problem"]
 
     def of(self, check: str) -> tuple[Finding, ...]:
-        """The findings of a check, or of a group of checks, by its name."""
-        return tuple(f for f in self.findings if check in {f.check, f.group})
+        """Return the findings of a check, or of a group of checks.
+
+        Args:
+            check: The name of the check or group, as ``card.caching`` or ``card``.
+        """
+        return tuple(
+            finding for finding in self.findings if check in {finding.check, finding.group}
+        )
 
     def hiding(self, hide: Callable[[str], str]) -> Diagnosis:
-        """The same with every text as a function gives it back; the error is left as it is."""
+        """Return a copy with every text replaced by a function; the error stays as it is."""
         return Diagnosis(
             agent=self.agent,
             name=hide(self.name),
             findings=tuple(
                 msgspec.structs.replace(
-                    one,
-                    saw=hide(one.saw),
-                    means=hide(one.means),
-                    do=hide(one.do),
-                    about=hide(one.about),
-                    binding=hide(one.binding),
-                    version=hide(one.version),
+                    finding,
+                    saw=hide(finding.saw),
+                    means=hide(finding.means),
+                    do=hide(finding.do),
+                    about=hide(finding.about),
+                    binding=hide(finding.binding),
+                    version=hide(finding.version),
                 )
-                for one in self.findings
+                for finding in self.findings
             ),
             message_ids=self.message_ids,
             stopped=self.stopped,
@@ -130,7 +136,7 @@ class Diagnosis:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as a JSON object, without the error; members that are empty left out."""
+        """Return the diagnosis as a JSON object, without the error and without empty members."""
         stopped = {"stopped": self.stopped} if self.stopped else {}
         return {
             "agent": self.agent,

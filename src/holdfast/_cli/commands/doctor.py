@@ -124,8 +124,8 @@ async def _examine(
         env=world.env,
         card_verifier=card_verifier(settings),
         look_at_tls=world.look_at_tls,
-        found=session.fit,
-        sending=sending,
+        on_card=session.fit,
+        on_send=sending,
     )
     if send is not None:
         count = "2 times" if twice else "once"

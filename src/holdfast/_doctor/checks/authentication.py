@@ -1,4 +1,4 @@
-"""What the agent asks for, and whether it takes what it was given."""
+"""Checks of authentication: declared, requested, accepted."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from holdfast._wire.security import alternatives, describe_alternative
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._doctor.facts import Answered, InterfaceFacts, Observed
+    from holdfast._doctor.facts import InterfaceFacts, Observations, ReplyFacts
     from holdfast.types import AgentCard
 
-__all__ = ["judge_authentication"]
+__all__ = ["check_authentication"]
 
 _NOTHING = "the card asks for no credentials"
 _BY = "(--bearer, --api-key; auth=)"
-"""How credentials are passed: to the command; to the function."""
+"""The options for credentials: of the command; of the function."""
 
 
-def judge_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
-    """Judges what is declared, what is asked for without credentials, and what is accepted."""
+def check_authentication(observed: Observations, _now: float) -> Iterator[Finding]:
+    """Check the declared schemes, replies without credentials, and replies with them."""
     if observed.card is None:
         return
     card = observed.card.card
     yield _declared(card, observed)
     for interface in observed.interfaces:
         if interface.task is not None and interface.task.status is not None:
-            yield from _asked(interface, card, observed)
+            yield from _requested(interface, card, observed)
             if observed.has_credentials:
                 yield from _accepted(interface, card)
 
 
-def _without(interface: InterfaceFacts, observed: Observed) -> Answered | None:
-    """What callers without credentials are answered by."""
+def _without(interface: InterfaceFacts, observed: Observations) -> ReplyFacts | None:
+    """Return the reply to callers without credentials."""
     return interface.unauthorized if observed.has_credentials else interface.task
 
 
-def _declared(card: AgentCard, observed: Observed) -> Finding:
-    asked = alternatives(card)
-    words = ", or ".join(describe_alternative(one, card) or "nothing" for one in asked)
-    undeclared = sorted({name for one in asked for name in one.schemes if name in one.unusable})
+def _declared(card: AgentCard, observed: Observations) -> Finding:
+    required = alternatives(card)
+    words = ", or ".join(describe_alternative(option, card) or "nothing" for option in required)
+    undeclared = sorted(
+        {name for option in required for name in option.schemes if name in option.unusable}
+    )
     if undeclared:
         return Finding(
             "authentication.declared",
@@ -54,7 +56,7 @@ def _declared(card: AgentCard, observed: Observed) -> Finding:
         return Finding("authentication.declared", "ok", f"the card asks for {words}")
     names = ", ".join(card.security_schemes)
     answers = [_without(interface, observed) for interface in observed.interfaces]
-    if any(answered is not None and answered.is_refusal for answered in answers):
+    if any(reply is not None and reply.is_auth_refusal for reply in answers):
         saw = f"the card declares {names}, and requires none" if names else _NOTHING
         return Finding(
             "authentication.declared",
@@ -75,13 +77,17 @@ def _declared(card: AgentCard, observed: Observed) -> Finding:
     return Finding("authentication.declared", "ok", _NOTHING)
 
 
-def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> Iterator[Finding]:
+def _requested(
+    interface: InterfaceFacts, card: AgentCard, observed: Observations
+) -> Iterator[Finding]:
     about, without = interface.about, _without(interface, observed)
-    required = any(one.schemes for one in alternatives(card))
+    required = any(option.schemes for option in alternatives(card))
     if without is None or without.status is None:
-        yield Finding("authentication.asked", "not measured", observed.why_unmeasured, about=about)
+        yield Finding(
+            "authentication.asked", "not measured", observed.unmeasured_reason, about=about
+        )
         return
-    saw = f"without credentials: {without.in_words}"
+    saw = f"without credentials: {without.summary}"
     if without.status == 401 and without.challenge:
         yield Finding("authentication.asked", "ok", f"{saw}, with WWW-Authenticate", about=about)
         yield from _missing(about, card, observed)
@@ -123,7 +129,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "answer requests without credentials with 401 and WWW-Authenticate (A2A 7.4)",
             about,
         )
-    elif not without.is_of_agent:
+    elif not without.is_protocol_reply:
         text = f"{saw}, which is not an agent's answer"
         yield Finding("authentication.asked", "not measured", text, about=about)
     else:
@@ -131,7 +137,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
         yield Finding("authentication.asked", "ok", text, about=about)
 
 
-def _missing(about: str, card: AgentCard, observed: Observed) -> Iterator[Finding]:
+def _missing(about: str, card: AgentCard, observed: Observations) -> Iterator[Finding]:
     if not observed.has_credentials:
         yield Finding(
             "authentication.accepted",
@@ -144,7 +150,7 @@ def _missing(about: str, card: AgentCard, observed: Observed) -> Iterator[Findin
 
 
 def _pass(card: AgentCard) -> str:
-    """What to do where there are no credentials, as far as the card says what they are."""
+    """Return the advice if there are no credentials."""
     if alternatives(card):
         return f"pass what the card asks for {_BY}"
     if card.security_schemes:
@@ -153,7 +159,7 @@ def _pass(card: AgentCard) -> str:
 
 
 def _check(card: AgentCard) -> str:
-    """What to do where the credentials are not taken."""
+    """Return the advice if the credentials are refused."""
     if alternatives(card):
         return "check that they are for this agent, valid, and of the kind that its card asks for"
     if card.security_schemes:
@@ -162,8 +168,8 @@ def _check(card: AgentCard) -> str:
 
 
 def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
-    answered, about = interface.task, interface.about
-    if answered is None:
+    reply, about = interface.task, interface.about
+    if reply is None:
         return
     if not interface.is_trusted:
         yield Finding(
@@ -172,28 +178,28 @@ def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
             "credentials were not sent to another origin than the one they were given for",
             about=about,
         )
-    elif interface.unmet:
+    elif interface.credentials_error:
         yield Finding(
             "authentication.accepted",
             "problem",
-            interface.unmet,
+            interface.credentials_error,
             "no call leaves without them",
             "give what the card asks for",
             about,
         )
-    elif answered.is_refusal:
+    elif reply.is_auth_refusal:
         yield Finding(
             "authentication.accepted",
             "problem",
-            f"with the credentials that were given: {answered.in_words}",
+            f"with the credentials that were given: {reply.summary}",
             "no call works with them",
             _check(card),
             about,
         )
-    elif interface.unauthorized is not None and interface.unauthorized.is_refusal:
+    elif interface.unauthorized is not None and interface.unauthorized.is_auth_refusal:
         yield Finding("authentication.accepted", "ok", "the credentials are taken", about=about)
-    elif not answered.is_of_agent:
-        text = f"with credentials: {answered.in_words}, which is not an agent's answer"
+    elif not reply.is_protocol_reply:
+        text = f"with credentials: {reply.summary}, which is not an agent's answer"
         yield Finding("authentication.accepted", "not measured", text, about=about)
     else:
         yield Finding(

@@ -1,4 +1,4 @@
-"""The agent's card: where it is, whether it says what it must, how long it may be kept."""
+"""Checks of the agent's card: location, required members, caching, signatures."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from holdfast._doctor.facts import CardFacts, Observed
+    from holdfast._doctor.facts import CardFacts, Observations
     from holdfast.errors import A2AError
 
-__all__ = ["judge_card"]
+__all__ = ["check_agent_card"]
 
 _REQUIRED = (
     "name",
@@ -34,19 +34,19 @@ _REQUIRED = (
     "defaultOutputModes",
     "skills",
 )
-"""What a card must have (A2A 4.4.1), besides the interfaces, in 1.0 and in 0.3."""
+"""Required members of a card (A2A 4.4.1) besides the interfaces, in 1.0 and in 0.3."""
 
-_OF_SKILLS = ("id", "name", "description", "tags")
+_REQUIRED_OF_SKILLS = ("id", "name", "description", "tags")
 
 
-def judge_card(observed: Observed, _now: float) -> Iterator[Finding]:
-    """Judges the card."""
+def check_agent_card(observed: Observations, _now: float) -> Iterator[Finding]:
+    """Check the card."""
     if observed.card_error is not None:
         yield _missing(observed.card_error)
         return
     card = observed.card
     if card is None:
-        yield Finding("card.found", "not measured", observed.why_unmeasured)
+        yield Finding("card.found", "not measured", observed.unmeasured_reason)
         return
     yield from _found(card)
     yield from _form(card)
@@ -109,10 +109,10 @@ def _missing(error: A2AError) -> Finding:
 
 
 def _is_something_else(error: A2AError) -> bool:
-    """Whether a server gave what nobody can have meant for a card."""
-    is_of_server = isinstance(error, InvalidAgentCardError) and error.http_status is not None
-    is_said = "json" in media_type(error.headers)
-    return is_of_server and not is_said and not (error.excerpt or "").lstrip().startswith("{")
+    """Whether a server answered with something that is not meant to be a card."""
+    is_fetched = isinstance(error, InvalidAgentCardError) and error.http_status is not None
+    is_json = "json" in media_type(error.headers)
+    return is_fetched and not is_json and not (error.excerpt or "").lstrip().startswith("{")
 
 
 def _found(card: CardFacts) -> Iterator[Finding]:
@@ -120,7 +120,7 @@ def _found(card: CardFacts) -> Iterator[Finding]:
     if not card.is_fetched:
         yield Finding("card.found", "ok", f"read from {card.url}")
         return
-    if card.is_at_older_path:
+    if card.is_at_legacy_path:
         yield Finding(
             "card.found",
             "warning",
@@ -137,7 +137,7 @@ def _found(card: CardFacts) -> Iterator[Finding]:
             f"the server redirects to {card.moved_to}",
             "each fetch of the card costs one more request, and not all callers follow",
         )
-    if card.is_guarded:
+    if card.requires_credentials:
         yield Finding(
             "card.access",
             "info",
@@ -157,8 +157,8 @@ def _found(card: CardFacts) -> Iterator[Finding]:
 
 def _form(card: CardFacts) -> Iterator[Finding]:
     document = card.document
-    is_newer, is_older = "supportedInterfaces" in document, "url" in document
-    form = "1.0 and 0.3 in one" if is_newer and is_older else "0.3" if is_older else "1.0"
+    is_v1, is_v03 = "supportedInterfaces" in document, "url" in document
+    form = "1.0 and 0.3 in one" if is_v1 and is_v03 else "0.3" if is_v03 else "1.0"
     count = len(card.card.supported_interfaces)
     yield Finding(
         "card.valid",
@@ -174,7 +174,7 @@ def _members(card: CardFacts) -> Iterator[Finding]:
     missing += [
         f"skills[{index}].{name}"
         for index, skill in enumerate(_objects(document.get("skills")))
-        for name in _OF_SKILLS
+        for name in _REQUIRED_OF_SKILLS
         if skill.get(name) in (None, "")
     ]
     interfaces = _objects(document.get("supportedInterfaces"))
@@ -204,11 +204,16 @@ def _members(card: CardFacts) -> Iterator[Finding]:
         )
     else:
         yield Finding("card.members", "ok", "it has all that the protocol requires")
-    places = [
-        (one.url, one.protocol_binding.upper(), one.protocol_version, one.tenant)
-        for one in card.card.supported_interfaces
+    endpoints = [
+        (
+            interface.url,
+            interface.protocol_binding.upper(),
+            interface.protocol_version,
+            interface.tenant,
+        )
+        for interface in card.card.supported_interfaces
     ]
-    if len(set(places)) < len(places):
+    if len(set(endpoints)) < len(endpoints):
         yield Finding(
             "card.repeats",
             "info",
@@ -220,26 +225,26 @@ def _members(card: CardFacts) -> Iterator[Finding]:
 
 def _caching(card: CardFacts) -> Iterator[Finding]:
     headers = card.headers
-    etag, kept = headers.get("etag"), headers.get("cache-control")
+    etag, cache_control = headers.get("etag"), headers.get("cache-control")
     modified = headers.get("last-modified")
     if not (etag or modified):
         yield Finding(
             "card.caching",
             "info",
-            f"no ETag and no Last-Modified{_kept(kept)}",
+            f"no ETag and no Last-Modified{_cache_control(cache_control)}",
             "callers fetch the whole card again whenever they check it",
             "send an ETag and Cache-Control (A2A 8.6)",
         )
-    elif card.is_confirmed is False:
+    elif card.is_revalidated is False:
         yield Finding(
             "card.caching",
             "info",
             f"{'ETag' if etag else 'Last-Modified'}, but the whole card for those who have it"
-            f"{_kept(kept)}",
+            f"{_cache_control(cache_control)}",
             "callers fetch the whole card again whenever they check it",
             "answer 304 to If-None-Match and If-Modified-Since (RFC 9110, 13.1)",
         )
-    elif not kept:
+    elif not cache_control:
         yield Finding(
             "card.caching",
             "info",
@@ -248,35 +253,34 @@ def _caching(card: CardFacts) -> Iterator[Finding]:
             "send Cache-Control: max-age=… (A2A 8.6)",
         )
     else:
-        yield Finding(
-            "card.caching", "ok", f"{'ETag' if etag else 'Last-Modified'}, Cache-Control: {kept}"
-        )
+        validator = "ETag" if etag else "Last-Modified"
+        yield Finding("card.caching", "ok", f"{validator}, Cache-Control: {cache_control}")
 
 
-def _kept(value: str | None) -> str:
+def _cache_control(value: str | None) -> str:
     return f"; Cache-Control: {value}" if value else "; no Cache-Control"
 
 
 def _signatures(card: CardFacts) -> Iterator[Finding]:
-    count, found = len(card.card.signatures), card.verification
-    if found is not None and found.outcome == "verified":
-        saw = f"verified by key {found.key_id!r}"
-        if found.unsigned:
-            saw += f"; not signed: {', '.join(found.unsigned)}"
+    count, verification = len(card.card.signatures), card.verification
+    if verification is not None and verification.outcome == "verified":
+        saw = f"verified by key {verification.key_id!r}"
+        if verification.unsigned:
+            saw += f"; not signed: {', '.join(verification.unsigned)}"
         yield Finding("card.signatures", "ok", saw)
-    elif found is not None and found.outcome == "invalid":
+    elif verification is not None and verification.outcome == "invalid":
         yield Finding(
             "card.signatures",
             "problem",
-            found.reason,
+            verification.reason,
             "the card was altered or signed with another key: clients that verify it refuse it",
             "sign the card anew, as it is served (A2A 8.4.2)",
         )
-    elif found is not None and found.outcome == "unverifiable":
+    elif verification is not None and verification.outcome == "unverifiable":
         yield Finding(
             "card.signatures",
             "warning",
-            f"{_counted(count, 'signature')}, not verified: {found.reason}",
+            f"{_counted(count, 'signature')}, not verified: {verification.reason}",
             "clients that require a signature refuse the card",
         )
     elif count:
@@ -295,5 +299,5 @@ def _objects(value: object) -> list[Mapping[str, Any]]:
     return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, dict)]
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,4 +1,4 @@
-"""What lies between: addresses, TLS, clocks, limits to how often the agent may be called."""
+"""Checks of the connection: addresses, TLS, clocks, rate limits."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from holdfast._doctor.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._doctor.facts import InterfaceFacts, Observed
+    from holdfast._doctor.facts import InterfaceFacts, Observations
     from holdfast._wire.tls import TlsFacts
 
-__all__ = ["judge_connection"]
+__all__ = ["check_connection"]
 
-_DAY = 86_400.0
-_SOON = 21 * _DAY
-"""Seconds before its end from which on a certificate should have been replaced: the common tools
-replace one that is valid for 90 days a month before."""
+_DAY_S = 86_400.0
+_RENEWAL_S = 21 * _DAY_S
+"""Seconds before its expiry at which a certificate should have been renewed: common tools renew
+one that is valid for 90 days a month before."""
 
-_SLIGHT_SKEW, _SKEW = 5.0, 300.0
-"""Seconds that clocks may differ: what nobody notices, and what tokens tolerate."""
+_NEGLIGIBLE_SKEW_S, _TOLERATED_SKEW_S = 5.0, 300.0
+"""Seconds that clocks may differ: without any effect, and within the tolerance of tokens."""
 
 _OLD_TLS = frozenset({"SSLv3", "TLSv1", "TLSv1.1"})
 
 
-def judge_connection(observed: Observed, now: float) -> Iterator[Finding]:
-    """Judges addresses, TLS, clock and limits."""
+def check_connection(observed: Observations, now: float) -> Iterator[Finding]:
+    """Check addresses, TLS, clock and rate limits."""
     if observed.card is None and observed.tls is None:
-        return  # there is nothing to say but what keeps the card from coming
+        return  # the finding about the missing card says all
     for interface in observed.interfaces:
-        if interface.is_known:
+        if interface.is_supported:
             yield from _address(interface, observed)
     yield from _tls(observed, now)
     yield _clock(observed.skew)
     yield _limits(observed)
 
 
-def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]:
+def _address(interface: InterfaceFacts, observed: Observations) -> Iterator[Finding]:
     about, url = interface.about, interface.address
-    if interface.doubt is not None:
+    if interface.address_fault is not None:
         yield Finding(
             "address.interface",
             "problem",
-            f"{url}: {interface.doubt}",
+            f"{url}: {interface.address_fault}",
             "callers on other machines reach no agent there, or another one",
             "put the address into the card under which callers reach the agent",
             about,
@@ -60,7 +60,7 @@ def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]
             "put the public address into the card",
             about,
         )
-    elif interface.is_own_origin is False:
+    elif interface.is_card_origin is False:
         yield Finding(
             "address.interface",
             "warning",
@@ -82,12 +82,12 @@ def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]
         )
 
 
-def _tls(observed: Observed, now: float) -> Iterator[Finding]:
+def _tls(observed: Observations, now: float) -> Iterator[Finding]:
     tls = observed.tls
     if tls is None:
         if observed.scheme == "https":
-            why = observed.why_no_tls or observed.why_unmeasured
-            yield Finding("tls.version", "not measured", why)
+            reason = observed.no_tls_reason or observed.unmeasured_reason
+            yield Finding("tls.version", "not measured", reason)
         return
     if tls.failure:
         yield Finding(
@@ -123,13 +123,13 @@ def _certificate(tls: TlsFacts, now: float) -> Finding:
         )
     if tls.not_after is None:
         return Finding("tls.certificate", "ok", f"trusted for {tls.host}")
-    left = tls.not_after - now
+    remaining = tls.not_after - now
     end = f"{datetime.fromtimestamp(tls.not_after, UTC):%Y-%m-%d}"
-    if left < _SOON:
+    if remaining < _RENEWAL_S:
         return Finding(
             "tls.certificate",
             "warning",
-            f"valid until {end}: {_days(left)}",
+            f"valid until {end}: {_days(remaining)}",
             "from then on callers refuse the connection",
             "renew it, and see to it that this happens by itself",
         )
@@ -137,18 +137,18 @@ def _certificate(tls: TlsFacts, now: float) -> Finding:
 
 
 def _days(seconds: float) -> str:
-    days = int(seconds // _DAY)
+    days = int(seconds // _DAY_S)
     return f"{days} day{'' if days == 1 else 's'} left" if seconds > 0 else "that is over"
 
 
 def _clock(skew: float | None) -> Finding:
     if skew is None:
         return Finding("clock.skew", "not measured", "no reply had a Date header")
-    if abs(skew) <= _SLIGHT_SKEW:
+    if abs(skew) <= _NEGLIGIBLE_SKEW_S:
         return Finding("clock.skew", "ok", "the agent's clock and this one agree")
-    where = "ahead of" if skew > 0 else "behind"
-    saw = f"the agent's clock is {_span(abs(skew))} {where} this one"
-    if abs(skew) <= _SKEW:
+    direction = "ahead of" if skew > 0 else "behind"
+    saw = f"the agent's clock is {_duration(abs(skew))} {direction} this one"
+    if abs(skew) <= _TOLERATED_SKEW_S:
         return Finding(
             "clock.skew",
             "info",
@@ -165,19 +165,19 @@ def _clock(skew: float | None) -> Finding:
     )
 
 
-def _span(seconds: float) -> str:
-    unit, size = next((u for u in _UNITS if seconds >= 2 * u[1]), ("s", 1.0))
+def _duration(seconds: float) -> str:
+    unit, size = next((unit for unit in _UNITS_S if seconds >= 2 * unit[1]), ("s", 1.0))
     return f"{seconds / size:.0f} {unit}"
 
 
-_UNITS = (("days", _DAY), ("h", 3600.0), ("min", 60.0))
+_UNITS_S = (("days", _DAY_S), ("h", 3600.0), ("min", 60.0))
 
 
-def _limits(observed: Observed) -> Finding:
+def _limits(observed: Observations) -> Finding:
     hints = ", ".join(f"{name}: {value}" for name, value in observed.hints.items())
     if observed.refusals:
-        says_when = observed.hints.keys() & {"retry-after", "retry-after-ms"}
-        wait = "" if says_when else ", without Retry-After"
+        has_retry_after = observed.hints.keys() & {"retry-after", "retry-after-ms"}
+        wait = "" if has_retry_after else ", without Retry-After"
         return Finding(
             "limits.rate",
             "warning",

@@ -1,4 +1,4 @@
-"""How the agent says no: to a task that there is not, and to what makes no sense."""
+"""Checks of errors: the replies to an unknown task, and to requests that are not valid."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from holdfast._doctor.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._doctor.facts import Answered, InterfaceFacts, Observed
+    from holdfast._doctor.facts import InterfaceFacts, Observations, ReplyFacts
 
-__all__ = ["judge_errors"]
+__all__ = ["check_errors"]
 
 
 class _Row(NamedTuple):
-    """What a request that cannot be right is to be answered by.
+    """An invalid request, and its correct replies.
 
     Attributes:
-        check: The check.
-        asked: What was asked, in words.
-        codes: The protocol's codes that are right.
-        right: The first of them by its name, and where that is written.
+        check: The name of the check, and of the fact.
+        request: The request in words.
+        codes: The correct codes.
+        expected: The first of them by name, with its source.
     """
 
     check: str
-    asked: str
+    request: str
     codes: frozenset[int]
-    right: str
+    expected: str
 
 
 _ROWS = (
@@ -58,73 +58,73 @@ _ROWS = (
 )
 
 
-def judge_errors(observed: Observed, _now: float) -> Iterator[Finding]:
-    """Judges the errors of each interface."""
+def check_errors(observed: Observations, _now: float) -> Iterator[Finding]:
+    """Check the errors of each interface."""
     for interface in observed.interfaces:
         if not interface.is_usable:
-            continue  # what answers there is no agent, or says nothing without credentials
+            continue  # no agent answers, or it requires other credentials
         for row in _ROWS:
-            answered: Answered | None = getattr(interface, row.check)
-            if answered is not None:
-                yield _judged(row, answered, interface)
+            reply: ReplyFacts | None = getattr(interface, row.check)
+            if reply is not None:
+                yield _check_row(row, reply, interface)
         if interface.path is not None:
             yield _path(interface.path, interface.about)
 
 
-def _judged(row: _Row, answered: Answered, interface: InterfaceFacts) -> Finding:
+def _check_row(row: _Row, reply: ReplyFacts, interface: InterfaceFacts) -> Finding:
     check, about = f"errors.{row.check}", interface.about
-    saw = f"{row.asked}: {answered.in_words}"
-    if answered.code in row.codes:
+    saw = f"{row.request}: {reply.summary}"
+    if reply.code in row.codes:
         return Finding(check, "ok", saw, about=about)
-    # HTTP+JSON has a status for it, and no name that must be told (A2A 11.6).
+    # HTTP+JSON has a status for it, and requires no reason (A2A 11.6).
     is_rest = interface.interface.protocol_binding.upper() != "JSONRPC"
-    if row.check == "params" and is_rest and answered.status == 400:
+    if row.check == "params" and is_rest and reply.status == 400:
         return Finding(check, "ok", saw, about=about)
-    if answered.status is None:
+    if reply.status is None:
         return Finding(
             check,
             "warning",
             saw,
             "a client with a mistake in it does not learn that, and tries again what cannot work",
-            f"answer {row.right}",
+            f"answer {row.expected}",
             about,
         )
-    if answered.is_result:
+    if reply.is_result:
         return Finding(
             check,
             "problem" if row.check == "task" else "warning",
             saw,
             "what makes no sense is answered as if it did",
-            f"answer {row.right}",
+            f"answer {row.expected}",
             about,
         )
-    if answered.code is not None:
+    if reply.code is not None:
         return Finding(
             check,
             "info" if row.check != "task" else "warning",
             saw,
-            "callers take it for another failure" + _tried_again(answered),
-            f"answer {row.right}",
+            "callers take it for another failure" + _retry_note(reply),
+            f"answer {row.expected}",
             about,
         )
     return Finding(
         check,
         "warning",
         saw,
-        "callers see a failure of HTTP, and not what is wrong" + _tried_again(answered),
-        f"answer {row.right} in the form of the binding",
+        "callers see a failure of HTTP, and not what is wrong" + _retry_note(reply),
+        f"answer {row.expected} in the form of the binding",
         about,
     )
 
 
-def _tried_again(answered: Answered) -> str:
-    is_transient = answered.code == -32603 or (answered.status or 0) >= 500
+def _retry_note(reply: ReplyFacts) -> str:
+    is_transient = reply.code == -32603 or (reply.status or 0) >= 500
     return ", and try again what cannot work" if is_transient else ""
 
 
-def _path(answered: Answered, about: str) -> Finding:
-    saw = f"an unknown path: {answered.in_words}"
-    if answered.status is not None and answered.status < 300:
+def _path(reply: ReplyFacts, about: str) -> Finding:
+    saw = f"an unknown path: {reply.summary}"
+    if reply.status is not None and reply.status < 300:
         return Finding(
             "errors.path",
             "warning",

@@ -1,4 +1,4 @@
-"""The interfaces of the card: whether somebody answers there, and in which version."""
+"""Checks of the card's interfaces: whether an agent answers, and in which version."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from holdfast._wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS, spoken_ver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._doctor.facts import InterfaceFacts, Observed
+    from holdfast._doctor.facts import InterfaceFacts, Observations
 
-__all__ = ["judge_interfaces"]
+__all__ = ["check_interfaces"]
 
 _SERVER_ERROR = 500
 
 
-def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
-    """Judges each interface."""
+def check_interfaces(observed: Observations, _now: float) -> Iterator[Finding]:
+    """Check each interface."""
     if observed.card is None:
         return
     for interface in observed.interfaces:
@@ -27,7 +27,7 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
             yield _version(interface)
     count = len(observed.card.card.supported_interfaces)
     if not observed.interfaces:
-        yield Finding("bindings.answers", "not measured", observed.why_unmeasured)
+        yield Finding("bindings.answers", "not measured", observed.unmeasured_reason)
         return
     if len(observed.interfaces) < count:
         yield Finding(
@@ -37,10 +37,10 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
             "callers take the first that they speak",
             "name those that callers are to use",
         )
-    known = [interface.is_known for interface in observed.interfaces]
-    if not any(known) and any(map(_is_grpc, observed.interfaces)):
+    is_any_supported = any(interface.is_supported for interface in observed.interfaces)
+    if not is_any_supported and any(map(_is_grpc, observed.interfaces)):
         yield Finding("bindings.known", "not measured", "only HTTP is examined, and not gRPC")
-    elif not any(known):
+    elif not is_any_supported:
         yield Finding(
             "bindings.known",
             "problem",
@@ -55,9 +55,9 @@ def _is_grpc(interface: InterfaceFacts) -> bool:
     return interface.interface.protocol_binding.upper() == "GRPC"
 
 
-def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
+def _reached(interface: InterfaceFacts, observed: Observations) -> Finding:
     about = interface.about
-    if not interface.is_known:
+    if not interface.is_supported:
         declared = interface.interface.protocol_version or "no version"
         grpc = _is_grpc(interface)
         return Finding(
@@ -67,39 +67,39 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
             about=about,
         )
     if not interface.is_examined or interface.task is None:
-        why = observed.stopped or "there were enough others"
-        if interface.doubt is not None:
-            why = "its address cannot be meant"
-        return Finding("bindings.answers", "not measured", why, about=about)
-    answered = interface.task
-    if answered.status is None:
+        reason = observed.stopped or "there were enough others"
+        if interface.address_fault is not None:
+            reason = "its address cannot be meant"
+        return Finding("bindings.answers", "not measured", reason, about=about)
+    reply = interface.task
+    if reply.status is None:
         return Finding(
             "bindings.answers",
             "problem",
-            answered.in_words,
+            reply.summary,
             "callers that choose this interface cannot connect",
             "check the address in the card, or take the interface out of it",
             about,
         )
-    if answered.is_refusal:
-        saw = f"the interface answers with a refusal: {answered.in_words}"
+    if reply.is_auth_refusal:
+        saw = f"the interface answers with a refusal: {reply.summary}"
         return Finding("bindings.answers", "ok", saw, about=about)
-    if answered.is_of_agent:
+    if reply.is_protocol_reply:
         return Finding("bindings.answers", "ok", "an agent answers there", about=about)
-    if answered.status in {429, 503}:
+    if reply.status in {429, 503}:
         return Finding(
             "bindings.answers",
             "warning",
-            f"the server there is busy: {answered.in_words}",
+            f"the server there is busy: {reply.summary}",
             "this interface cannot be examined now",
             "wait, and examine it again",
             about,
         )
-    if answered.status >= _SERVER_ERROR:
+    if reply.status >= _SERVER_ERROR:
         return Finding(
             "bindings.answers",
             "problem",
-            f"a question is answered by {answered.in_words}",
+            f"a question is answered by {reply.summary}",
             "the agent fails, or a gateway does not reach it, or another program listens there",
             "check the logs of the agent and of the gateway, and the path in the card",
             about,
@@ -107,7 +107,7 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
     return Finding(
         "bindings.answers",
         "problem",
-        f"a question is answered by {answered.in_words}",
+        f"a question is answered by {reply.summary}",
         "something listens there, and it is not this agent, or not in this binding",
         "check the path in the card, and what stands before the agent",
         about,
@@ -118,30 +118,30 @@ def _version(interface: InterfaceFacts) -> Finding:
     about, declared = interface.about, interface.interface.protocol_version
     spoken = [v for v in PROTOCOL_VERSIONS if interface.versions.get(v)]
     unclear = [v for v in PROTOCOL_VERSIONS if interface.versions.get(v, False) is None]
-    named = f"declared {declared}" if declared else "declares none"
-    said = f"{named}; answers in {' and '.join(spoken) or 'none that is known here'}"
-    meant = spoken_version(declared) if declared else None
+    declaration = f"declared {declared}" if declared else "declares none"
+    saw = f"{declaration}; answers in {' and '.join(spoken) or 'none that is known here'}"
+    declared_version = spoken_version(declared) if declared else None
     if not spoken and unclear:
         return Finding(
             "versions.spoken",
             "not measured",
-            f"{named}; the answers do not tell which it speaks",
+            f"{declaration}; the answers do not tell which it speaks",
             about=about,
         )
     if not spoken:
         return Finding(
             "versions.spoken",
             "problem",
-            said,
+            saw,
             "neither a caller of 1.0 nor one of 0.3 is understood",
             "check the address in the card, and the version of the agent's library",
             about,
         )
-    if meant is not None and meant not in spoken and meant not in unclear:
+    if declared_version is not None and declared_version not in {*spoken, *unclear}:
         return Finding(
             "versions.spoken",
             "problem",
-            said,
+            saw,
             "callers trust the card, and are not understood",
             f"declare {spoken[0]} in the card, or speak {declared}",
             about,
@@ -150,9 +150,9 @@ def _version(interface: InterfaceFacts) -> Finding:
         return Finding(
             "versions.spoken",
             "warning",
-            said,
+            saw,
             "each caller has to find out by itself, or guesses",
             f'add "protocolVersion": "{spoken[0]}" to the interface',
             about,
         )
-    return Finding("versions.spoken", "ok", said, about=about)
+    return Finding("versions.spoken", "ok", saw, about=about)

@@ -1,4 +1,4 @@
-"""What becomes of a message: whether it can be found again, and what its id is good for."""
+"""Checks of the sent message: whether it can be found again, and whether its id is unique."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from holdfast._doctor.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._doctor.facts import Observed, SendingFacts
+    from holdfast._doctor.facts import Observations, SendingFacts
 
-__all__ = ["judge_recording"]
+__all__ = ["check_recording"]
 
 _CHECKS = ("sending.answer", "recording.task", "recording.list", "recording.time")
-_UNHAPPY = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
+_FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
 _LOST = "when a reply is lost, the caller cannot find out whether the message was executed"
 _KEEP = "keep the messages of callers in the history, with their ids"
 
 
-def judge_recording(observed: Observed, _now: float) -> Iterator[Finding]:
-    """Judges what the agent keeps of the message that was sent."""
+def check_recording(observed: Observations, _now: float) -> Iterator[Finding]:
+    """Check what the agent stores of the message."""
     if observed.card is None:
         return
     sending = observed.sending
-    why = ""
-    if not observed.is_to_send:
-        why = "no message was given to send"
+    reason = ""
+    if not observed.may_send:
+        reason = "no message was given to send"
     elif sending is None:
-        why = observed.why_unmeasured
-    elif sending.why_not:
-        why = sending.why_not
-    if why or sending is None:
+        reason = observed.unmeasured_reason
+    elif sending.not_sent_reason:
+        reason = sending.not_sent_reason
+    if reason or sending is None:
         for check in (*_CHECKS, "sending.twice"):
-            yield Finding(check, "not measured", why)
+            yield Finding(check, "not measured", reason)
         return
-    for finding in _of_message(sending, observed):
+    for finding in _sent_message(sending, observed):
         yield msgspec.structs.replace(finding, about=sending.about)
 
 
-def _of_message(sending: SendingFacts, observed: Observed) -> Iterator[Finding]:
+def _sent_message(sending: SendingFacts, observed: Observations) -> Iterator[Finding]:
     yield _answer(sending, observed)
     if sending.is_message:
         yield Finding(
@@ -57,34 +57,34 @@ def _of_message(sending: SendingFacts, observed: Observed) -> Iterator[Finding]:
     yield _twice(sending, observed)
 
 
-def _answer(sending: SendingFacts, observed: Observed) -> Finding:
-    check, answered = "sending.answer", sending.answered
-    if answered is not None and answered.status is None and answered.is_executed is False:
+def _answer(sending: SendingFacts, observed: Observations) -> Finding:
+    check, reply = "sending.answer", sending.reply
+    if reply is not None and reply.status is None and reply.is_executed is False:
         return Finding(
             check,
             "problem",
-            f"message {sending.message_id} was not executed: {answered.in_words}",
+            f"message {sending.message_id} was not executed: {reply.summary}",
             "no message reaches the agent there",
             "check that the agent is running, and the network between; it can be sent again",
         )
-    if answered is None or answered.status is None:
-        why = observed.stopped or (answered.in_words if answered else "no answer came")
+    if reply is None or reply.status is None:
+        reason = observed.stopped or (reply.summary if reply else "no answer came")
         return Finding(
             check,
             "warning",
-            f"message {sending.message_id} was sent, and {why}",
+            f"message {sending.message_id} was sent, and {reason}",
             "the outcome is unknown: the agent may have executed it",
             "search the agent's tasks for it before you send it again",
         )
     if sending.task_id:
-        goes_on = {
+        note = {
             "TASK_STATE_SUBMITTED": "; it is still running",
             "TASK_STATE_WORKING": "; it is still running",
             "TASK_STATE_INPUT_REQUIRED": "; it waits for an answer",
             "TASK_STATE_AUTH_REQUIRED": "; it waits for an authorization",
         }.get(sending.state, "")
         saw = f"message {sending.message_id} made task {sending.task_id}, {sending.state}"
-        if sending.state in _UNHAPPY:
+        if sending.state in _FAILED:
             return Finding(
                 check,
                 "info",
@@ -92,10 +92,10 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
                 "that is the agent's decision; it says little of tasks that go well",
                 "examine it with a message that the agent can do",
             )
-        return Finding(check, "ok", f"{saw}{goes_on}")
+        return Finding(check, "ok", f"{saw}{note}")
     if sending.is_message:
         return Finding(check, "ok", f"message {sending.message_id} was answered by a message")
-    if answered.is_result:
+    if reply.is_result:
         return Finding(
             check,
             "warning",
@@ -106,16 +106,16 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
     return Finding(
         check,
         "problem",
-        f"message {sending.message_id}: {answered.in_words}",
+        f"message {sending.message_id}: {reply.summary}",
         "the agent does not do what it is for, at least not with this message",
         "see what the agent's own log says of it",
     )
 
 
-def _in_task(sending: SendingFacts, observed: Observed) -> Finding:
+def _in_task(sending: SendingFacts, observed: Observations) -> Finding:
     check = "recording.task"
     if sending.in_task is None:
-        return Finding(check, "not measured", observed.why_unmeasured)
+        return Finding(check, "not measured", observed.unmeasured_reason)
     if sending.in_task:
         return Finding(check, "ok", "the task's history has the message by its id")
     return Finding(
@@ -127,10 +127,10 @@ def _in_task(sending: SendingFacts, observed: Observed) -> Finding:
     )
 
 
-def _in_list(sending: SendingFacts, observed: Observed) -> Finding:
+def _in_list(sending: SendingFacts, observed: Observations) -> Finding:
     check = "recording.list"
     if sending.in_list is None:
-        return Finding(check, "not measured", _why_not_listed(sending, observed))
+        return Finding(check, "not measured", _not_listed_reason(sending, observed))
     if sending.in_list:
         return Finding(check, "ok", "the list of its context has the message by its id")
     return Finding(
@@ -142,13 +142,13 @@ def _in_list(sending: SendingFacts, observed: Observed) -> Finding:
     )
 
 
-def _in_recent(sending: SendingFacts, observed: Observed) -> Finding:
+def _in_recent(sending: SendingFacts, observed: Observations) -> Finding:
     check = "recording.time"
     if sending.in_recent is None:
-        why = _why_not_listed(sending, observed)
-        if sending.has_list and sending.is_older:
-            why = "lists of protocol 0.3 know no times"
-        return Finding(check, "not measured", why)
+        reason = _not_listed_reason(sending, observed)
+        if sending.has_list and sending.is_v03:
+            reason = "lists of protocol 0.3 know no times"
+        return Finding(check, "not measured", reason)
     if sending.in_recent:
         return Finding(check, "ok", "the list from the time of sending on has the task")
     return Finding(
@@ -160,21 +160,21 @@ def _in_recent(sending: SendingFacts, observed: Observed) -> Finding:
     )
 
 
-def _why_not_listed(sending: SendingFacts, observed: Observed) -> str:
-    return observed.why_unmeasured if sending.has_list else "there is no list of tasks"
+def _not_listed_reason(sending: SendingFacts, observed: Observations) -> str:
+    return observed.unmeasured_reason if sending.has_list else "there is no list of tasks"
 
 
-def _twice(sending: SendingFacts, observed: Observed) -> Finding:
-    check, again = "sending.twice", sending.again
-    if again is None:
-        why = "there was no answer the first time"
-        if not observed.is_to_repeat:
-            why = "the message may not be sent a second time"
-        return Finding(check, "not measured", observed.stopped or why)
+def _twice(sending: SendingFacts, observed: Observations) -> Finding:
+    check, second_reply = "sending.twice", sending.second_reply
+    if second_reply is None:
+        reason = "there was no answer the first time"
+        if not observed.may_repeat:
+            reason = "the message may not be sent a second time"
+        return Finding(check, "not measured", observed.stopped or reason)
     saw = "the same message, under the same id, once more"
     if sending.second_task_id and sending.second_task_id == sending.task_id:
         return Finding(check, "ok", f"{saw}: the same task")
-    if again.is_result:
+    if second_reply.is_result:
         made = "a second answer" if sending.is_second_message else "a second task"
         return Finding(
             check,
@@ -187,6 +187,6 @@ def _twice(sending: SendingFacts, observed: Observed) -> Finding:
     return Finding(
         check,
         "ok",
-        f"{saw}: {again.in_words}",
+        f"{saw}: {second_reply.summary}",
         "it is refused, and not executed twice, as far as that can be seen",
     )

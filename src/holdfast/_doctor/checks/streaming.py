@@ -1,4 +1,4 @@
-"""Streams: whether they begin, come as things happen, stay alive, and can be picked up again."""
+"""Checks of streams: whether they start, are flushed, are kept alive, and can be resumed."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast._doctor.facts import (
-        Answered,
-        Observed,
+        Observations,
+        ReplyFacts,
         SendingFacts,
         StreamFacts,
         SubscriptionFacts,
     )
 
-__all__ = ["judge_streaming"]
+__all__ = ["check_streaming"]
 
-_SPREAD = 1.0
-"""Seconds that must lie between events so that it shows whether they are held back."""
+_MIN_SPREAD_S = 1.0
+"""Seconds between the first and last event that show that events are not buffered."""
 
-_HELD = 2.0
-"""Seconds by the agent's own clock that must lie between: some agents tell whole ones only."""
+_MIN_AGENT_SPREAD_S = 2.0
+"""The same by the agent's own clock; some agents report whole seconds only."""
 
-_AT_ONCE = 0.2
-"""Seconds within which events came at once."""
+_BURST_S = 0.2
+"""Seconds within which events count as simultaneous."""
 
-_CUT_AFTER = 60.0
+_PROXY_IDLE_TIMEOUT_S = 60.0
 """Seconds of silence after which common proxies and load balancers cut a stream."""
 
-_SILENT = 15.0
-"""Seconds without a byte that are a silence."""
+_MIN_SILENCE_S = 15.0
+"""Seconds without a byte that count as silence."""
 
 _ENDED = frozenset({"settled", "message", "open"})
-"""Ends of streams whose task was over, or waited."""
+"""Ends of streams whose task has ended, or waits."""
 
 _NEEDS_MESSAGE = "no message was given to send"
-_OF_STREAMS = (
+_STREAM_CHECKS = (
     "streaming.begins",
     "streaming.flushed",
     "streaming.keep-alive",
@@ -51,8 +51,8 @@ _OF_STREAMS = (
 )
 
 
-def judge_streaming(observed: Observed, _now: float) -> Iterator[Finding]:
-    """Judges what is declared, and the streams that were opened."""
+def check_streaming(observed: Observations, _now: float) -> Iterator[Finding]:
+    """Check the declaration, and the streams that were opened."""
     if observed.card is None:
         return
     declared = bool(observed.card.card.capabilities.streaming)
@@ -61,38 +61,40 @@ def judge_streaming(observed: Observed, _now: float) -> Iterator[Finding]:
     yield Finding("streaming.declared", "ok" if declared else "info", saw, means)
     for interface in observed.interfaces:
         if interface.subscription is not None:
-            yield _of_nothing(interface.subscription, interface.about, declared=declared)
+            yield _unknown_task(interface.subscription, interface.about, declared=declared)
     sending = observed.sending
-    why = _why_not(observed, declared=declared)
-    if why:
-        for check in _OF_STREAMS:
-            yield Finding(check, "not measured", why)
+    reason = _not_observed_reason(observed, declared=declared)
+    if reason:
+        for check in _STREAM_CHECKS:
+            yield Finding(check, "not measured", reason)
         return
     if sending is not None and sending.stream is not None:
         for finding in (*_stream(sending.stream, observed), *_subscription(sending, observed)):
             yield msgspec.structs.replace(finding, about=sending.about)
 
 
-def _why_not(observed: Observed, *, declared: bool) -> str:
+def _not_observed_reason(observed: Observations, *, declared: bool) -> str:
     sending = observed.sending
     if not declared:
         return "the card declares no streaming"
-    if not observed.is_to_send:
+    if not observed.may_send:
         return _NEEDS_MESSAGE
     if sending is None or sending.stream is None:
-        return (sending.why_not if sending is not None else "") or observed.why_unmeasured
+        return (
+            sending.not_sent_reason if sending is not None else ""
+        ) or observed.unmeasured_reason
     return ""
 
 
-def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
-    """A subscription to a task that there is not."""
+def _unknown_task(reply: ReplyFacts, about: str, *, declared: bool) -> Finding:
+    """Check the subscription to an unknown task."""
     check, saw = (
         "subscribe.unknown",
-        f"a subscription to a task that there is not: {answered.in_words}",
+        f"a subscription to a task that there is not: {reply.summary}",
     )
-    if answered.code == -32001 or (not declared and answered.code in {-32004, -32601}):
+    if reply.code == -32001 or (not declared and reply.code in {-32004, -32601}):
         return Finding(check, "ok", saw, about=about)
-    if declared and answered.code in {-32004, -32601}:
+    if declared and reply.code in {-32004, -32601}:
         return Finding(
             check,
             "problem",
@@ -101,7 +103,7 @@ def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
             "offer SubscribeToTask (A2A 3.1.6), or declare no streaming",
             about,
         )
-    if answered.status is None:
+    if reply.status is None:
         return Finding(
             check,
             "warning",
@@ -112,7 +114,7 @@ def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
         )
     return Finding(
         check,
-        "info" if answered.is_of_agent else "warning",
+        "info" if reply.is_protocol_reply else "warning",
         saw,
         "a client that resumes a stream cannot see that the task is gone",
         "answer TaskNotFoundError (-32001; A2A 3.1.6)",
@@ -120,16 +122,16 @@ def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
     )
 
 
-def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
+def _stream(stream: StreamFacts, observed: Observations) -> Iterator[Finding]:
     opened = stream.opened
     if opened is None:
-        yield Finding("streaming.begins", "not measured", observed.why_unmeasured)
+        yield Finding("streaming.begins", "not measured", observed.unmeasured_reason)
         return
     if not stream.arrivals:
         yield Finding(
             "streaming.begins",
             "problem",
-            f"no event came: {_why_no_event(stream, opened)}",
+            f"no event came: {_no_event_reason(stream, opened)}",
             "the card declares streaming, and callers that use it get nothing",
             "see why the stream fails, or declare no streaming",
         )
@@ -151,77 +153,78 @@ def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
     yield from _end(stream)
 
 
-def _why_no_event(stream: StreamFacts, opened: Answered) -> str:
+def _no_event_reason(stream: StreamFacts, opened: ReplyFacts) -> str:
     if not opened.is_result:
-        return opened.in_words
+        return opened.summary
     if stream.failure:
         return stream.failure
     return "the stream ended at once" if stream.end == "cut" else "the stream stayed silent"
 
 
-def _flushed(stream: StreamFacts, observed: Observed) -> Finding:
+def _flushed(stream: StreamFacts, observed: Observations) -> Finding:
     check = "streaming.flushed"
-    came = max(stream.arrivals) - min(stream.arrivals)
-    happened = max(stream.stamped) - min(stream.stamped) if stream.stamped else 0.0
+    spread = max(stream.arrivals) - min(stream.arrivals)
+    agent_spread = max(stream.timestamps) - min(stream.timestamps) if stream.timestamps else 0.0
     count = len(stream.arrivals)
-    is_late = min(stream.arrivals) >= happened - _SPREAD
-    if count > 1 and came <= _AT_ONCE and happened >= _HELD and is_late:
+    is_late = min(stream.arrivals) >= agent_spread - _MIN_SPREAD_S
+    if count > 1 and spread <= _BURST_S and agent_spread >= _MIN_AGENT_SPREAD_S and is_late:
         return Finding(
             check,
             "problem",
-            f"{count} events came at once, and happened within {happened:.1f} s",
+            f"{count} events came at once, and happened within {agent_spread:.1f} s",
             "a proxy or the server buffers them to the end: callers cannot follow a task, and a "
             "long one is cut",
             "turn buffering off in the proxy (nginx: proxy_buffering off, or the header "
             "X-Accel-Buffering: no), and flush each event",
         )
-    if count > 1 and came >= _SPREAD:
-        return Finding(check, "ok", f"{count} events over {came:.1f} s, in {stream.pieces} pieces")
-    why = f"{_counted(count)} came while it was watched, too few to tell"
+    if count > 1 and spread >= _MIN_SPREAD_S:
+        saw = f"{count} events over {spread:.1f} s, in {stream.pieces} pieces"
+        return Finding(check, "ok", saw)
+    reason = f"{_counted(count)} came while it was watched, too few to tell"
     if count > 1 and stream.end in _ENDED:
-        why = "the task ended too quickly to tell; send one that takes some seconds"
+        reason = "the task ended too quickly to tell; send one that takes some seconds"
     elif stream.end is None:
-        why = observed.stopped or why
-    return Finding(check, "not measured", why)
+        reason = observed.stopped or reason
+    return Finding(check, "not measured", reason)
 
 
-def _kept_alive(stream: StreamFacts, observed: Observed) -> Finding:
+def _kept_alive(stream: StreamFacts, observed: Observations) -> Finding:
     check, silence = "streaming.keep-alive", f"{stream.silence:.0f} s"
     if stream.comments:
         saw = f"{stream.comments} comments, never silent for longer than {silence}"
-        if stream.silence < _CUT_AFTER:
+        if stream.silence < _PROXY_IDLE_TIMEOUT_S:
             return Finding(check, "ok", saw)
         return Finding(
             check,
             "warning",
             saw,
-            f"proxies cut a stream that is silent for {_CUT_AFTER:.0f} s",
+            f"proxies cut a stream that is silent for {_PROXY_IDLE_TIMEOUT_S:.0f} s",
             "send comments more often, such as every 15 s",
         )
-    if stream.silence >= _SILENT:
+    if stream.silence >= _MIN_SILENCE_S:
         return Finding(
             check,
             "warning",
             f"silent for {silence}, without a comment",
-            f"proxies cut a stream whose silence reaches {_CUT_AFTER:.0f} s, and callers cannot "
-            "tell a slow agent from a dead one",
+            f"proxies cut a stream whose silence reaches {_PROXY_IDLE_TIMEOUT_S:.0f} s, and "
+            "callers cannot tell a slow agent from a dead one",
             "send a comment while there are no events, such as every 15 s",
         )
-    why = f"the stream was never silent for longer than {silence}"
+    reason = f"the stream was never silent for longer than {silence}"
     if stream.end in _ENDED:
-        why = f"{why}; send a task that takes longer"
+        reason = f"{reason}; send a task that takes longer"
     elif stream.end is None:
-        why = observed.stopped or why
-    return Finding(check, "not measured", why)
+        reason = observed.stopped or reason
+    return Finding(check, "not measured", reason)
 
 
 def _end(stream: StreamFacts) -> Iterator[Finding]:
     if stream.end == "cut":
-        why = f": {stream.failure}" if stream.failure else ""
+        reason = f": {stream.failure}" if stream.failure else ""
         yield Finding(
             "streaming.end",
             "problem",
-            f"the stream ended before the task did{why}",
+            f"the stream ended before the task did{reason}",
             "callers that take the end of a stream for the end of the task miss the rest",
             "look for a time limit in the proxy or in the server",
         )
@@ -244,36 +247,36 @@ _ENDS = {
 }
 
 
-def _subscription(sending: SendingFacts, observed: Observed) -> Iterator[Finding]:
+def _subscription(sending: SendingFacts, observed: Observations) -> Iterator[Finding]:
     subscription = sending.subscription
     if sending.is_message:
-        for check in _OF_STREAMS[3:]:
+        for check in _STREAM_CHECKS[3:]:
             yield Finding(check, "not measured", "there was a message, and no task")
         return
     yield from _running(subscription, observed)
     yield _over(subscription, observed)
 
 
-def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Finding]:
+def _running(subscription: SubscriptionFacts, observed: Observations) -> Iterator[Finding]:
     opened = subscription.opened
     if opened is None:
-        why = observed.stopped or "the task was over before a subscription could be opened"
-        yield Finding("subscribe.snapshot", "not measured", why)
-        yield Finding("subscribe.overlap", "not measured", why)
+        reason = observed.stopped or "the task was over before a subscription could be opened"
+        yield Finding("subscribe.snapshot", "not measured", reason)
+        yield Finding("subscribe.overlap", "not measured", reason)
         return
     if not opened.is_result:
         yield Finding(
             "subscribe.snapshot",
             "problem",
-            f"a subscription to a task that runs: {opened.in_words}",
+            f"a subscription to a task that runs: {opened.summary}",
             "a stream that is cut cannot be picked up again",
             "offer SubscribeToTask (A2A 3.1.6)",
         )
         yield Finding("subscribe.overlap", "not measured", "there was no subscription")
         return
     if subscription.begins_with_task is None:
-        why = observed.stopped or "the subscription delivered no event before its end"
-        yield Finding("subscribe.snapshot", "not measured", why)
+        reason = observed.stopped or "the subscription delivered no event before its end"
+        yield Finding("subscribe.snapshot", "not measured", reason)
     elif subscription.begins_with_task:
         yield Finding(
             "subscribe.snapshot", "ok", "a subscription begins with the task as it stands"
@@ -289,7 +292,7 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
     yield _overlap(subscription, observed)
 
 
-def _overlap(subscription: SubscriptionFacts, observed: Observed) -> Finding:
+def _overlap(subscription: SubscriptionFacts, observed: Observations) -> Finding:
     check = "subscribe.overlap"
     if subscription.text == "right":
         return Finding(
@@ -298,8 +301,8 @@ def _overlap(subscription: SubscriptionFacts, observed: Observed) -> Finding:
             "the events of a subscription add up to the whole task",
         )
     if subscription.text is None:
-        why = "the task made no text while it was subscribed to, or did not end"
-        return Finding(check, "not measured", observed.stopped or why)
+        reason = "the task made no text while it was subscribed to, or did not end"
+        return Finding(check, "not measured", observed.stopped or reason)
     saw, means = {
         "repeated": (
             "a subscription repeats chunks that the task at its beginning contains",
@@ -319,15 +322,15 @@ def _overlap(subscription: SubscriptionFacts, observed: Observed) -> Finding:
     )
 
 
-def _over(subscription: SubscriptionFacts, observed: Observed) -> Finding:
-    check, answered = "subscribe.finished", subscription.of_over
-    if answered is None:
+def _over(subscription: SubscriptionFacts, observed: Observations) -> Finding:
+    check, reply = "subscribe.finished", subscription.after_end
+    if reply is None:
         return Finding(check, "not measured", observed.stopped or "the task has not ended yet")
-    saw = f"a subscription to a task that has ended: {answered.in_words}"
-    if answered.code in {-32004, -32001}:
+    saw = f"a subscription to a task that has ended: {reply.summary}"
+    if reply.code in {-32004, -32001}:
         return Finding(check, "ok", saw)
-    if answered.is_result:
-        count = _counted(subscription.events_of_over)
+    if reply.is_result:
+        count = _counted(subscription.events_after_end)
         return Finding(
             check,
             "info",
@@ -337,7 +340,7 @@ def _over(subscription: SubscriptionFacts, observed: Observed) -> Finding:
         )
     return Finding(
         check,
-        "info" if answered.is_of_agent else "warning",
+        "info" if reply.is_protocol_reply else "warning",
         saw,
         "a client that resumes a stream cannot see that the task has ended",
         "answer UnsupportedOperationError (-32004; A2A 3.1.6)",
