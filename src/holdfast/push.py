@@ -1,4 +1,4 @@
-"""Push notifications: agents report how a task goes, and need not be polled (A2A 4.3.3).
+"""Push notifications: agents report progress of a task, so it need not be polled (A2A 4.3.3).
 
     receiver = PushReceiver("https://me.example/push")
     config = receiver.config()
@@ -8,7 +8,7 @@
     receiver.expect(task, config)
     done = await receiver.wait(task.id, client=agent, timeout=3600)
 
-A receiver is an ASGI application, to be served under the address that it is given.
+A receiver is an ASGI application, to be served at its URL.
 """
 
 from __future__ import annotations

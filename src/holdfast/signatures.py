@@ -1,4 +1,4 @@
-"""Signatures of agent cards (A2A 8.4), verified and made; with the extra ``signatures``."""
+"""Signatures of agent cards (A2A 8.4): verification and signing, in the extra ``signatures``."""
 
 from __future__ import annotations
 

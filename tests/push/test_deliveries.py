@@ -62,7 +62,7 @@ def test_events_in_order_are_folded():
     deliveries = delivered(*events, status(COMPLETED, 3))
 
     assert deliveries.task == fold_of((*events, status(COMPLETED, 3))).task
-    assert deliveries.is_over
+    assert deliveries.is_terminal
 
 
 def test_the_same_delivery_counts_once():
@@ -225,10 +225,10 @@ def test_whatever_comes_a_task_that_is_over_ends_once(events):
         task = deliveries.task
         if ended is not None:
             assert task.state is ended.state
-            assert deliveries.is_over
+            assert deliveries.is_terminal
         if task is not None and task.state.is_terminal:
             ended = ended or task
-        assert deliveries.is_over == (task is not None and task.state.is_terminal)
+        assert deliveries.is_terminal == (task is not None and task.state.is_terminal)
 
 
 @given(events=st.lists(EVENTS, max_size=30), data=st.data())

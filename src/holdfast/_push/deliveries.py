@@ -1,17 +1,17 @@
-"""A task from news that is delivered: late, twice, out of order, or never (A2A 4.3.3).
+"""A task from push deliveries: late, repeated, out of order, or lost (A2A 4.3.3).
 
-Rules, where a stream has the order of its connection:
+Rules, in place of the order that a stream has from its connection:
 
-- A task that is over stays as it ended, whatever comes behind.
-- Of two statuses the newer one counts (`holdfast._stream.fold`); where nobody can say which that
-  is, the one that came last.
-- A whole `Task` takes the place of what is known if its status is newer; where nobody can say, if
-  it takes no artifact back. After one that is over, artifacts and messages add nothing.
-- The same delivery counts once. The protocol gives events no names, so that a chunk which an agent
-  sends twice on purpose counts once as well, and a chunk that is lost leaves no trace: artifacts
-  that were appended to are certain only when the agent was asked for the task.
+- A terminal task does not change any more.
+- Of two statuses the newer one counts (`holdfast._stream.fold`); if that is undecidable, the one
+  that arrived last.
+- A whole `Task` replaces the stored one if its status is newer; if that is undecidable, only if it
+  removes no artifact. After a terminal `Task`, artifacts and messages are ignored.
+- A repeated delivery counts once. Events have no ids, so a chunk that an agent repeats on purpose
+  counts once too, and the loss of a chunk is not detected: artifacts that were appended to are
+  certain only after the task was fetched from the agent.
 
-For the rest it is `holdfast._stream.fold`.
+Everything else is done by `holdfast._stream.fold`.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Deliveries"]
 
-_REMEMBERED = 256
-"""Deliveries that are known again when they come twice."""
+_MAX_DIGESTS = 256
+"""Number of deliveries that are recognized if they are repeated."""
 
 
 class Deliveries:
-    """What was delivered of one task.
+    """Deliveries of one task.
 
     Args:
-        limits: How large the task may become.
+        limits: Bounds of the task.
 
     Attributes:
-        per_delivery: Bytes that it takes to know one again, about.
+        per_delivery: Approximate bytes to recognize a delivery.
     """
 
     per_delivery = 128
@@ -55,82 +55,82 @@ class Deliveries:
 
     def __init__(self, limits: Limits) -> None:
         self._fold = TaskFold(limits=limits)
-        self._seen: BoundedDict[bytes, None] = BoundedDict(_REMEMBERED)
+        self._seen: BoundedDict[bytes, None] = BoundedDict(_MAX_DIGESTS)
         self._status: TaskStatus | None = None
         self._is_complete = False
 
     @property
     def task(self) -> Task | None:
-        """The task as it stands; None as long as there is none."""
+        """The task in its latest state; None before the first delivery of one."""
         return self._fold.task
 
     @property
     def status(self) -> TaskStatus | None:
-        """How the task stands; None as long as nobody said."""
+        """Latest status of the task; None if unknown."""
         return self._status
 
     @property
-    def is_over(self) -> bool:
-        """Whether the task has ended."""
+    def is_terminal(self) -> bool:
+        """Return whether the task is terminal."""
         return self._status is not None and self._status.state.is_terminal
 
     @property
     def size(self) -> int:
-        """Bytes that all of it takes, about; counted when it is asked for."""
+        """Approximate size of all data in bytes; measured on each access."""
         task = self._fold.task
-        known = self.per_delivery * len(self._seen)
-        return known if task is None else known + len(codec.encode(task))
+        digests_size = self.per_delivery * len(self._seen)
+        return digests_size if task is None else digests_size + len(codec.encode(task))
 
     def has(self, digest: bytes) -> bool:
-        """Whether this delivery was among the last ones already."""
+        """Return whether this delivery is among the latest ones."""
         return digest in self._seen
 
     def add(self, event: Event, digest: bytes) -> bool:
-        """Takes what was delivered.
+        """Add a delivery.
 
         Args:
             event: The event.
-            digest: Of the delivery; the same one counts once.
+            digest: Digest of the body; the same one counts once.
 
         Returns:
-            Whether it changed anything.
+            Whether the task has changed.
 
         Raises:
-            InvalidAgentResponseError: It is of another task; nothing has changed.
+            InvalidAgentResponseError: The event is of another task; nothing has changed.
             LimitExceededError: The task becomes too large; nothing has changed.
         """
         if digest in self._seen:
             return False
-        is_news = self._add(event)
+        has_changed = self._add(event)
         self._seen[digest] = None
-        return is_news
+        return has_changed
 
-    def learn(self, task: Task) -> bool:
-        """Takes what the agent answered when it was asked; says whether it changed anything.
+    def add_polled(self, task: Task) -> bool:
+        """Add the agent's response to a poll; return whether the task has changed.
 
         Raises:
-            InvalidAgentResponseError: It is another task; nothing has changed.
-            LimitExceededError: It is too large; nothing has changed.
+            InvalidAgentResponseError: The response is another task; nothing has changed.
+            LimitExceededError: The task is too large; nothing has changed.
         """
         return self._add(task)
 
     def confirm(self, task: Task) -> None:
-        """Takes what the agent says of a task that is settled as the truth.
+        """Replace the task by the agent's final response.
 
         Raises:
-            InvalidAgentResponseError: It is another task; nothing has changed.
-            LimitExceededError: It is too large; nothing has changed.
+            InvalidAgentResponseError: The response is another task; nothing has changed.
+            LimitExceededError: The task is too large; nothing has changed.
         """
         self._replace(task)
 
     def _add(self, event: Event) -> bool:
         match event:
             case Task():
-                return self._add_picture(event)
+                return self._add_snapshot(event)
             case TaskStatusUpdateEvent():
-                known = self._status
-                is_old = known is not None and is_newer(event.status, known) is False
-                if is_old or self.is_over:
+                status = self._status
+                is_old = status is not None and is_newer(event.status, status) is False
+                if is_old or self.is_terminal:
                     return False
                 self._fold.add(event)
                 self._status = event.status
@@ -143,17 +143,17 @@ class Deliveries:
                 self._fold.add(event)
                 return True
 
-    def _add_picture(self, picture: Task) -> bool:
-        known = self._fold.task
-        if known is None:
-            self._replace(picture)
+    def _add_snapshot(self, snapshot: Task) -> bool:
+        current = self._fold.task
+        if current is None:
+            self._replace(snapshot)
             return True
-        newer = is_newer(picture.status, self._status or TaskStatus())
-        if newer or (newer is None and _takes_nothing_back(known, picture)):
-            self._replace(picture)
+        newer = is_newer(snapshot.status, self._status or TaskStatus())
+        if newer or (newer is None and _has_all_artifacts(current, snapshot)):
+            self._replace(snapshot)
             return True
-        if self._status is None:  # there were artifacts only, which came before this
-            return self._add(TaskStatusUpdateEvent(task_id=picture.id, status=picture.status))
+        if self._status is None:  # there were only artifacts, of an earlier state
+            return self._add(TaskStatusUpdateEvent(task_id=snapshot.id, status=snapshot.status))
         return False
 
     def _replace(self, task: Task) -> None:
@@ -162,9 +162,10 @@ class Deliveries:
         self._is_complete = task.state.is_terminal
 
 
-def _takes_nothing_back(known: Task, picture: Task) -> bool:
-    """Whether a picture has every artifact that is known, and no less of it."""
-    there = {artifact.artifact_id: len(artifact.parts) for artifact in picture.artifacts}
+def _has_all_artifacts(current: Task, snapshot: Task) -> bool:
+    """Return whether a snapshot has every current artifact, with no fewer parts."""
+    part_counts = {artifact.artifact_id: len(artifact.parts) for artifact in snapshot.artifacts}
     return all(
-        there.get(artifact.artifact_id, -1) >= len(artifact.parts) for artifact in known.artifacts
+        part_counts.get(artifact.artifact_id, -1) >= len(artifact.parts)
+        for artifact in current.artifacts
     )

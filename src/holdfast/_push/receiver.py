@@ -1,7 +1,7 @@
-"""The receiver of push notifications: an ASGI application, and what is expected to come to it.
+"""The receiver of push notifications: an ASGI application, and the tasks that it expects.
 
-Rules: a configuration is for one task, and has secrets of its own; what is kept is bounded in
-number and bytes; nothing secret is kept but its digest, and nothing secret is said.
+Rules: a configuration is for one task, and has its own secrets. The number and size of stored
+tasks are bounded. Only digests of secrets are stored, and secrets are never shown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast._net.asgi import (
     reply,
 )
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
-from holdfast._push.refusals import Refused, answer_to
+from holdfast._push.refusals import Refused, reply_to
 from holdfast._push.replay_cache import ReplayCache
 from holdfast._push.signatures import JwtPolicy, SignatureCheck
 from holdfast._push.validation import DeliveryValidator
@@ -55,48 +55,45 @@ logger = logging.getLogger("holdfast.push")
 
 
 class PushReceiver(ClosingContext):
-    """Takes what agents push (A2A 4.3.3), and tells those who wait how their tasks go.
+    """Receives push notifications (A2A 4.3.3), and lets callers wait for their tasks.
 
-    An instance is an ASGI 3 application: serve it at `url`, or mount it there in one of your own
-    (below Starlette or FastAPI `url` ends with a slash then), on the event loop on which its tasks
-    are waited for. The path of a request does not matter. What is taken is answered by 200, also
-    when it came before; 401 is for who proves nothing, 404 for other tasks than the expected one,
-    413 for what is too large, 400, 405, 408 and 415 for what is no delivery, and 503 for what may
-    be delivered again: there is too much already, or nobody can say yet whose task it is.
+    An instance is an ASGI 3 application: serve it at `url`, or mount it there in your own (in
+    Starlette or FastAPI `url` then ends with a slash), on the event loop on which you wait for
+    tasks. The path of a request is ignored. Status codes: 200 for an accepted delivery, also a
+    repeated one; 401 without valid authentication; 404 for an unexpected task; 413 if it is too
+    large; 400, 405, 408 and 415 if it is not a delivery; and 503 if the agent may retry, since the
+    receiver is full or does not know the task yet.
 
-    Each configuration has a token of its own, which the agent sends along as
-    ``X-A2A-Notification-Token``, and credentials for ``Authorization``; a delivery with either is
-    taken for the agent's. Given keys, it has to be signed as well. What is kept is bounded here;
-    how often anybody may deliver (A2A 13.2) is for the server in front to bound.
+    Each configuration has its own token, which the agent sends as ``X-A2A-Notification-Token``,
+    and credentials for ``Authorization``; either authenticates a delivery. With `keys` it must be
+    signed as well. The receiver bounds what it stores; limit the rate of requests (A2A 13.2) in
+    the server in front.
 
     Args:
-        url: Where agents reach it. It should be https (A2A 13.2): whoever is in between reads the
-            results otherwise, and the tokens with which to forge them. Any http address is taken,
-            since some networks do without TLS; one beyond this machine is warned of in the log.
-        keys: For agents that sign what they push: their public keys as a JWK set (RFC 7517), or
-            its address. Needs the extra ``push``. A delivery without token may be signed alone.
-        jwt: Which signed tokens count; see `JwtPolicy`. They must be for `url`, unless it says
-            otherwise.
-        journal: Where the use of signed tokens is recorded, so that none counts twice after a
-            restart, or at another receiver with the same journal: a file of SQLite, which may be
-            that of calls, or a `SqliteJournal`, which is used and not closed. In memory if left
-            out. A delivery is put off (HTTP 503) where that cannot be recorded within 10 s; one
-            that was recorded before a crash is answered by 200, and not taken again.
-        limits: How large one delivery (`Limits.event`) and a task may become.
-        max_tasks: How many tasks are known at once. Beyond it those that have been over for the
-            longest are forgotten, then configurations that never got a task.
-        max_bytes: How many bytes all deliveries and tasks may have together. Beyond it the same
-            are forgotten, and then deliveries are put off (HTTP 503). A single one that has more
-            is refused (HTTP 413).
-        engine: What fetches keys from their address: an `HttpEngine` or an
-            `aiohttp.ClientSession`, which are used and not closed; an `AiohttpEngine` of its own
-            if left out.
-        env: Wall time and ids; for tests.
+        url: URL at which agents reach the receiver. Use https (A2A 13.2): otherwise anyone on the
+            network path can read results, and the tokens to forge them. http is accepted for
+            networks without TLS, with a warning in the log unless the host is this machine.
+        keys: Public keys of agents that sign deliveries: a JWK set (RFC 7517) or its URL. Needs
+            the extra ``push``. A signed delivery needs no token.
+        jwt: Policy for signed tokens. By default their audience must be `url`.
+        journal: Records the use of signed tokens, so that none is accepted twice after a restart,
+            or by another receiver with the same journal: a SQLite file, which may be that of
+            calls, or a `SqliteJournal`, which is not closed. None keeps uses in memory only. A
+            delivery is deferred (HTTP 503) if its use cannot be recorded within 10 s; one that was
+            recorded before a crash is answered by 200, and not accepted again.
+        limits: Bounds of one delivery (`Limits.event`) and of a task.
+        max_tasks: Maximum number of stored tasks. Beyond it the tasks that ended first are
+            dropped, then configurations without a task.
+        max_bytes: Maximum size of all deliveries and tasks in bytes. Beyond it the same are
+            dropped, and then deliveries are deferred (HTTP 503). A single larger one is refused
+            (HTTP 413).
+        engine: Fetches keys from their URL: an `HttpEngine` or an `aiohttp.ClientSession`, which
+            is not closed; an own `AiohttpEngine` by default.
+        env: Wall time and ids, for tests.
 
     Raises:
-        ValueError: An address, a number or a key set that cannot be right; or an argument that
-            would change nothing.
-        TypeError: An argument of another type.
+        ValueError: A URL, number or key set is invalid, or an argument would have no effect.
+        TypeError: An argument has another type.
         ImportError: The extra is not installed.
     """
 
@@ -121,7 +118,7 @@ class PushReceiver(ClosingContext):
         check_count("max_tasks", max_tasks, least=1)
         check_count("max_bytes", max_bytes, least=1)
         self._owned: HttpEngine | None = None
-        self._signatures = self._checks(keys, jwt, engine)
+        self._signatures = self._signature_check(keys, jwt, engine)
         self._watches = Watches(self._limits, most=max_tasks, most_bytes=max_bytes)
         if journal is not None and keys is None:
             text = "journal records which signed tokens were used, but there are no keys"
@@ -130,15 +127,15 @@ class PushReceiver(ClosingContext):
         self._owns_journal = self._journal is not journal
         most = JwtPolicy().max_tokens if jwt is None else jwt.max_tokens
         used = ReplayCache(most, self._env, self._journal)
-        self._intake = DeliveryValidator(self._watches, self._signatures, used, self._limits)
+        self._validator = DeliveryValidator(self._watches, self._signatures, used, self._limits)
 
     def __repr__(self) -> str:
         return f"PushReceiver({presentable(self.url)!r}, {len(self._watches)} tasks)"
 
     async def close(self) -> None:
-        """Ends every wait with an `A2AConnectionError`, and answers 503 from now on.
+        """End every wait with an `A2AConnectionError`, and answer 503 from now on.
 
-        What was delivered can still be read by `get_task`.
+        `get_task` still returns tasks.
         """
         self._watches.close()
         if self._signatures is not None:
@@ -148,26 +145,26 @@ class PushReceiver(ClosingContext):
         if self._owned is not None:
             await self._owned.close()
 
-    # ── What is expected ─────────────────────────────────────────────────────────────────────
+    # ── Expected tasks ───────────────────────────────────────────────────────────────────────
 
     def config(
         self, task_id: str | None = None, *, authentication: AuthenticationInfo | None = None
     ) -> TaskPushNotificationConfig:
-        """A configuration for one task, to send along with a message or to create for a task.
+        """Make a configuration for one task, to send with a message or to create for a task.
 
-        What is delivered before `expect` is kept until then. Only what does not tell of which
-        configuration it is, a signature without a token or credentials that several have, is put
-        off by 503 as long as one of them waits for its task.
+        Deliveries before `expect` are stored. Only those that do not identify their configuration
+        (a signature without a token, or credentials of several configurations) are deferred by 503
+        while one of these has no task.
 
         Args:
-            task_id: The task, if there is one already.
-            authentication: What the agent sends as ``Authorization``, such as credentials that a
-                gateway in front of the receiver asks for; made up if left out. Of several
-                configurations with the same ones, an agent that sends nothing else may use each.
-                Given keys, it is the signed token.
+            task_id: The task, if it exists already.
+            authentication: What the agent sends as ``Authorization``, such as credentials for a
+                gateway in front of the receiver; random by default. If several configurations
+                share the same credentials, an agent that sends nothing else may use any of them.
+                With `keys`, it is the signed token.
 
         Raises:
-            QueueFullError: Too many tasks are expected already.
+            QueueFullError: `max_tasks` tasks are expected already.
             A2AConnectionError: The receiver is closed.
             ValueError: The credentials are missing.
         """
@@ -189,12 +186,14 @@ class PushReceiver(ClosingContext):
             id=self._env.new_id(),
             task_id=task_id,
             url=self.url,
-            token=secrets.token_urlsafe(32),  # not of Env: its dice may be loaded
+            token=secrets.token_urlsafe(32),  # not from Env, which may be deterministic
             authentication=authentication,
         )
-        known = None if task_id is None else self._watches.of_task(not_empty("task_id", task_id))
-        watch = known or self._watches.add()
-        self._watches.admit(watch, config)
+        existing = (
+            None if task_id is None else self._watches.of_task(not_empty("task_id", task_id))
+        )
+        watch = existing or self._watches.add()
+        self._watches.add_config(watch, config)
         if task_id is not None:
             self._watches.claim(watch, task_id)
         return config
@@ -202,23 +201,23 @@ class PushReceiver(ClosingContext):
     def expect(
         self, task: Task | Message | str, config: TaskPushNotificationConfig | None = None
     ) -> Task | None:
-        """Names the task that a configuration was sent for; from now on it can be waited for.
+        """Assign a task to its configuration; from now on you can wait for it.
 
-        Call it again with what the agent answers to another message on the task, so that a
-        question that was answered is not taken for an open one.
+        Call it again with the agent's response to another message of the task, so that an answered
+        request for input does not count as open.
 
         Args:
-            task: The task as the agent answered, or its id.
-            config: What `config` gave; may be left out for a task that is expected already.
+            task: The task from the agent's response, or its id.
+            config: The result of `config`; optional for a task that is expected already.
 
         Returns:
-            The task as it stands, with what was delivered so far.
+            The task with its deliveries so far; None before the first one.
 
         Raises:
-            ValueError: The configuration is not of this receiver, or of another task; the task
-                has another one; or it is left out for a task that is not expected.
-            TypeError: The agent answered with a message, so that there is no task; or an argument
-                is of another type.
+            ValueError: The configuration is from another receiver, or for another task; the task
+                has another one; or it is omitted for a task that is not expected.
+            TypeError: The agent answered with a message, so there is no task; or an argument has
+                another type.
             LimitExceededError: The task is too large.
             A2AConnectionError: The receiver is closed.
         """
@@ -231,15 +230,15 @@ class PushReceiver(ClosingContext):
         task_id = not_empty("task", task.id if isinstance(task, Task) else task)
         executed = True if isinstance(task, Task) else None
         self._check_open(f"task {task_id} cannot be expected", executed=executed)
-        watch = known = self._watches.of_task(task_id)
+        watch = current = self._watches.of_task(task_id)
         if config is not None:
             check_kind("config", config, TaskPushNotificationConfig)
-            watch = next(iter(self._watches.proven_by(config.token or "")), None)
+            watch = next(iter(self._watches.by_secret(config.token or "")), None)
         if watch is None:
-            which = "missing" if config is None else "of another receiver, or forgotten"
-            text = f"task {task_id} cannot be expected: the config that was sent is {which}"
+            fault = "missing" if config is None else "of another receiver, or forgotten"
+            text = f"task {task_id} cannot be expected: the config that was sent is {fault}"
             raise ValueError(text)
-        if known not in {None, watch} or (watch.is_claimed and watch.task_id != task_id):
+        if current not in {None, watch} or (watch.is_claimed and watch.task_id != task_id):
             text = (
                 f"task {task_id} has another config than this; for a further one of the same task "
                 "call config(task_id)"
@@ -247,15 +246,15 @@ class PushReceiver(ClosingContext):
             raise ValueError(text)
         self._watches.claim(watch, task_id)
         if isinstance(task, Task):
-            self._watches.learn(watch, task)
+            self._watches.add_polled(watch, task)
         return watch.deliveries.task
 
     def get_task(self, task_id: str) -> Task | None:
-        """An expected task as it stands; None before the first news of it."""
+        """Return an expected task in its latest state; None before the first delivery."""
         return self._expected(task_id).deliveries.task
 
     def forget(self, task_id: str) -> None:
-        """Takes no more news of a task; one that is not expected is forgotten already."""
+        """Accept no more deliveries of a task; do nothing if it is not expected."""
         watch = self._watches.of_task(task_id)
         if watch is not None:
             self._watches.forget(watch)
@@ -269,26 +268,27 @@ class PushReceiver(ClosingContext):
         timeout: float = 900.0,
         poll_interval: float = 60.0,
     ) -> Task:
-        """Waits until an expected task is over or needs input, and gives it as it is then.
+        """Wait until an expected task is terminal or needs input, and return it.
 
-        Deliveries may get lost, and nothing tells when a piece of an artifact has. With a client,
-        the agent is asked for the task at the end, and now and then meanwhile; without one, the
-        task is what was delivered. A task that waits for an authorization is waited for.
+        Deliveries may get lost, also single chunks of an artifact. With a client, the task is
+        fetched from the agent at the end, and polled meanwhile; without one, it consists of the
+        deliveries. The wait continues while the task waits for an authorization.
 
         Args:
             task_id: The task.
-            client: Of the agent, to ask for the task.
-            until: Says of the task whether the wait is over, in place of the rule above. A task
-                that is over ends it in any case.
-            timeout: Seconds.
-            poll_interval: Seconds without news after which the agent is asked.
+            client: Client of the agent, to fetch the task.
+            until: Condition on the task that ends the wait, instead of the rule above. A terminal
+                task always ends it.
+            timeout: Maximum wait in seconds.
+            poll_interval: Seconds without a delivery after which the task is polled.
 
         Raises:
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            DeadlineExceededError: The timeout has expired; `task` is the latest state.
+            TaskAuthRequiredError: The timeout has expired while the task waits for an
+                authorization.
             LimitExceededError: The task has become too large.
-            A2AConnectionError: The receiver is closed, or the task was forgotten.
-            A2AError: The agent was asked, and refused.
+            A2AConnectionError: The receiver was closed, or the task forgotten.
+            A2AError: The agent refused to return the task.
             ValueError: The task is not expected.
         """
         check_seconds("timeout", timeout)
@@ -305,10 +305,10 @@ class PushReceiver(ClosingContext):
         )
         return await wait.task(client)
 
-    # ── What comes ───────────────────────────────────────────────────────────────────────────
+    # ── Requests ─────────────────────────────────────────────────────────────────────────────
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
-        """Answers one request, or a server that starts and stops (ASGI 3)."""
+        """Handle a request, or the start and stop of the server (ASGI 3)."""
         match scope["type"]:
             case "http":
                 await self._serve(scope, receive, send)
@@ -322,17 +322,17 @@ class PushReceiver(ClosingContext):
 
     async def _serve(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         try:
-            answer = await self._intake.answer(scope, receive)
-        except Refused as refused:
-            answer = answer_to(refused)
+            answer = await self._validator.answer(scope, receive)
+        except Refused as refusal:
+            answer = reply_to(refusal)
             logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
         except ClientGone:
             return
         await reply(send, answer)
 
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
+    # ── Helpers ──────────────────────────────────────────────────────────────────────────────
 
-    def _checks(
+    def _signature_check(
         self,
         keys: str | Mapping[str, Any] | None,
         jwt: JwtPolicy | None,
@@ -342,7 +342,7 @@ class PushReceiver(ClosingContext):
             if jwt is not None:
                 text = "jwt says which signatures count, but there are no keys"
                 raise ValueError(text)
-            _check_needless(engine)
+            _check_no_engine(engine)
             return None
         policy = JwtPolicy() if jwt is None else jwt
         check_kind("jwt", policy, JwtPolicy)
@@ -352,7 +352,7 @@ class PushReceiver(ClosingContext):
             used, self._owned = resolve_engine(engine)
             return SignatureCheck(policy, self.url, FetchedKeys(url, used, self._env), self._env)
         check_kind("keys", keys, Mapping)
-        _check_needless(engine)
+        _check_no_engine(engine)
         return SignatureCheck(policy, self.url, FixedKeys(keys), self._env)
 
     def _expected(self, task_id: str) -> Watch:
@@ -369,7 +369,7 @@ class PushReceiver(ClosingContext):
 
 
 def _address(url: str, what: str, *, no_user: str) -> str:
-    """Checks an address, and warns of one that others can listen to."""
+    """Check a URL, and warn if it is not secure."""
     check_url(url, what, no_user=no_user)
     shown, parts = presentable(url), urlsplit(url)
     if "#" in url:
@@ -381,16 +381,16 @@ def _address(url: str, what: str, *, no_user: str) -> str:
 
 
 def _journal(journal: str | os.PathLike[str] | TokenJournal) -> TokenJournal:
-    """The journal to record used tokens in."""
+    """Return the journal for used tokens."""
     if isinstance(journal, str | os.PathLike):
-        from holdfast._journal.sqlite import SqliteJournal  # sqlite3 is not for everybody
+        from holdfast._journal.sqlite import SqliteJournal  # needed only with a journal
 
         return SqliteJournal(journal_file("journal", journal))
     check_able("journal", journal, "use_token", "close")
     return journal
 
 
-def _check_needless(engine: object) -> None:
+def _check_no_engine(engine: object) -> None:
     if engine is not None:
         text = "engine is for fetching keys from an address, and there is none"
         raise ValueError(text)

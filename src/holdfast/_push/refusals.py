@@ -1,4 +1,4 @@
-"""Why a delivery is refused, and the HTTP reply to each refusal."""
+"""Reasons for refusing a delivery, and the HTTP reply to each."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from holdfast._net.asgi import ShortReply
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Refusal", "Refused", "answer_to"]
+__all__ = ["Refusal", "Refused", "reply_to"]
 
 
 class Refusal(Enum):
-    """What keeps a delivery from being taken."""
+    """Reason for refusing a delivery."""
 
-    UNPROVEN = auto()
-    """Nothing proves who sent it, or what should do so is wrong."""
-    UNVOUCHED = auto()
-    """Its signed token does not count."""
-    UNEXPECTED = auto()
-    """It is of another task than the expected one."""
-    EARLY = auto()
-    """It may be of a task that is about to be expected."""
-    NOT_NOW = auto()
-    """It cannot be judged or kept now, and perhaps later."""
-    NOT_POSTED = auto()
-    """It came by another method."""
-    NOT_JSON = auto()
-    """Its body is in another format, or compressed."""
-    UNREADABLE = auto()
-    """Its body is no event."""
+    UNAUTHENTICATED = auto()
+    """The secret of the sender is missing or wrong."""
+    INVALID_TOKEN = auto()
+    """The signed token is not valid."""
+    UNKNOWN_TASK = auto()
+    """The delivery is of another task than the expected one."""
+    TOO_EARLY = auto()
+    """The delivery may be of a task that the caller is about to name."""
+    UNAVAILABLE = auto()
+    """The delivery cannot be verified or stored now, but perhaps later."""
+    WRONG_METHOD = auto()
+    """The method is not POST."""
+    WRONG_CONTENT = auto()
+    """The body is not JSON, or compressed."""
+    MALFORMED = auto()
+    """The body is not an event."""
     TOO_LARGE = auto()
-    """It is larger than is accepted, or makes the task so."""
+    """The delivery, or the task with it, exceeds a limit."""
     TOO_SLOW = auto()
-    """Its body did not come in time."""
+    """The body did not arrive in time."""
 
 
-class Refused(Exception):  # noqa: N818  nothing fails here; it is an answer
-    """A delivery is not taken.
+class Refused(Exception):  # noqa: N818  an answer, not a failure
+    """A delivery is refused.
 
     Args:
-        fact: Why.
-        text: The same in one line, for whoever looks into it; no secret is in it.
+        reason: Reason for the refusal.
+        text: The same in one line, for the log and the reply; without secrets.
     """
 
-    def __init__(self, fact: Refusal, text: str) -> None:
+    def __init__(self, reason: Refusal, text: str) -> None:
         super().__init__(text)
-        self.fact = fact
+        self.reason = reason
         self.text = text
 
 
 _LATER = {"retry-after": "10"}
-_ANSWERS: Mapping[Refusal, tuple[int, dict[str, str]]] = {
-    Refusal.UNPROVEN: (401, {"www-authenticate": "Bearer"}),
-    Refusal.UNVOUCHED: (401, {"www-authenticate": 'Bearer error="invalid_token"'}),  # RFC 6750
-    Refusal.UNEXPECTED: (404, {}),
-    Refusal.EARLY: (503, {"retry-after": "1"}),
-    Refusal.NOT_NOW: (503, _LATER),
-    Refusal.NOT_POSTED: (405, {"allow": "POST"}),
-    Refusal.NOT_JSON: (415, {}),
-    Refusal.UNREADABLE: (400, {}),
+_REPLIES: Mapping[Refusal, tuple[int, dict[str, str]]] = {
+    Refusal.UNAUTHENTICATED: (401, {"www-authenticate": "Bearer"}),
+    Refusal.INVALID_TOKEN: (401, {"www-authenticate": 'Bearer error="invalid_token"'}),  # RFC 6750
+    Refusal.UNKNOWN_TASK: (404, {}),
+    Refusal.TOO_EARLY: (503, {"retry-after": "1"}),
+    Refusal.UNAVAILABLE: (503, _LATER),
+    Refusal.WRONG_METHOD: (405, {"allow": "POST"}),
+    Refusal.WRONG_CONTENT: (415, {}),
+    Refusal.MALFORMED: (400, {}),
     Refusal.TOO_LARGE: (413, {}),
     Refusal.TOO_SLOW: (408, {}),
 }
-"""The status and the headers that answer each refusal."""
+"""Status and headers of the reply to each refusal."""
 
 
-def answer_to(refused: Refused) -> ShortReply:
+def reply_to(refused: Refused) -> ShortReply:
     """Return the reply to a refused delivery."""
-    status, headers = _ANSWERS[refused.fact]
+    status, headers = _REPLIES[refused.reason]
     return ShortReply(status, refused.text, headers)

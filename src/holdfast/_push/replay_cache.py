@@ -1,9 +1,10 @@
-"""The signed tokens that were used, remembered while they count: one vouches for one delivery.
+"""Replay protection: each signed token is valid for one delivery.
 
-Rules: memory says what this receiver has taken; the journal, if there is one, which receiver may
-take what a token vouches for, so that a restart forgets no use, and of several receivers with one
-journal one alone takes it. A use is recorded before it is taken: a delivery that is put off, or
-whose request is cancelled, stays this receiver's, and is taken when it comes again.
+Rules: the memory holds the tokens whose deliveries this receiver accepted. The journal, if there
+is one, holds which receiver may accept a token's delivery, so that no use is lost in a restart,
+and only one of several receivers with the same journal accepts it. A use is recorded before the
+delivery is accepted: a delivery that is deferred, or whose request is cancelled, stays reserved
+for this receiver, which accepts it when it is sent again.
 """
 
 from __future__ import annotations
@@ -27,91 +28,95 @@ __all__ = ["ReplayCache"]
 
 logger = logging.getLogger("holdfast.push")
 
-_RECORDING = 10.0
-"""Seconds that a journal has to record the use of a token."""
+_RECORDING_TIMEOUT_S = 10.0
+"""Time in which a journal must record the use of a token."""
 
 
 class ReplayCache:
-    """Tokens, and what they were used for.
+    """Used tokens, with the digest of the body that each was used for.
 
     Args:
-        most: How many are remembered.
-        env: Where wall time comes from.
-        journal: Where uses are recorded; None for memory alone.
+        most: Maximum number of tokens.
+        env: Provides wall time.
+        journal: Records uses; None to keep them in memory only.
     """
 
     def __init__(self, most: int, env: Env, journal: TokenJournal | None = None) -> None:
         self._most = most
         self._env = env
         self._journal = journal
-        self._receiver = secrets.token_hex(16)  # not of Env: its dice may be loaded
-        self._used: dict[bytes, tuple[float, bytes]] = {}  # until when, for what
+        self._receiver = secrets.token_hex(16)  # not from Env, which may be deterministic
+        self._used: dict[bytes, tuple[float, bytes]] = {}  # expiry, digest of the body
 
     @property
     def has_journal(self) -> bool:
-        """Whether uses are recorded in a journal."""
+        """Return whether uses are recorded in a journal."""
         return self._journal is not None
 
-    async def record(self, voucher: VerifiedJwt, body: bytes) -> bool:
-        """Record in the journal that a token is used here.
+    async def record(self, verified_jwt: VerifiedJwt, body: bytes) -> bool:
+        """Record in the journal that this receiver uses a token.
 
         Returns:
-            Whether this receiver may take the body; if not, it was taken before.
+            True if this receiver may accept the body; False if it was accepted before.
 
         Raises:
-            Refused: The token was used for another body, or its use cannot be recorded now.
+            Refused: The token was used for another body, or the journal cannot record its use now.
         """
         if self._journal is None:
             return True
-        if self.has(voucher, body):
+        if self.has(verified_jwt, body):
             return False
         use = TokenUse(_digest(body), self._receiver)
         try:
             recording = self._journal.use_token(
-                voucher.name, use, now=self._env.wall(), ends=voucher.ends, most=self._most
+                verified_jwt.name,
+                use,
+                now=self._env.wall(),
+                ends=verified_jwt.expires_at,
+                most=self._most,
             )
-            at = asyncio.get_running_loop().time() + _RECORDING
-            found = await wait_until(at, recording, _timeout)
+            deadline_at = asyncio.get_running_loop().time() + _RECORDING_TIMEOUT_S
+            recorded = await wait_until(deadline_at, recording, _timeout)
         except Exception as error:  # noqa: BLE001  a journal of the caller's own may raise any
             logger.warning(
                 "the use of a signed token cannot be recorded: %s", error or type(error).__name__
             )
             text = "the use of the token cannot be recorded now"
-            raise Refused(Refusal.NOT_NOW, text) from None
-        if found is None:
-            raise Refused(Refusal.NOT_NOW, "too many deliveries at once")
-        if found.body != use.body:
-            raise Refused(Refusal.UNVOUCHED, "the token was used before")
-        return found.receiver == self._receiver
+            raise Refused(Refusal.UNAVAILABLE, text) from None
+        if recorded is None:
+            raise Refused(Refusal.UNAVAILABLE, "too many deliveries at once")
+        if recorded.body != use.body:
+            raise Refused(Refusal.INVALID_TOKEN, "the token was used before")
+        return recorded.receiver == self._receiver
 
-    def has(self, voucher: VerifiedJwt, body: bytes) -> bool:
-        """Whether a token came before with the same body, which is the same delivery.
+    def has(self, verified_jwt: VerifiedJwt, body: bytes) -> bool:
+        """Return whether a token was used before for the same body: the same delivery.
 
         Raises:
-            Refused: It came with another body, counts no more since it was verified, or too many
-                are remembered.
+            Refused: The token was used for another body, has expired since it was verified, or the
+                cache is full.
         """
         now = self._env.wall()
-        if voucher.ends <= now:  # nobody knows any more what it was used for
-            raise Refused(Refusal.UNVOUCHED, "the token is too old")
-        used = self._used.get(voucher.name)
+        if verified_jwt.expires_at <= now:  # its use may have been dropped from the cache
+            raise Refused(Refusal.INVALID_TOKEN, "the token is too old")
+        used = self._used.get(verified_jwt.name)
         if used is not None and used[0] > now:
             if used[1] != _digest(body):
-                raise Refused(Refusal.UNVOUCHED, "the token was used before")
+                raise Refused(Refusal.INVALID_TOKEN, "the token was used before")
             return True
         if len(self._used) >= self._most:
-            self._forget(now)
+            self._drop_expired(now)
         return False
 
-    def add(self, voucher: VerifiedJwt, body: bytes) -> None:
-        """Remembers a token as long as it counts."""
-        self._used[voucher.name] = (voucher.ends, _digest(body))
+    def add(self, verified_jwt: VerifiedJwt, body: bytes) -> None:
+        """Store a used token until it expires."""
+        self._used[verified_jwt.name] = (verified_jwt.expires_at, _digest(body))
 
-    def _forget(self, now: float) -> None:
-        for name in [name for name, (ends, _) in self._used.items() if ends <= now]:
+    def _drop_expired(self, now: float) -> None:
+        for name in [name for name, (expires_at, _) in self._used.items() if expires_at <= now]:
             del self._used[name]
         if len(self._used) >= self._most:
-            raise Refused(Refusal.NOT_NOW, "too many deliveries at once")
+            raise Refused(Refusal.UNAVAILABLE, "too many deliveries at once")
 
 
 def _digest(body: bytes) -> bytes:
@@ -119,4 +124,4 @@ def _digest(body: bytes) -> bytes:
 
 
 def _timeout() -> TimeoutError:
-    return TimeoutError(f"the journal did not answer within {_RECORDING:g} s")
+    return TimeoutError(f"the journal did not answer within {_RECORDING_TIMEOUT_S:g} s")

@@ -1,12 +1,13 @@
-"""Signed deliveries: a JSON Web Token in ``Authorization`` that vouches for the body.
+"""Signed deliveries: a JSON Web Token in ``Authorization`` that covers the body.
 
-Rules: the caller's policy says which algorithms count, never the token; the token names a key by
-its id only, and no key or address that comes along with it is used; times are compared with the
-wall clock of `Env`. That one token vouches for one delivery only is `holdfast._push.replay_cache`.
+Rules: the caller's policy determines the accepted algorithms, never the token. The token
+identifies its key only by id; a key or URL in the token is ignored. Times are compared with the
+wall clock of `Env`. `holdfast._push.replay_cache` ensures that a token is used for one delivery
+only.
 
-A token is as in the specification's example (push notifications, JWT and JWKS), with the digest
-of the body that the official samples add: ``request_body_sha256``, of the bytes as they were
-sent or of the same JSON without blanks.
+A token has the form of the specification's example (push notifications, JWT and JWKS), with the
+digest of the body that the official samples add: ``request_body_sha256``, of the bytes as sent or
+of the same JSON without whitespace.
 """
 
 from __future__ import annotations
@@ -34,30 +35,30 @@ if TYPE_CHECKING:
 
 __all__ = ["JwtPolicy", "SignatureCheck", "VerifiedJwt"]
 
-_LONGEST = 8192
-_BODY_DIGEST = "request_body_sha256"
+_MAX_TOKEN_CHARACTERS = 8192
+_BODY_DIGEST_CLAIM = "request_body_sha256"
 
 
 class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which signed tokens count.
+    """Policy for signed tokens of deliveries.
 
     Attributes:
-        algorithms: Names of the algorithms (RFC 7518) that count: by default those with public
-            keys. A shared secret needs naming, as ``("HS256",)``.
-        issuer: What ``iss`` must be; any if left out.
-        audience: What ``aud`` must be, or contain: the receiver's ``url`` if left out. False takes
-            a token for anybody, as of agents that name nobody; then one that was made for another
-            receiver counts here, too.
-        max_age: Seconds after ``iat`` for which a token counts, whatever its ``exp`` allows.
-        leeway: Seconds by which the agent's clock may differ.
-        body_digest: Whether a token must vouch for the body by ``request_body_sha256``. One that
-            does is compared with it in any case.
-        max_tokens: How many tokens are remembered within their time, so that none counts twice;
-            beyond it deliveries are put off (HTTP 503).
+        algorithms: Names of the accepted algorithms (RFC 7518); by default those with public keys.
+            A shared secret must be named, as ``("HS256",)``.
+        issuer: Required ``iss``; None for any.
+        audience: Required ``aud``, or one of its items; None for the receiver's ``url``. False
+            accepts any audience, for agents that send none; then a token for another receiver is
+            accepted here too.
+        max_age: Maximum age in seconds after ``iat``, whatever ``exp`` allows.
+        leeway: Accepted difference of the agent's clock, in seconds.
+        body_digest: Require a digest of the body (``request_body_sha256``). If there is one, it is
+            compared in any case.
+        max_tokens: Maximum number of unexpired tokens that are remembered, so that none is used
+            twice; beyond it deliveries are deferred (HTTP 503).
 
     Raises:
-        ValueError: There is no algorithm, or ``none``; or a number that cannot be right.
-        TypeError: A value of another type.
+        ValueError: There is no algorithm, or ``none``; or a number is out of range.
+        TypeError: A value has another type.
     """
 
     algorithms: tuple[str, ...] = ASYMMETRIC
@@ -90,36 +91,33 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifiedJwt(msgspec.Struct, frozen=True, kw_only=True):
-    """A token whose signature and times are right; it vouches for one body.
+    """Token with a valid signature and valid times, for one body.
 
     Attributes:
-        name: What the token is known by.
-        ends: Wall time at which it counts no more.
-        body_digest: SHA-256 of the body in hexadecimal digits; None if it names none.
-        task_id: The task that it names, if it does.
+        name: Identifies the token.
+        expires_at: Wall time at which the token expires.
+        body_digest: SHA-256 of the body in hexadecimal digits; None if the token has none.
+        task_id: Task id of the token; None if it has none.
     """
 
     name: bytes
-    ends: float
+    expires_at: float
     body_digest: str | None = None
     task_id: str | None = None
 
-    def vouched(self, body: bytes) -> bytes:
-        """Compares a body with what the token vouches for.
+    def signed_body(self, body: bytes) -> bytes:
+        """Return the body that the token covers: as sent, or without whitespace.
 
         Args:
-            body: As it was sent, small enough to be parsed.
-
-        Returns:
-            The body that was vouched for: as it was sent, or without blanks.
+            body: The body as sent, small enough to parse.
 
         Raises:
-            Refused: It is another body.
+            Refused: The digest does not match the body.
         """
         if self.body_digest is None:
             return body
-        for written in (bytes, _compact):
-            candidate = written(body)
+        for normalized in (bytes, _compact):
+            candidate = normalized(body)
             digest = hashlib.sha256(candidate).hexdigest()
             if hmac.compare_digest(digest, self.body_digest):
                 return candidate
@@ -127,13 +125,13 @@ class VerifiedJwt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SignatureCheck:
-    """Verifies tokens.
+    """Verifier of tokens.
 
     Args:
-        policy: Which tokens count.
-        url: The address of the receiver, for which tokens are if the policy names nobody.
-        keys: Where public keys come from.
-        env: Where wall time comes from.
+        policy: Policy for tokens.
+        url: URL of the receiver: the required audience unless the policy has one.
+        keys: Source of public keys.
+        env: Provides wall time.
     """
 
     def __init__(self, policy: JwtPolicy, url: str, keys: KeySource, env: Env) -> None:
@@ -143,27 +141,27 @@ class SignatureCheck:
         self._env = env
 
     async def close(self) -> None:
-        """Fetches no more keys."""
+        """Stop fetching keys."""
         await self._keys.close()
 
     async def verify(self, authorization: str | None) -> VerifiedJwt:
-        """Verifies the token of a request, before its body is read.
+        """Verify the token of a request, before its body is read.
 
         Raises:
-            Refused: There is none, it does not count, or it cannot be verified now.
+            Refused: The token is missing, invalid, or cannot be verified now.
         """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Refused(Refusal.UNPROVEN, "a signed token is missing")
+            raise Refused(Refusal.UNAUTHENTICATED, "a signed token is missing")
         token = token.strip()
-        if len(token) > _LONGEST:
+        if len(token) > _MAX_TOKEN_CHARACTERS:
             raise _refused("the token is too long")
         claims = await self._claims(token)
-        return self._voucher(token, claims)
+        return self._verified(token, claims)
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
-        """What a token says whose signature is right."""
-        import jwt  # with an extra
+        """Return the claims of a token with a valid signature."""
+        import jwt  # needs an extra
 
         try:
             header = jwt.get_unverified_header(token)
@@ -178,54 +176,58 @@ class SignatureCheck:
             keys = await self._keys.find(kid if isinstance(kid, str) else None)
         except KeysUnavailableError:
             text = "the keys to verify the token cannot be had now"
-            raise Refused(Refusal.NOT_NOW, text) from None
+            raise Refused(Refusal.UNAVAILABLE, text) from None
         for key in keys:
             if key.get("alg", algorithm) != algorithm:
                 continue
             try:
-                known = jwt.PyJWK(key, algorithm=algorithm)
-                signed = jwt.PyJWS().decode_complete(token, key=known, algorithms=[algorithm])
-                claims = codec.parse(signed["payload"])
-            except (jwt.PyJWTError, ValueError, TypeError):  # which may be the key's fault
+                jwk = jwt.PyJWK(key, algorithm=algorithm)
+                decoded = jwt.PyJWS().decode_complete(token, key=jwk, algorithms=[algorithm])
+                claims = codec.parse(decoded["payload"])
+            except (jwt.PyJWTError, ValueError, TypeError):  # perhaps because of the key
                 continue
             if isinstance(claims, dict):
                 return cast("dict[str, Any]", claims)
         raise _refused("the signature of the token is of no known key")
 
-    def _voucher(self, token: str, claims: Mapping[str, Any]) -> VerifiedJwt:
+    def _verified(self, token: str, claims: Mapping[str, Any]) -> VerifiedJwt:
         policy, now = self._policy, self._env.wall()
-        issued, expires, begins = (_time(claims, name) for name in ("iat", "exp", "nbf"))
+        issued, expires, not_before = (_time(claims, name) for name in ("iat", "exp", "nbf"))
         if issued is None:
             raise _refused("the token does not say when it was made")
-        if issued > now + policy.leeway or (begins or 0.0) > now + policy.leeway:
+        if issued > now + policy.leeway or (not_before or 0.0) > now + policy.leeway:
             raise _refused("the token is of the future")
-        ends = issued + policy.max_age
+        expires_at = issued + policy.max_age
         if expires is not None:
-            ends = min(ends, expires)
-        ends += policy.leeway
-        if ends <= now:
+            expires_at = min(expires_at, expires)
+        expires_at += policy.leeway
+        if expires_at <= now:
             raise _refused("the token is too old")
         if policy.issuer is not None and claims.get("iss") != policy.issuer:
             raise _refused("the token is of another issuer")
         audience = claims.get("aud")
-        meant = cast("list[object]", audience if isinstance(audience, list) else [audience])
-        if self._audience is not False and self._audience not in meant:
+        audiences = cast("list[object]", audience if isinstance(audience, list) else [audience])
+        if self._audience is not False and self._audience not in audiences:
             raise _refused("the token is not for this receiver (aud)")
-        digest, task_id, name = claims.get(_BODY_DIGEST), claims.get("taskId"), claims.get("jti")
+        digest, task_id, name = (
+            claims.get(_BODY_DIGEST_CLAIM),
+            claims.get("taskId"),
+            claims.get("jti"),
+        )
         if digest is None and policy.body_digest:
             raise _refused("the token has no body digest")
         if digest is not None and not (isinstance(digest, str) and digest.isascii()):
             raise _refused("the token's body digest cannot be read")
         return VerifiedJwt(
             name=_name(token, claims.get("iss"), name),
-            ends=ends,
+            expires_at=expires_at,
             body_digest=None if digest is None else digest.lower(),
             task_id=task_id if isinstance(task_id, str) else None,
         )
 
 
 def _refused(text: str) -> Refused:
-    return Refused(Refusal.UNVOUCHED, text)
+    return Refused(Refusal.INVALID_TOKEN, text)
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
@@ -237,22 +239,22 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def _name(token: str, issuer: object, given: object) -> bytes:
-    """What a token is known by: what it is called, else what is signed of it.
+def _name(token: str, issuer: object, token_id: object) -> bytes:
+    """Return a digest that identifies a token: of its id (``jti``), or of its signed part.
 
-    The signature itself is no name: some can be written in two ways.
+    The signature does not identify it: some signatures have two encodings.
     """
-    if not (isinstance(given, str) and given):
-        given = token.rpartition(".")[0]
-    by = issuer if isinstance(issuer, str) else None
-    return hashlib.sha256(json.dumps([by, given]).encode()).digest()
+    if not (isinstance(token_id, str) and token_id):
+        token_id = token.rpartition(".")[0]
+    known_issuer = issuer if isinstance(issuer, str) else None
+    return hashlib.sha256(json.dumps([known_issuer, token_id]).encode()).digest()
 
 
 def _compact(body: bytes) -> bytes:
-    """The same JSON without blanks, as the official samples digest it."""
+    """Return the same JSON without whitespace, as the official samples digest it."""
     try:
         document = codec.parse(body)
-        written = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-        return written.encode()
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
     except (ValueError, RecursionError):
         return body

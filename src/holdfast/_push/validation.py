@@ -1,12 +1,12 @@
-"""What comes to a receiver: who sends it, whether it is a delivery, and of which task.
+"""Validation of a push request: its sender, its body, and its task.
 
-Rules: a request is proven before its body is read; a body is read up to its limit and for a while;
-what was read is judged and taken at once, with nothing else in between; before that, the use of a
-signed token is recorded where there is a journal.
+Rules: a request is authenticated before its body is read; reading is bounded in size and time.
+With a journal, the use of a signed token is recorded first. Then a body is validated and accepted
+in one step without suspension.
 
-A delivery may be quicker than the reply that tells the caller of its task. Where the configuration
-is plain from its secrets, it is kept there until the caller names the task; where it is not, it is
-put off, so that an agent that tries again loses nothing.
+A delivery may arrive before the reply that gives the caller the task id. If its secrets identify
+the configuration, it is stored there until the caller names the task; otherwise it is deferred, so
+that an agent that retries loses nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast._net.asgi import (
     read_body,
 )
 from holdfast._push.refusals import Refusal, Refused
-from holdfast._push.watches import Watch, Watches, credentials_of
+from holdfast._push.watches import Watch, Watches, authorization_secret
 from holdfast._wire.http import media_type
 from holdfast._wire.limits import check_json_size
 from holdfast._wire.notifications import read_notification
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 __all__ = ["DeliveryValidator"]
 
 _TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  its name
-_READING = 30.0
-"""Seconds that a body has to come."""
+_READING_TIMEOUT_S = 30.0
+"""Time in which a body must arrive."""
 
 _UNKNOWN = "no such task is expected here"
 
 
 class DeliveryValidator:
-    """Takes deliveries.
+    """Validator of deliveries.
 
     Args:
-        watches: Who is expected to deliver, and where it goes.
-        signatures: How deliveries are signed; None if they need not be.
-        used: The signed tokens that came before.
-        limits: How large one delivery may be.
+        watches: The expected tasks.
+        signatures: Verifier of signed deliveries; None if they are not signed.
+        used: The signed tokens that were used.
+        limits: Bounds of one delivery.
     """
 
     def __init__(
@@ -74,101 +74,109 @@ class DeliveryValidator:
         self._largest = min(limits.event, watches.most_bytes)
 
     async def answer(self, scope: ASGIScope, receive: ASGIReceive) -> ShortReply:
-        """Takes one request.
+        """Handle one request.
 
         Raises:
-            Refused: It is no delivery, or not taken.
-            ClientGone: Its sender has left.
+            Refused: The request is not a delivery, or is refused.
+            ClientGone: The sender has disconnected.
         """
         self._check_open()
         if scope["method"] != "POST":
-            raise Refused(Refusal.NOT_POSTED, "push notifications are posted")
+            raise Refused(Refusal.WRONG_METHOD, "push notifications are posted")
         headers = header_map(scope.get("headers") or ())
-        proven = self._proven(headers)
-        voucher = None
+        candidates = self._authenticated(headers)
+        verified_jwt = None
         if self._signatures is not None:
-            voucher = await self._signatures.verify(headers.get("authorization"))
-        elif proven is None:
-            raise Refused(Refusal.UNPROVEN, "the token is missing")
+            verified_jwt = await self._signatures.verify(headers.get("authorization"))
+        elif candidates is None:
+            raise Refused(Refusal.UNAUTHENTICATED, "the token is missing")
         _check_content(headers)
         _check_length(headers, self._largest)
-        taken = 0
+        reserved = 0
 
-        def take(size: int) -> None:
-            nonlocal taken
-            taken += size
-            self._watches.hold(size)
+        def reserve(size: int) -> None:
+            nonlocal reserved
+            reserved += size
+            self._watches.reserve(size)
 
         try:
-            body = await read_body(receive, limit=self._largest, seconds=_READING, reserve=take)
-            await self._take(body, proven, voucher)
+            body = await read_body(
+                receive, limit=self._largest, seconds=_READING_TIMEOUT_S, reserve=reserve
+            )
+            await self._accept(body, candidates, verified_jwt)
         except BodyRejected as rejected:
             is_large = rejected.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             refusal = Refusal.TOO_LARGE if is_large else Refusal.TOO_SLOW
             raise Refused(refusal, rejected.text) from None
         finally:
-            self._watches.release(taken)
+            self._watches.release(reserved)
         return ShortReply(200, "taken")
 
-    def _proven(self, headers: Mapping[str, str]) -> tuple[Watch, ...] | None:
-        """What the secrets of a request are of; None if it has none."""
+    def _authenticated(self, headers: Mapping[str, str]) -> tuple[Watch, ...] | None:
+        """Return the watches that the secrets of a request belong to; None without secrets."""
         token = headers.get(_TOKEN_HEADER)
         if token is not None:
-            proven = self._watches.proven_by(token)
-            if not proven:
-                raise Refused(Refusal.UNPROVEN, "the token is wrong")
-            return proven
+            candidates = self._watches.by_secret(token)
+            if not candidates:
+                raise Refused(Refusal.UNAUTHENTICATED, "the token is wrong")
+            return candidates
         authorization = headers.get("authorization")
         if authorization is None or self._signatures is not None:
             return None
         scheme, _, credentials = authorization.partition(" ")
-        proven = self._watches.proven_by(credentials_of(scheme, credentials))
-        if not proven:
-            raise Refused(Refusal.UNPROVEN, "the credentials are wrong")
-        return proven
+        candidates = self._watches.by_secret(authorization_secret(scheme, credentials))
+        if not candidates:
+            raise Refused(Refusal.UNAUTHENTICATED, "the credentials are wrong")
+        return candidates
 
-    async def _take(
-        self, body: bytes, proven: tuple[Watch, ...] | None, voucher: VerifiedJwt | None
+    async def _accept(
+        self, body: bytes, candidates: tuple[Watch, ...] | None, verified_jwt: VerifiedJwt | None
     ) -> None:
-        """Takes a body that was read; nothing else happens once its token is recorded."""
+        """Accept a body; nothing suspends after its token was recorded."""
         self._check_open()
-        if voucher is not None:
-            body = self._vouched(body, voucher)
+        if verified_jwt is not None:
+            body = self._signed_body(body, verified_jwt)
         event = self._read(body)
-        if voucher is not None and self._used.has_journal:
-            self._meant(event, proven, voucher)  # what is not expected here uses no token
-            if not await self._used.record(voucher, body):
+        if verified_jwt is not None and self._used.has_journal:
+            self._resolve(
+                event, candidates, verified_jwt
+            )  # an unexpected delivery must not use up the token
+            if not await self._used.record(verified_jwt, body):
                 return
             self._check_open()
-        watch, event = self._meant(event, proven, voucher)
-        if voucher is not None and self._used.has(voucher, body):
+        watch, event = self._resolve(event, candidates, verified_jwt)
+        if verified_jwt is not None and self._used.has(verified_jwt, body):
             return
         try:
             self._watches.deliver(watch, event, body)
         except LimitExceededError:
             raise Refused(Refusal.TOO_LARGE, "the task has become too large") from None
-        if voucher is not None:
-            self._used.add(voucher, body)
+        if verified_jwt is not None:
+            self._used.add(verified_jwt, body)
 
-    def _meant(
-        self, event: Event, proven: tuple[Watch, ...] | None, voucher: VerifiedJwt | None
+    def _resolve(
+        self, event: Event, candidates: tuple[Watch, ...] | None, verified_jwt: VerifiedJwt | None
     ) -> tuple[Watch, Event]:
-        """The task that an event is of, and the event with the task's id."""
+        """Return the watch of an event, and the event with its task id."""
         named = event.id if isinstance(event, Task) else event.task_id
         watch = self._watches.of_task(named or "")
-        if proven is not None and len(proven) == 1:
-            watch = proven[0]
-        if watch is None and named and self._watches.lack_task(proven):
-            raise Refused(Refusal.EARLY, "no such task is expected here yet")
-        if watch is None or watch.end is not None or (proven is not None and watch not in proven):
-            raise Refused(Refusal.UNEXPECTED, _UNKNOWN)
+        if candidates is not None and len(candidates) == 1:
+            watch = candidates[0]
+        if watch is None and named and self._watches.has_unnamed_task(candidates):
+            raise Refused(Refusal.TOO_EARLY, "no such task is expected here yet")
+        if (
+            watch is None
+            or watch.ended_because is not None
+            or (candidates is not None and watch not in candidates)
+        ):
+            raise Refused(Refusal.UNKNOWN_TASK, _UNKNOWN)
         if watch.task_id is None and not isinstance(event, Message) and not named:
-            raise Refused(Refusal.UNREADABLE, "the event names no task")
-        known = watch.task_id or named or None
-        vouched = None if voucher is None else voucher.task_id
-        if any(name and name != known for name in (named, vouched)):
-            raise Refused(Refusal.UNEXPECTED, _UNKNOWN)
-        watch.task_id = known
+            raise Refused(Refusal.MALFORMED, "the event names no task")
+        task_id = watch.task_id or named or None
+        signed = None if verified_jwt is None else verified_jwt.task_id
+        if any(other and other != task_id for other in (named, signed)):
+            raise Refused(Refusal.UNKNOWN_TASK, _UNKNOWN)
+        watch.task_id = task_id
         if not named and not isinstance(event, Message):
             name = "id" if isinstance(event, Task) else "task_id"
             event = msgspec.structs.replace(event, **{name: watch.task_id})
@@ -176,15 +184,15 @@ class DeliveryValidator:
 
     def _check_open(self) -> None:
         if self._watches.is_closed:
-            raise Refused(Refusal.NOT_NOW, "this receiver is closed")
+            raise Refused(Refusal.UNAVAILABLE, "this receiver is closed")
 
-    def _vouched(self, body: bytes, voucher: VerifiedJwt) -> bytes:
-        """The body that a token vouches for, which may have to be parsed to find out."""
+    def _signed_body(self, body: bytes, verified_jwt: VerifiedJwt) -> bytes:
+        """Return the body that a token covers, which may have to be parsed for it."""
         try:
             check_json_size(body, self._limits)
         except LimitExceededError:
             raise Refused(Refusal.TOO_LARGE, "the event is too large") from None
-        return voucher.vouched(body)
+        return verified_jwt.signed_body(body)
 
     def _read(self, body: bytes) -> Event:
         try:
@@ -193,24 +201,24 @@ class DeliveryValidator:
             raise Refused(Refusal.TOO_LARGE, "the event is too large") from None
         except MalformedError:
             text = "the body is not an A2A event: it cannot be read"
-            raise Refused(Refusal.UNREADABLE, text) from None
+            raise Refused(Refusal.MALFORMED, text) from None
         if event is None:
             text = "the body is not an A2A event: it has none of its members"
-            raise Refused(Refusal.UNREADABLE, text)
+            raise Refused(Refusal.MALFORMED, text)
         return event
 
 
 def _check_content(headers: Mapping[str, str]) -> None:
     kind = media_type(headers)
     if kind != "application/json" and not kind.endswith("+json"):
-        raise Refused(Refusal.NOT_JSON, "the body must be JSON")
+        raise Refused(Refusal.WRONG_CONTENT, "the body must be JSON")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused(Refusal.NOT_JSON, "the body must not be compressed")
+        raise Refused(Refusal.WRONG_CONTENT, "the body must not be compressed")
 
 
 def _check_length(headers: Mapping[str, str], limit: int) -> None:
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdecimal()):
-        raise Refused(Refusal.UNREADABLE, "the length of the body cannot be read")
+        raise Refused(Refusal.MALFORMED, "the length of the body cannot be read")
     if len(length) > 20 or int(length) > limit:
         raise Refused(Refusal.TOO_LARGE, f"the body is larger than {limit} bytes")

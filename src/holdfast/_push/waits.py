@@ -1,8 +1,7 @@
-"""Waiting for one task: for what is delivered, and by asking the agent where a client is at hand.
+"""Wait for one task: for its deliveries, and by polling the agent if there is a client.
 
-Rules: a wait is no longer than its time; it ends with its watch, also while the agent is asked;
-what the agent answers is held against what was delivered meanwhile, and it is not asked again
-before it wants to be.
+Rules: a wait is bounded by its timeout; it ends with its watch, also during a poll. A response of
+the agent is compared with deliveries that arrived meanwhile. Retry-After delays the next poll.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ __all__ = ["TaskWait"]
 
 T = TypeVar("T")
 
-_LAST_LOOK = 1.0
-"""Seconds before its end that a wait asks the agent for the last time."""
+_FINAL_POLL_S = 1.0
+"""How long before its timeout a wait polls the agent for the last time."""
 
 
 class TaskWait:
-    """One wait; it begins when it is made.
+    """One wait; its timeout starts with its creation.
 
     Args:
-        watches: Where the task is kept.
-        watch: The task, which was named.
-        until: Says of the task whether the wait is over; by default that it is over or needs
-            input. A task that is over ends it in any case.
-        timeout: Seconds.
-        poll_interval: Seconds without news after which the agent is asked.
+        watches: The watches of the receiver.
+        watch: The watch of the task.
+        until: Condition on the task that ends the wait; by default that it is terminal or needs
+            input. A terminal task always ends it.
+        timeout: Maximum wait in seconds.
+        poll_interval: Seconds without a delivery after which the agent is polled.
     """
 
     def __init__(
@@ -65,125 +64,126 @@ class TaskWait:
         end = asyncio.get_running_loop().time() + timeout
         self._deadline = Deadline(name="wait", timeout=timeout, at=end)
         self._poll_interval = poll_interval
-        self._failure: A2AError | None = None  # of the last question
-        self._not_before = 0.0  # the next one, on the event loop's clock
+        self._failure: A2AError | None = None  # of the last poll
+        self._next_poll_at = 0.0  # not before, on the event loop's clock
 
     async def task(self, client: Client | None) -> Task:
-        """The task as wanted, confirmed by the agent where there is a client.
+        """Return the task once it fulfils the condition, also according to the `client`.
 
         Raises:
-            DeadlineExceededError: The time is over.
-            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            DeadlineExceededError: The timeout has expired.
+            TaskAuthRequiredError: The timeout has expired while the task waits for an
+                authorization.
             LimitExceededError: The task has become too large.
             A2AConnectionError: The watch has ended.
-            A2AError: The agent was asked, and refused.
+            A2AError: The agent refused to return the task.
         """
         news = asyncio.Event()
         self._watch.waiting.add(news)
         try:
             while True:
                 news.clear()
-                self._check()
+                self._check_end()
                 task = self._watch.deliveries.task
-                if task is not None and self._is_wanted(task):
+                if task is not None and self._is_done(task):
                     confirmed = task if client is None else await self._confirmed(client)
                     if confirmed is not None:
                         return confirmed
                     continue
-                left = self._left()
-                if left <= 0:
-                    raise self._too_late()
-                pause = left if client is None else self._pause(left)
-                is_quiet = not await _happens(news, pause)
-                if is_quiet and client is not None and self._left() > 0:
-                    await self._look(client)
+                remaining = self._remaining()
+                if remaining <= 0:
+                    raise self._timeout_error()
+                pause = remaining if client is None else self._pause(remaining)
+                is_quiet = not await _wait_for(news, pause)
+                if is_quiet and client is not None and self._remaining() > 0:
+                    await self._poll(client)
         finally:
             self._watch.waiting.discard(news)
 
-    def _is_wanted(self, task: Task) -> bool:
+    def _is_done(self, task: Task) -> bool:
         if task.state.is_terminal:
             return True
-        if self._watch.deliveries.is_over:
+        if self._watch.deliveries.is_terminal:
             return False
         return task.state.is_settled if self._until is None else self._until(task)
 
-    def _pause(self, left: float) -> float:
-        """Seconds until the agent is asked: once before the end at least, unless it wants rest."""
-        asked = self._not_before - asyncio.get_running_loop().time()
-        pause = min(self._poll_interval, max(left / 2, min(left, _LAST_LOOK)))
-        return min(left, max(pause, asked))
+    def _pause(self, remaining: float) -> float:
+        """Return the seconds until the next poll; there is one before the end if permitted."""
+        requested = self._next_poll_at - asyncio.get_running_loop().time()
+        pause = min(self._poll_interval, max(remaining / 2, min(remaining, _FINAL_POLL_S)))
+        return min(remaining, max(pause, requested))
 
-    async def _look(self, client: Client) -> None:
-        """Asks the agent for a task of which nothing was heard for long."""
+    async def _poll(self, client: Client) -> None:
+        """Fetch the task from the agent after a pause without deliveries."""
         try:
-            task = await self._asked(client.get_task(self._task_id, timeout=self._left()))
+            task = await self._request(client.get_task(self._task_id, timeout=self._remaining()))
         except A2AError as error:
             if not (error.transient or isinstance(error, DeadlineExceededError)):
                 raise
             self._failure = more_informative(error, self._failure)
             now = asyncio.get_running_loop().time()
-            self._not_before = now + (error.retry_after or 0.0)
+            self._next_poll_at = now + (error.retry_after or 0.0)
         else:
             self._failure = None
-            self._watches.learn(self._watch, task)
+            self._watches.add_polled(self._watch, task)
 
     async def _confirmed(self, client: Client) -> Task | None:
-        """The task as the agent has it, once that is as wanted as well.
+        """Return the agent's version of the task once it fulfils the condition too.
 
-        None if something newer was delivered meanwhile.
+        None if a newer status was delivered meanwhile.
         """
-        left = self._left()
-        if left <= 0:
-            raise self._too_late()
-        before = self._watch.deliveries.status
-        asking = client.wait(self._task_id, until=self._is_wanted, timeout=left)
+        remaining = self._remaining()
+        if remaining <= 0:
+            raise self._timeout_error()
+        status_before = self._watch.deliveries.status
+        request = client.wait(self._task_id, until=self._is_done, timeout=remaining)
         try:
-            task = await self._asked(asking)
+            task = await self._request(request)
         except (DeadlineExceededError, TaskAuthRequiredError) as error:
             self._failure = error
             seen = error.task if isinstance(error, TaskAuthRequiredError) else None
-            raise self._too_late(seen)  # noqa: B904  it has its cause
+            raise self._timeout_error(seen)  # noqa: B904  the error sets its cause
         status = self._watch.deliveries.status
-        if status is not None and status is not before and is_newer(status, task.status):
+        if status is not None and status is not status_before and is_newer(status, task.status):
             return None
         self._watches.confirm(self._watch, task)
         return task
 
-    async def _asked(self, asking: Awaitable[T]) -> T:
-        """What the agent answers, unless there is nothing to ask for any more."""
+    async def _request(self, request: Awaitable[T]) -> T:
+        """Return the agent's response, unless the watch ends before it."""
         scope = CancelScope()
-        self._watch.asking.add(scope)
+        self._watch.polls.add(scope)
         try:
-            answer = await scope.result(asking)
+            response = await scope.result(request)
         except ScopeCancelled:
-            raise self._end() from None
+            raise self._end_error() from None
         finally:
-            self._watch.asking.discard(scope)
-        self._check()
-        return answer
+            self._watch.polls.discard(scope)
+        self._check_end()
+        return response
 
-    # ── Its ends ─────────────────────────────────────────────────────────────────────────────
+    # ── Ends of the wait ─────────────────────────────────────────────────────────────────────
 
-    def _check(self) -> None:
-        if self._watch.end is not None or self._watch.failure is not None:
-            raise self._end()
+    def _check_end(self) -> None:
+        if self._watch.ended_because is not None or self._watch.failure is not None:
+            raise self._end_error()
 
-    def _end(self) -> A2AError:
+    def _end_error(self) -> A2AError:
         if self._watch.failure is not None:
             return copy(self._watch.failure)
-        text = f"{self._watch.end} while task {self._task_id} was waited for"
+        text = f"{self._watch.ended_because} while task {self._task_id} was waited for"
         executed = None if self._watch.deliveries.task is None else True
         return A2AConnectionError(text, failure="closed", executed=executed)
 
-    def _too_late(self, task: Task | None = None) -> A2AError:
+    def _timeout_error(self, task: Task | None = None) -> A2AError:
         seen = task or self._watch.deliveries.task
         return wait_deadline_error(self._deadline, seen, self._task_id, self._failure)
 
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         return self._deadline.left(asyncio.get_running_loop().time())
 
 
-async def _happens(news: asyncio.Event, seconds: float) -> bool:
+async def _wait_for(news: asyncio.Event, seconds: float) -> bool:
     async with CancelScope.within(seconds):
         await news.wait()
         return True

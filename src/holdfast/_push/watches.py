@@ -1,8 +1,8 @@
-"""What a receiver keeps of the tasks that it is told about, within bounds.
+"""Storage of a receiver for its expected tasks, within bounds.
 
-A watch is a configuration, or several of one task, and what was delivered for it. Only the
-digests of their secrets are kept, and looked up: how long that takes says nothing about a secret.
-A watch ends when it is forgotten, or with the receiver, and so does all that waits at it.
+A watch holds one or more configurations of a task, and its deliveries. Secrets are stored and
+looked up as digests, so that the time of a lookup reveals nothing about them. A watch ends when it
+is forgotten, or with the receiver; then all waits for it end too.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
     from holdfast._wire.limits import Limits
     from holdfast.types import Event, Task, TaskPushNotificationConfig
 
-__all__ = ["Watch", "Watches", "credentials_of"]
+__all__ = ["Watch", "Watches", "authorization_secret"]
 
-_COUNTED_FROM = 64 * 1024
-"""Bytes below which it is not worth while to count anew what a task has come to."""
+_MIN_RECOUNT_BYTES = 64 * 1024
+"""Size up to which the stored size of a task is not measured anew."""
 
 
 class Watch:
-    """What is kept of one task.
+    """Configurations and deliveries of one task.
 
     Attributes:
-        deliveries: What was delivered.
-        proofs: Digests of the secrets of its configurations.
-        task_id: The task: what the caller named, or else what was delivered first.
-        is_claimed: Whether the caller named it.
-        end: Why it is over, in words; None while it is not.
-        failure: Why the task cannot be kept.
-        size: Bytes that it took to deliver since it was counted, and what it came to then.
-        counted: Bytes that it came to when it was last counted.
-        waiting: Those who wait for news.
-        asking: Those who ask the agent, as scopes that end when there is nothing to ask for.
+        deliveries: The deliveries.
+        secret_digests: Digests of the secrets of the configurations.
+        task_id: The task: named by the caller, or of the first delivery.
+        is_claimed: The caller named the task.
+        ended_because: Why the watch has ended; None before.
+        failure: Error if the task cannot be stored.
+        size: Size when it was last measured, plus the bytes delivered since.
+        measured_size: Size in bytes when it was last measured.
+        waiting: Events of the waits for deliveries.
+        polls: Scopes of the requests to the agent; cancelled when the watch ends.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.deliveries = Deliveries(limits)
-        self.proofs: set[bytes] = set()
+        self.secret_digests: set[bytes] = set()
         self.task_id: str | None = None
         self.is_claimed = False
-        self.end: str | None = None
+        self.ended_because: str | None = None
         self.failure: LimitExceededError | None = None
         self.size = 0
-        self.counted = 0
+        self.measured_size = 0
         self.waiting: set[asyncio.Event] = set()
-        self.asking: set[CancelScope] = set()
+        self.polls: set[CancelScope] = set()
 
-    def break_off(self) -> None:
-        """Tells those who wait that there is nothing to wait for."""
+    def end_waits(self) -> None:
+        """Wake all waits, and cancel their requests."""
         self.wake()
-        for scope in self.asking:
+        for scope in self.polls:
             scope.cancel()
 
     def wake(self) -> None:
-        """Tells those who wait that there is news."""
+        """Wake all waits: there is a new delivery."""
         for news in self.waiting:
             news.set()
 
@@ -72,13 +72,13 @@ class Watches:
     """All watches of a receiver.
 
     Args:
-        limits: How large a task may become.
-        most: How many of them there may be.
-        most_bytes: How many bytes they, and what is being read, may have together.
+        limits: Bounds of a task.
+        most: Maximum number of watches.
+        most_bytes: Maximum size in bytes, including requests that are being read.
 
     Attributes:
-        most_bytes: The same.
-        is_closed: Whether all of them are over.
+        most_bytes: See the argument.
+        is_closed: The receiver is closed.
     """
 
     def __init__(self, limits: Limits, *, most: int, most_bytes: int) -> None:
@@ -86,7 +86,7 @@ class Watches:
         self._most = most
         self.most_bytes = most_bytes
         self._all: dict[Watch, None] = {}
-        self._by_proof: dict[bytes, tuple[Watch, ...]] = {}
+        self._by_digest: dict[bytes, tuple[Watch, ...]] = {}
         self._by_task: dict[str, Watch] = {}
         self._bytes = 0
         self.is_closed = False
@@ -95,157 +95,158 @@ class Watches:
         return len(self._all)
 
     def add(self) -> Watch:
-        """A new watch, in the place of one that nobody needs if there are too many.
+        """Add a watch, evicting one that is not needed if there are too many.
 
         Raises:
-            QueueFullError: All of them are needed.
+            QueueFullError: All watches are needed.
         """
         while len(self._all) >= self._most:
-            needless = next(self._needless(), None)
-            if needless is None:
+            evicted = next(self._evictable(), None)
+            if evicted is None:
                 text = f"{self._most} tasks are expected already; raise the limit with max_tasks=…"
                 raise QueueFullError(text, executed=False)
-            self.forget(needless)
+            self.forget(evicted)
         watch = Watch(self._limits)
         self._all[watch] = None
         return watch
 
-    def proven_by(self, secret: str) -> tuple[Watch, ...]:
-        """What a secret belongs to: one watch, or several that a caller gave the same one."""
-        return self._by_proof.get(_digest(secret), ())
+    def by_secret(self, secret: str) -> tuple[Watch, ...]:
+        """Return the watches of a secret; several if the caller reused it."""
+        return self._by_digest.get(_digest(secret), ())
 
     def of_task(self, task_id: str) -> Watch | None:
-        """The watch of a task that the caller named."""
+        """Return the watch of a task that the caller named."""
         return self._by_task.get(task_id)
 
-    def lack_task(self, some: tuple[Watch, ...] | None) -> bool:
-        """Whether nobody named the task yet of one of these; of any one without them."""
-        return any(watch.task_id is None for watch in some or self._all)
+    def has_unnamed_task(self, watches: tuple[Watch, ...] | None) -> bool:
+        """Return whether one of these watches has no task yet; of all watches for None."""
+        return any(watch.task_id is None for watch in watches or self._all)
 
-    def admit(self, watch: Watch, config: TaskPushNotificationConfig) -> None:
-        """Lets an agent deliver that was given a configuration."""
-        own = config.authentication
-        given = [config.token]
-        if own is not None and own.credentials:
-            given.append(credentials_of(own.scheme, own.credentials))
-        for proof in {*map(_digest, filter(None, given))} - watch.proofs:
-            watch.proofs.add(proof)
-            self._by_proof[proof] = (*self._by_proof.get(proof, ()), watch)
+    def add_config(self, watch: Watch, config: TaskPushNotificationConfig) -> None:
+        """Accept deliveries of an agent with this configuration."""
+        authentication = config.authentication
+        secrets = [config.token]
+        if authentication is not None and authentication.credentials:
+            credentials = authentication.credentials
+            secrets.append(authorization_secret(authentication.scheme, credentials))
+        for digest in {*map(_digest, filter(None, secrets))} - watch.secret_digests:
+            watch.secret_digests.add(digest)
+            self._by_digest[digest] = (*self._by_digest.get(digest, ()), watch)
 
     def claim(self, watch: Watch, task_id: str) -> None:
-        """Notes what the caller named; what was delivered of another task is thrown away."""
+        """Set the task that the caller named; discard deliveries of another task."""
         if watch.task_id not in {None, task_id}:
             self._bytes -= watch.size
-            watch.size = watch.counted = 0
+            watch.size = watch.measured_size = 0
             watch.deliveries, watch.failure = Deliveries(self._limits), None
         watch.task_id, watch.is_claimed = task_id, True
         self._by_task[task_id] = watch
 
     def forget(self, watch: Watch) -> None:
-        """Keeps nothing of it any more."""
+        """Remove the watch."""
         if watch not in self._all:
             return
         del self._all[watch]
         self._bytes -= watch.size
-        for proof in watch.proofs:
-            others = tuple(other for other in self._by_proof.pop(proof) if other is not watch)
+        for digest in watch.secret_digests:
+            others = tuple(other for other in self._by_digest.pop(digest) if other is not watch)
             if others:
-                self._by_proof[proof] = others
+                self._by_digest[digest] = others
         if watch.is_claimed:
             del self._by_task[watch.task_id or ""]
-        watch.end = "it was forgotten"
-        watch.break_off()
+        watch.ended_because = "it was forgotten"
+        watch.end_waits()
 
     def close(self) -> None:
-        """Ends all of them; what was delivered stays."""
+        """End all watches; `of_task` still finds them."""
         self.is_closed = True
         for watch in self._all:
-            watch.end = "the receiver was closed"
-            watch.break_off()
+            watch.ended_because = "the receiver was closed"
+            watch.end_waits()
 
     def deliver(self, watch: Watch, event: Event, body: bytes) -> None:
-        """Takes what was delivered; the same body counts once.
+        """Add a delivery; a repeated body is ignored.
 
         Raises:
-            LimitExceededError: The task becomes too large; those who wait are told.
+            LimitExceededError: The task becomes too large; its waits fail with the same error.
         """
         digest = hashlib.sha256(body).digest()
         if watch.deliveries.has(digest):
             return
         try:
-            is_news = watch.deliveries.add(event, digest)
+            has_changed = watch.deliveries.add(event, digest)
         except LimitExceededError as error:
             watch.failure = error
-            watch.break_off()
+            watch.end_waits()
             raise
-        self._grow(watch, watch.deliveries.per_delivery + (len(body) if is_news else 0))
-        if is_news:
+        self._add_size(watch, watch.deliveries.per_delivery + (len(body) if has_changed else 0))
+        if has_changed:
             watch.wake()
 
-    def learn(self, watch: Watch, task: Task) -> None:
-        """Takes what an agent answered, as news like any other.
+    def add_polled(self, watch: Watch, task: Task) -> None:
+        """Add the agent's response to a poll, like a delivery.
 
         Raises:
             LimitExceededError: The task is too large; nothing has changed.
         """
-        if watch.deliveries.learn(task):
-            self._grow(watch, watch.deliveries.size)
+        if watch.deliveries.add_polled(task):
+            self._add_size(watch, watch.deliveries.size)
             watch.wake()
 
     def confirm(self, watch: Watch, task: Task) -> None:
-        """Takes what an agent answered as the truth.
+        """Replace the task by the agent's final response.
 
         Raises:
-            InvalidAgentResponseError: It is another task; nothing has changed.
+            InvalidAgentResponseError: The response is another task; nothing has changed.
             LimitExceededError: The task is too large; nothing has changed.
         """
         watch.deliveries.confirm(task)
-        self._grow(watch, watch.deliveries.size)
+        self._add_size(watch, watch.deliveries.size)
         watch.wake()
 
-    def _grow(self, watch: Watch, size: int) -> None:
-        """Counts so many bytes more.
+    def _add_size(self, watch: Watch, size: int) -> None:
+        """Add bytes to the size of a watch.
 
-        What all of it has come to is counted anew each time that it may have doubled.
+        The size is measured anew each time that it may have doubled.
         """
         watch.size += size
         self._bytes += size
-        if watch.size > 2 * watch.counted + _COUNTED_FROM:
-            watch.counted = watch.deliveries.size
-            self._bytes += watch.counted - watch.size
-            watch.size = watch.counted
-        if watch.deliveries.is_over:  # the last to be over is the last to be forgotten
+        if watch.size > 2 * watch.measured_size + _MIN_RECOUNT_BYTES:
+            watch.measured_size = watch.deliveries.size
+            self._bytes += watch.measured_size - watch.size
+            watch.size = watch.measured_size
+        if watch.deliveries.is_terminal:  # the last to end is evicted last
             del self._all[watch]
             self._all[watch] = None
 
-    def hold(self, size: int) -> None:
-        """Counts bytes that are being read; forgets for them what nobody needs.
+    def reserve(self, size: int) -> None:
+        """Reserve memory for a body that is being read; evict what is not needed.
 
         Raises:
-            Refused: It is too much all the same.
+            Refused: There is not enough memory.
         """
         self._bytes += size
         if self._bytes <= self.most_bytes:
             return
-        for watch in [watch for watch in self._needless() if watch.size]:
+        for watch in [watch for watch in self._evictable() if watch.size]:
             self.forget(watch)
             if self._bytes <= self.most_bytes:
                 return
-        raise Refused(Refusal.NOT_NOW, "too much is kept here already")
+        raise Refused(Refusal.UNAVAILABLE, "too much is kept here already")
 
     def release(self, size: int) -> None:
-        """Counts bytes that were read no more."""
+        """Release reserved memory."""
         self._bytes -= size
 
-    def _needless(self) -> Iterator[Watch]:
-        """What may be forgotten, the oldest first: tasks that are over, then those without one."""
+    def _evictable(self) -> Iterator[Watch]:
+        """Yield watches to evict: first terminal tasks, then unnamed ones, each oldest first."""
         idle = [watch for watch in self._all if not watch.waiting]
-        yield from (watch for watch in idle if watch.deliveries.is_over)
+        yield from (watch for watch in idle if watch.deliveries.is_terminal)
         yield from (watch for watch in idle if not watch.is_claimed)
 
 
-def credentials_of(scheme: str, credentials: str) -> str:
-    """What ``Authorization`` holds, as it is looked up: schemes are written in either case."""
+def authorization_secret(scheme: str, credentials: str) -> str:
+    """Return an ``Authorization`` value for lookup; the case of schemes does not matter."""
     return f"{scheme.lower()} {credentials.strip()}"
 
 

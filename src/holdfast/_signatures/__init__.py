@@ -1,1 +1,1 @@
-"""Signatures of agent cards."""
+"""Signing and verification of agent cards."""

@@ -1,8 +1,7 @@
-"""JSON Web Signatures whose payload is elsewhere (RFC 7515, appendix F).
+"""JSON Web Signatures with detached payload (RFC 7515, appendix F).
 
-Rules: the caller says which algorithms count, never the signature; nothing counts that is not
-signed itself, which is the whole unprotected header; what must be understood and is not makes a
-signature one that nobody can verify.
+Rules: the caller determines the accepted algorithms, never the signature. The unprotected header
+is not signed, and so is ignored. An unsupported critical parameter makes a signature unverifiable.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ __all__ = [
     "ASYMMETRIC",
     "ProtectedHeader",
     "UnusableError",
+    "base64url",
     "check_algorithms",
     "check_library",
-    "encoded",
     "is_signed_by",
     "read_header",
 ]
@@ -42,25 +41,25 @@ ASYMMETRIC = (
     "RS384",
     "RS512",
 )
-"""Algorithms whose verifying keys are public (RFC 7518, 8037)."""
+"""Algorithms whose verification keys are public (RFC 7518, 8037)."""
 
-_LONGEST = 8192
-"""Characters of a header, or of a signature."""
+_MAX_CHARACTERS = 8192
+"""Maximum length of a header, or of a signature."""
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class UnusableError(ValueError):
-    """A signature that nobody here can verify, and why."""
+    """The signature cannot be verified; the text says why."""
 
 
 class ProtectedHeader(NamedTuple):
-    """What a signature says of itself, and covers.
+    """Protected header of a signature.
 
     Attributes:
-        algorithm: How it was made.
-        key_id: The key's name; None if it names none.
-        key_url: Where a set is that has the key (``jku``); None if it does not say.
+        algorithm: Name of the algorithm.
+        key_id: Id of the key (``kid``); None if there is none.
+        key_url: URL of a key set with the key (``jku``); None if there is none.
     """
 
     algorithm: str
@@ -69,11 +68,11 @@ class ProtectedHeader(NamedTuple):
 
 
 def check_algorithms(algorithms: tuple[str, ...]) -> None:
-    """Checks which algorithms count.
+    """Check names of accepted algorithms.
 
     Raises:
-        ValueError: There is none, or ``none``.
-        TypeError: One is not text.
+        ValueError: The tuple is empty, or contains ``none``.
+        TypeError: A name is not a string.
     """
     if not algorithms:
         text = "algorithms must be a tuple of names, such as ('ES256',)"
@@ -85,13 +84,13 @@ def check_algorithms(algorithms: tuple[str, ...]) -> None:
         raise ValueError(text)
 
 
-def check_library(extra: str, what: str, *, canonical: bool = False) -> None:
-    """Checks that signatures can be verified.
+def check_library(extra: str, feature: str, *, canonical: bool = False) -> None:
+    """Check that the libraries for signatures are installed.
 
     Args:
-        extra: The extra that has what it takes.
-        what: What needs it, in the singular.
-        canonical: Whether canonical JSON is needed as well.
+        extra: The extra that provides them.
+        feature: Name of the feature that needs them, in the singular.
+        canonical: Canonical JSON is needed too.
 
     Raises:
         ImportError: The extra is not installed.
@@ -109,31 +108,31 @@ def check_library(extra: str, what: str, *, canonical: bool = False) -> None:
     else:
         del jwt
     if not has_crypto:
-        raise missing_extra(what, extra)
+        raise missing_extra(feature, extra)
 
 
-def encoded(data: bytes) -> str:
-    """Base64url without padding (RFC 7515, 2)."""
+def base64url(data: bytes) -> str:
+    """Encode as base64url without padding (RFC 7515, 2)."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def read_header(signature: Mapping[str, Any], algorithms: Iterable[str]) -> ProtectedHeader:
-    """Reads what a signature says of itself.
+    """Decode the protected header of a signature.
 
     Args:
         signature: Its JSON object, as in a card.
-        algorithms: Those that count.
+        algorithms: Accepted algorithms.
 
     Raises:
-        UnusableError: It cannot be verified.
+        UnusableError: The signature cannot be verified.
     """
-    protected, made = signature.get("protected"), signature.get("signature")
-    if not (isinstance(protected, str) and isinstance(made, str)):
+    protected, value = signature.get("protected"), signature.get("signature")
+    if not (isinstance(protected, str) and isinstance(value, str)):
         raise UnusableError("it lacks its protected header or its value")
-    if not (_is_base64url(protected) and _is_base64url(made)):
+    if not (_is_base64url(protected) and _is_base64url(value)):
         raise UnusableError("it is not base64url, or too long")
     try:
-        header = codec.as_object(codec.parse(_decoded(protected)))
+        header = codec.as_object(codec.parse(_decode_base64url(protected)))
     except ValueError:
         header = None
     if header is None:
@@ -156,42 +155,42 @@ def is_signed_by(
     keys: Sequence[Mapping[str, Any]],
     algorithm: str,
 ) -> bool | None:
-    """Whether a signature over a payload is of one of some keys.
+    """Return whether one of the keys made a signature of a payload.
 
     Args:
-        signature: Its JSON object, whose header was read.
-        payload: What it is over.
+        signature: Its JSON object, whose header was decoded.
+        payload: The signed bytes.
         keys: JSON Web Keys.
-        algorithm: The one that the header names.
+        algorithm: Algorithm of the header.
 
     Returns:
-        None if none of the keys is one for that algorithm.
+        None if no key suits the algorithm.
     """
-    import jwt  # with an extra
+    import jwt  # needs an extra
 
-    token = f"{signature['protected']}.{encoded(payload)}.{signature['signature']}"
-    is_any = False
+    token = f"{signature['protected']}.{base64url(payload)}.{signature['signature']}"
+    has_suitable_key = False
     for key in keys:
         if key.get("alg", algorithm) != algorithm:
             continue
         try:
-            known = jwt.PyJWK(dict(key), algorithm=algorithm)
+            jwk = jwt.PyJWK(dict(key), algorithm=algorithm)
         except (jwt.PyJWTError, ValueError, TypeError):  # the key's fault
             continue
-        is_any = True
+        has_suitable_key = True
         try:
-            jwt.PyJWS().decode_complete(token, key=known, algorithms=[algorithm])
+            jwt.PyJWS().decode_complete(token, key=jwk, algorithms=[algorithm])
         except (jwt.PyJWTError, ValueError, TypeError):
             continue
         return True
-    return False if is_any else None
+    return False if has_suitable_key else None
 
 
 def _is_base64url(text: str) -> bool:
-    return len(text) <= _LONGEST and _BASE64URL.fullmatch(text) is not None
+    return len(text) <= _MAX_CHARACTERS and _BASE64URL.fullmatch(text) is not None
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64url(text: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error:

@@ -1,4 +1,4 @@
-"""The keys that a caller trusts, however they are given."""
+"""Keys that a caller trusts, in any of the accepted forms."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.cards.keys import KeySource
 
-__all__ = ["KeysGiven", "key_origin", "key_source", "private_key", "read_keys"]
+__all__ = ["VerificationKeys", "key_origin", "key_source", "private_key", "read_keys"]
 
-KeysGiven = str | Mapping[str, Any]
-"""A JWK set, a key, keys by their ids, PEM, or the address of a set."""
+VerificationKeys = str | Mapping[str, Any]
+"""A JWK set, a JWK, keys by id, PEM, or the URL of a JWK set."""
 
 _PEM = "-----BEGIN "
 
-_NO_KEY = (
+_KEYS_FORMAT = (
     "keys are a JWK set or key (RFC 7517), a dict of keys by their ids, a public key as PEM, or "
     "the https:// address of a JWK set"
 )
 
 
-def read_keys(keys: KeysGiven) -> str | dict[str, Any]:
-    """Reads the keys that a caller gives: the address of a set, or a set.
+def read_keys(keys: VerificationKeys) -> str | dict[str, Any]:
+    """Convert the caller's keys to the URL of a set, or to a set.
 
     Raises:
-        ValueError: There is no public key in it, or an address that others can listen to.
-        TypeError: It is something else.
+        ValueError: There is no public key, or the URL is not https.
+        TypeError: The argument has another type.
     """
     if isinstance(keys, str):
         if keys.lstrip().startswith(_PEM):
@@ -45,33 +45,33 @@ def read_keys(keys: KeysGiven) -> str | dict[str, Any]:
         _check_secure(keys, "address of the keys")
         return keys
     if not isinstance(cast("object", keys), Mapping):
-        text = f"{_NO_KEY}, not {type(keys).__name__}"
+        text = f"{_KEYS_FORMAT}, not {type(keys).__name__}"
         raise TypeError(text)
     if "keys" in keys and isinstance(keys["keys"], list | tuple):
-        found = [_public(key) for key in cast("list[object]", keys["keys"])]
+        public_keys = [_public_part(key) for key in cast("list[object]", keys["keys"])]
     elif "kty" in keys:
-        found = [_public(keys)]
+        public_keys = [_public_part(keys)]
     else:
-        found = [{**_of_name(key), "kid": name} for name, key in keys.items()]
-    if not found:
-        raise ValueError(_NO_KEY)
-    return {"keys": found}
+        public_keys = [{**_named_key(key), "kid": name} for name, key in keys.items()]
+    if not public_keys:
+        raise ValueError(_KEYS_FORMAT)
+    return {"keys": public_keys}
 
 
 def key_source(keys: str | dict[str, Any], engine: HttpEngine, env: Env) -> KeySource:
-    """Where keys come from that were read."""
+    """Return the source of keys from `read_keys`."""
     return FetchedKeys(keys, engine, env) if isinstance(keys, str) else FixedKeys(keys)
 
 
 def key_origin(host: str) -> str:
-    """The origin that a caller means by a host whose key sets count.
+    """Return the origin of a host whose key sets are accepted.
 
     Args:
-        host: A host, which is asked over https, or an origin.
+        host: A host, which is requested over https, or an origin.
 
     Raises:
-        ValueError: It is neither, or others can listen to it.
-        TypeError: It is no string.
+        ValueError: The argument is neither, or not https.
+        TypeError: The argument is not a string.
     """
     url = host if not isinstance(cast("object", host), str) or "://" in host else f"https://{host}"
     check_url(url, "host of keys", no_user="keys are public, and need none")
@@ -83,12 +83,12 @@ def key_origin(host: str) -> str:
 
 
 def private_key(key: Any) -> Any:
-    """A private key as the library wants it: of PEM, a JSON Web Key, or as it is.
+    """Load a private key: a JSON Web Key; any other form is returned unchanged.
 
     Raises:
-        ValueError: It cannot be read.
+        ValueError: The JSON Web Key is invalid.
     """
-    import jwt  # with an extra
+    import jwt  # needs an extra
 
     if not isinstance(key, Mapping):
         return key
@@ -110,34 +110,34 @@ def _check_secure(url: str, what: str) -> None:
 
 def _json(text: str) -> Mapping[str, Any]:
     try:
-        found = codec.as_object(codec.parse(text.encode()))
+        members = codec.as_object(codec.parse(text.encode()))
     except ValueError:
-        found = None
-    if found is None:
-        raise ValueError(_NO_KEY)
-    return found
+        members = None
+    if members is None:
+        raise ValueError(_KEYS_FORMAT)
+    return members
 
 
-def _of_name(key: object) -> dict[str, Any]:
+def _named_key(key: object) -> dict[str, Any]:
     if isinstance(key, str) and key.lstrip().startswith(_PEM):
         return _jwk_of_pem(key)
-    return _public(key)
+    return _public_part(key)
 
 
-def _public(key: object) -> dict[str, Any]:
-    known = codec.as_object(key)
-    if known is None or not isinstance(known.get("kty"), str):
-        raise ValueError(_NO_KEY)
-    return {name: member for name, member in known.items() if name not in PRIVATE_MEMBERS}
+def _public_part(key: object) -> dict[str, Any]:
+    members = codec.as_object(key)
+    if members is None or not isinstance(members.get("kty"), str):
+        raise ValueError(_KEYS_FORMAT)
+    return {name: member for name, member in members.items() if name not in PRIVATE_MEMBERS}
 
 
 def _jwk_of_pem(text: str) -> dict[str, Any]:
     import jwt
-    import jwt.algorithms as known
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from jwt import algorithms
 
     if "PRIVATE KEY" in text:
         why = "keys must be public, and this is a private key: only the signer should have it"
@@ -145,10 +145,10 @@ def _jwk_of_pem(text: str) -> dict[str, Any]:
     try:
         key = load_pem_public_key(text.strip().encode())
         if isinstance(key, EllipticCurvePublicKey):
-            return known.ECAlgorithm.to_jwk(key, as_dict=True)
+            return algorithms.ECAlgorithm.to_jwk(key, as_dict=True)
         if isinstance(key, RSAPublicKey):
-            return known.RSAAlgorithm.to_jwk(key, as_dict=True)
-        return known.OKPAlgorithm.to_jwk(cast("Any", key), as_dict=True)
+            return algorithms.RSAAlgorithm.to_jwk(key, as_dict=True)
+        return algorithms.OKPAlgorithm.to_jwk(cast("Any", key), as_dict=True)
     except (ValueError, TypeError, UnsupportedAlgorithm, jwt.InvalidKeyError):
         pass
     why = "keys: the PEM holds no public key that can be read"

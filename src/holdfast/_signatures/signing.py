@@ -1,4 +1,4 @@
-"""Signing agent cards (A2A 8.4.2), for those who serve one."""
+"""Signing of agent cards (A2A 8.4.2), for servers of a card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast._arguments import not_empty
 from holdfast._model import codec
-from holdfast._signatures.jws import ASYMMETRIC, check_library, encoded
+from holdfast._signatures.jws import ASYMMETRIC, base64url, check_library
 from holdfast._signatures.key_store import private_key
 from holdfast._wire.canonical import signed_forms
 from holdfast.types import AgentCard, AgentCardSignature
@@ -48,25 +48,25 @@ def sign_card(
     algorithm: str = "ES256",
     key_url: str | None = None,
 ) -> AgentCard | dict[str, Any]:
-    """Signs a card in the form that the specification describes, beside its present signatures.
+    """Sign a card in the specification's form, and keep its other signatures.
 
-    Some SDKs sign and verify another form: give every member that is required a value that is not
-    empty, and every security requirement its scopes, and all of them agree. Over gRPC only the
-    specification's own members arrive: a card that is signed with others is wrong there.
+    Some SDKs sign and verify another form. All forms are equal if every required member has a
+    value that is not empty, and every security requirement has scopes. gRPC transmits only the
+    members of the specification, so the signature of a card with other members is invalid there.
 
     Args:
-        card: The card, or its JSON object, as it is going to be served; it is not changed.
-        key: The private key: PEM, a JSON Web Key, or an object of the library ``cryptography``.
-        key_id: The name of the key (``kid``), by which verifiers find the public one.
-        algorithm: How to sign, by the names of RFC 7518; it goes with the kind of the key.
-        key_url: Where the public key is published (``jku``).
+        card: The card or its JSON object, as it will be served; not modified.
+        key: Private key: PEM, a JSON Web Key, or an object of the library ``cryptography``.
+        key_id: Id of the key (``kid``), by which verifiers find the public key.
+        algorithm: Algorithm, by its name in RFC 7518; it must suit the key.
+        key_url: URL where the public key is published (``jku``).
 
     Returns:
-        The card with one more signature.
+        The card with the new signature after the existing ones.
 
     Raises:
         ValueError: The key cannot be used, or the card has no canonical JSON.
-        TypeError: The card is none.
+        TypeError: The card is neither.
         ImportError: The extra ``signatures`` is not installed.
     """
     check_library("signatures", "sign_card", canonical=True)
@@ -81,8 +81,8 @@ def sign_card(
     if key_url is not None:
         header["jku"] = key_url
     if isinstance(card, AgentCard):
-        made = _signature(codec.to_builtins(card), key, header)
-        added = AgentCardSignature(protected=made["protected"], signature=made["signature"])
+        signed = _signature(codec.to_builtins(card), key, header)
+        added = AgentCardSignature(protected=signed["protected"], signature=signed["signature"])
         return msgspec.structs.replace(card, signatures=(*card.signatures, added))
     present: list[Any] = [*(card.get("signatures") or ())]
     return {**card, "signatures": [*present, _signature(card, key, header)]}
@@ -93,21 +93,21 @@ def _signature(document: Mapping[str, Any], key: Any, header: Mapping[str, str])
 
     algorithm = header["alg"]
     payload = _specified(document)
-    protected = encoded(json.dumps(header, separators=(",", ":")).encode())
-    signing = f"{protected}.{encoded(payload)}".encode()
+    protected = base64url(json.dumps(header, separators=(",", ":")).encode())
+    signing = f"{protected}.{base64url(payload)}".encode()
     try:
-        maker = jwt.get_algorithm_by_name(algorithm)
-        made = maker.sign(signing, maker.prepare_key(private_key(key)))
+        signer = jwt.get_algorithm_by_name(algorithm)
+        signature = signer.sign(signing, signer.prepare_key(private_key(key)))
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
         text = (
             f"the key cannot sign by {algorithm}: {type(error).__name__}; it is a private key of "
             "that kind, as PEM, a JSON Web Key or an object of cryptography"
         )
         raise ValueError(text) from None
-    return {"protected": protected, "signature": encoded(made)}
+    return {"protected": protected, "signature": base64url(signature)}
 
 
 def _specified(document: Mapping[str, Any]) -> bytes:
-    """The bytes to sign; protocol 0.3 describes no form, so that all of the card is signed."""
+    """Return the bytes to sign; the whole card for protocol 0.3, which defines no form."""
     forms = {form.name: form.payload for form in signed_forms(document)}
     return forms.get("specified", forms["received"])

@@ -60,9 +60,9 @@ from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
 from holdfast._stream.fold import TaskUpdate
 from holdfast._stream.text import TextChange
-from holdfast._wire.bindings import ProtocolVersion
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import AgentReach
+from holdfast._wire.versions import ProtocolVersion
 from holdfast.errors import A2AError, JournalError
 from holdfast.types import (
     AgentCard,
@@ -1648,36 +1648,37 @@ def diagnose(
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
     tls: TlsConfig | None = None,
 ) -> Diagnosis:
-    """Examines an agent, and says what was seen, what that means, and what to do.
+    """Examine an agent, and return what was observed, what it means, and what to do.
 
-    By default only what is harmless is done: the card and tasks are read, and requests are made
-    that no agent executes anything for, because they name a task that there is not or cannot be
-    right; some ten for each interface. Streams, and what is kept of messages, need a message.
+    By default only harmless requests are sent, some ten for each interface: they read the card and
+    tasks, name a task that does not exist, or are not valid, so that no agent executes anything.
+    Checks of streams, and of how messages are stored, need a message.
 
     Args:
-        agent: Where the agent is, as for `connect`.
-        send: A message that may be executed; it is sent once.
-        twice: Whether the same message, under the same id, is sent once more, to see what its id
-            is good for. Most agents execute it a second time.
+        agent: The agent's address, or the `Path` of its card, as for `connect`.
+        send: A message that the agent may execute; it is sent once. None for none.
+        twice: Whether to send the same message, with the same id, once more, to check that the id
+            is unique. Most agents execute it a second time.
         auth: Credentials, as for `connect`.
-        headers: Sent with every request to the agent's own origin.
-        timeout: Seconds for all of it. Half of them are for watching the task.
-        protocol_version: The version in which the message may be sent; any that is spoken there if
-            left out.
-        bindings: Preferred bindings for the message, best first.
-        limits: How large replies may be.
-        engine: What carries requests, as for `connect`. Over one of your own, which may trust
-            other authorities, the server's TLS is not looked at.
-        env: Wall time and ids; for tests.
-        card_verifier: Who verifies the signatures of the card, as for `connect`.
-        tls: Whom to trust and which certificate to show, without `engine`.
+        headers: Headers for every request to the agent's own origin.
+        timeout: Seconds for the whole examination; half of them are for observing the task.
+        protocol_version: The version in which the message may be sent, ``"1.0"`` or ``"0.3"``;
+            None for any that the agent speaks.
+        bindings: Preferred bindings for the message, the best one first: ``"JSONRPC"``,
+            ``"HTTP+JSON"``.
+        limits: Bounds on the size of replies; None for the defaults.
+        engine: The HTTP engine, as for `connect`. With your own engine, which may trust other
+            authorities, the server's TLS is not inspected.
+        env: Wall time and ids; None for the system's.
+        card_verifier: Verifies the signatures of the card, as for `connect`.
+        tls: TLS settings, without `engine`.
 
     Returns:
-        What was found, also where the agent is not there at all.
+        The findings, also if the agent cannot be reached.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right.
-        TypeError: An argument of another type.
+        ValueError: An address, a header or a number is not valid.
+        TypeError: An argument has the wrong type.
     """
 
 class Iteration(Generic[_T]):
