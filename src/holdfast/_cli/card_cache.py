@@ -106,7 +106,7 @@ class CardCache:
         try:
             if not self._is_ours():
                 return None
-            content = read_private_file(self._path(key), largest=_LARGEST)
+            content = read_private_file(self._path(key), max_bytes=_LARGEST)
             entry = None if content is None else msgspec.json.decode(content, type=_Entry)
         except FileNotFoundError:
             return None

@@ -1,4 +1,4 @@
-"""The seam of bytes: whatever can carry an HTTP request is an engine."""
+"""HTTP engines: the protocol that they implement, redirects, and the errors that they raise."""
 
 from __future__ import annotations
 
@@ -35,40 +35,49 @@ __all__ = [
 
 
 class HttpEngine(Protocol):
-    """Carries HTTP requests.
+    """Sends HTTP requests.
 
-    An engine sends each request once, follows no redirect, keeps no cookie, keeps the request's
-    timeouts and limits, makes no socket that ``request.reach`` refuses, and sets
-    ``request.progress.sent`` before the first byte leaves. It tells failures as
-    `A2AConnectionError`, `A2ATimeoutError`, `LimitExceededError` or `NetworkPolicyError` whose
-    `executed` is False where no byte left and None otherwise. Being cancelled, it frees what it
-    holds. Of a reply that is no success (300 and above) a body that cannot be read counts as
-    empty, since the status says what there is to say.
+    An engine sends each request once, follows no redirects, stores no cookies, obeys the request's
+    timeouts and limits, creates no socket to an address that ``request.reach`` refuses, and sets
+    ``request.progress.sent`` before the first byte leaves. It raises failures as
+    `A2AConnectionError`, `A2ATimeoutError`, `LimitExceededError` or `NetworkPolicyError`, whose
+    `executed` is False if no byte left, and None otherwise. If it is cancelled, it releases its
+    resources. If the reply is not a success (status 300 and above), a body that cannot be read
+    counts as empty, because the status is sufficient.
     """
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Sends a request and reads the whole reply, whatever its status."""
+        """Send a request and read the whole reply, of any status.
+
+        Args:
+            request: The request.
+        """
         ...
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request; the body is read while the context is open."""
+        """Send a request; the body is read while the context is open.
+
+        Args:
+            request: The request.
+        """
         ...
 
     async def close(self) -> None:
-        """Frees everything; can be called twice, and the engine can be used again after it."""
+        """Release all resources; can be called twice, and the engine can be used again after."""
         ...
 
 
 class EngineWithin:
-    """An engine whose requests reach no further than it is told.
+    """An engine that limits the network reach of its requests.
 
     Args:
-        inner: What carries them.
-        reach: Where they may lead, in place of what each of them says; so no request says less.
-        only: The origin for which that is so, where a request says nothing; None for all.
+        inner: The engine that sends the requests.
+        reach: The reach of all requests, in place of their own.
+        only: If given, the reach applies only to requests to this origin without a reach of their
+            own.
 
     Attributes:
-        tls: How it speaks TLS, for what connects beside it.
+        tls: The TLS settings of the inner engine, for connections beside it.
     """
 
     def __init__(self, inner: HttpEngine, reach: NetworkReach, *, only: str | None = None) -> None:
@@ -78,15 +87,15 @@ class EngineWithin:
         self.tls: object = getattr(inner, "tls", None)
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Sends a request and reads its reply; see `HttpEngine`."""
+        """Send a request and read its reply; see `HttpEngine`."""
         return await self._inner.request(self._within(request))
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request whose body is read later; see `HttpEngine`."""
+        """Send a request whose body is read later; see `HttpEngine`."""
         return self._inner.stream(self._within(request))
 
     async def close(self) -> None:
-        """Closes the engine below."""
+        """Close the inner engine."""
         await self._inner.close()
 
     def _within(self, request: HttpRequest) -> HttpRequest:
@@ -104,36 +113,39 @@ async def redirected(
     *,
     allowed: tuple[Network, ...] = (),
 ) -> HttpReply:
-    """What the redirects of a call lead to, which may follow them only to its own origin.
+    """Follow the redirects of a call, which may lead only to its own origin.
 
     Args:
-        engine: What carries the requests.
-        request: What was sent.
-        reply: What came back.
-        allowed: Networks that a redirect may reach, besides what lies no further in than the
-            host that was asked.
+        engine: Sends the requests.
+        request: The request that was sent.
+        reply: Its reply.
+        allowed: Networks that a redirect may lead to, besides those that are no more private than
+            the host of the first request.
+
+    Returns:
+        The final reply.
 
     Raises:
-        A2AHTTPError: A redirect that must not be followed.
-        NetworkPolicyError: A redirect leads further inside than it may.
-        A2AError: What the engine raises.
+        A2AHTTPError: A redirect must not be followed.
+        NetworkPolicyError: A redirect leads to a more private network than it may.
+        A2AError: The engine raised it.
     """
-    _, reply = await _followed(engine, request, reply, elsewhere=None, allowed=allowed)
+    _, reply = await _follow_all(engine, request, reply, elsewhere=None, allowed=allowed)
     return reply
 
 
 class Fetched(NamedTuple):
-    """A public document.
+    """A fetched document.
 
     Attributes:
         reply: The reply, of any status.
-        url: Where it came from in the end.
-        asked: Where the host lies that was asked first; public if that is not known.
+        url: The address after redirects.
+        scope: The network scope of the host of the first request; public if it is not known.
     """
 
     reply: HttpReply
     url: str
-    asked: NetworkScope
+    scope: NetworkScope
 
 
 async def fetch(
@@ -143,29 +155,29 @@ async def fetch(
     elsewhere: bool = True,
     allowed: tuple[Network, ...] = (),
 ) -> Fetched:
-    """Gets a public document, wherever it was moved to.
+    """Fetch a public document, and follow its redirects.
 
     Args:
-        engine: What carries the requests.
+        engine: Sends the requests.
         request: A GET.
-        elsewhere: Whether it may have been moved to another origin; for what has a secret in
-            its address, it may not.
-        allowed: Networks that a redirect may lead to, besides the outside and what lies no
-            further in than the host that was asked.
+        elsewhere: Whether redirects may lead to another origin; not if the address contains a
+            secret.
+        allowed: Networks that a redirect may lead to, besides public ones and those that are no
+            more private than the host of the first request.
 
     Raises:
-        A2AHTTPError: A redirect that must not be followed.
-        NetworkPolicyError: A redirect leads further inside than it may.
-        A2AError: What the engine raises.
+        A2AHTTPError: A redirect must not be followed.
+        NetworkPolicyError: A redirect leads to a more private network than it may.
+        A2AError: The engine raised it.
     """
     reply = await engine.request(request)
-    asked: NetworkScope = "public" if reply.address is None else scope_of(reply.address)
-    reach = NetworkReach(inward=asked, allowed=allowed) if elsewhere else None
-    request, reply = await _followed(engine, request, reply, elsewhere=reach, allowed=allowed)
-    return Fetched(reply, request.url, asked)
+    scope: NetworkScope = "public" if reply.address is None else scope_of(reply.address)
+    reach = NetworkReach(inward=scope, allowed=allowed) if elsewhere else None
+    request, reply = await _follow_all(engine, request, reply, elsewhere=reach, allowed=allowed)
+    return Fetched(reply, request.url, scope)
 
 
-async def _followed(
+async def _follow_all(
     engine: HttpEngine,
     request: HttpRequest,
     reply: HttpReply,
@@ -173,17 +185,17 @@ async def _followed(
     elsewhere: NetworkReach | None,
     allowed: tuple[Network, ...],
 ) -> tuple[HttpRequest, HttpReply]:
-    """What the redirects lead to in the end, from the first reply on."""
+    """Return the request and the reply after all redirects."""
     followed = 0
     while True:
-        onward = follow(request, reply, elsewhere=elsewhere, followed=followed, allowed=allowed)
-        if onward is None:
+        target = follow(request, reply, elsewhere=elsewhere, followed=followed, allowed=allowed)
+        if target is None:
             return request, reply
-        request, followed = onward, followed + 1
+        request, followed = target, followed + 1
         reply = await engine.request(request)
 
 
-_FAILED: Mapping[ConnectionFailure, str] = {
+_FAILURE_TEXTS: Mapping[ConnectionFailure, str] = {
     "dns": "the name could not be resolved",
     "proxy": "the proxy did not connect",
     "tls": "no TLS connection came about",
@@ -194,7 +206,7 @@ _FAILED: Mapping[ConnectionFailure, str] = {
     "closed": "the client was closed",
 }
 
-_WAITED: Mapping[TimeoutPhase, str] = {
+_TIMEOUT_TEXTS: Mapping[TimeoutPhase, str] = {
     "pool": "no connection slot was free",
     "connect": "no connection came about",
     "write": "the agent did not read the request",
@@ -211,17 +223,18 @@ def connection_error(
     sent: bool,
     transient: bool = True,
 ) -> A2AConnectionError:
-    """The error that an engine raises where the connection fails.
+    """Return the error that an engine raises if the connection fails.
 
     Args:
-        request: What was to be carried.
-        failure: What broke.
-        reason: What the system says about it.
+        request: The request.
+        failure: The kind of failure.
+        reason: The system's description of it.
         sent: Whether a byte of the request may have left.
-        transient: Whether trying again may help.
+        transient: Whether a retry may succeed.
     """
+    text = _FAILURE_TEXTS[failure]
     return A2AConnectionError(
-        f"{_FAILED[failure]} ({reason})" if reason else _FAILED[failure],
+        f"{text} ({reason})" if reason else text,
         failure=failure,
         executed=None if sent else False,
         transient=transient,
@@ -230,20 +243,20 @@ def connection_error(
 
 
 def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A2ATimeoutError:
-    """The error that an engine raises where one of the request's timeouts fires.
+    """Return the error that an engine raises if one of the request's timeouts expires.
 
     Args:
-        request: What was to be carried.
-        phase: Which wait expired.
+        request: The request.
+        phase: The phase whose timeout expired.
         sent: Whether a byte of the request may have left.
     """
-    limit: float = getattr(request.timeouts, phase)
-    place = request.progress.awaits if phase == "pool" else None
-    waited = _WAITED[phase] if place is None else f"no {place} was free"
+    timeout: float = getattr(request.timeouts, phase)
+    slot = request.progress.awaits if phase == "pool" else None
+    text = _TIMEOUT_TEXTS[phase] if slot is None else f"no {slot} was free"
     return A2ATimeoutError(
-        f"{waited} for {limit:g} s",
+        f"{text} for {timeout:g} s",
         phase=phase,
-        timeout=limit,
+        timeout=timeout,
         executed=None if sent else False,
         transient=True,
         agent=presentable(request.url),
@@ -253,12 +266,12 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
 def reach_error(
     url: str, address: str | None, reach: NetworkReach | None = None
 ) -> NetworkPolicyError:
-    """The error that an engine raises where the request's reach refuses an address.
+    """Return the error that an engine raises if the request's reach refuses an address.
 
     Args:
-        url: Where it was to go.
-        address: The number that its host led to; None where that cannot be known, and has to be.
-        reach: What refuses it.
+        url: The address of the request.
+        address: The IP address of its host; None if it must be known, but cannot be.
+        reach: The reach that refuses it.
     """
     if address is None:
         text = (
@@ -268,12 +281,12 @@ def reach_error(
         )
         return NetworkPolicyError(text, executed=False, agent=presentable(url))
     if reach is not None and reach.is_strict:
-        why = 'but reach="public" allows public addresses only'
+        reason = 'but reach="public" allows public addresses only'
     else:
-        why = "which an agent's card or a redirect must not name (SSRF protection)"
+        reason = "which an agent's card or a redirect must not name (SSRF protection)"
     return NetworkPolicyError(
-        f"{presentable(url)} resolves to {address} ({scope_of(address)}), {why}; nothing was sent "
-        f'there. If you trust it, pass allowed_networks=("{address}",)',
+        f"{presentable(url)} resolves to {address} ({scope_of(address)}), {reason}; nothing was "
+        f'sent there. If you trust it, pass allowed_networks=("{address}",)',
         address=address,
         executed=False,
         agent=presentable(url),

@@ -147,7 +147,7 @@ class Pools:
             options["raise_for_status"] = False
             options["timeout"] = _NO_TIMEOUT
             if request.reach is not None:
-                check_host(request.url, request.reach, is_looked_up_later=True)
+                check_host(request.url, request.reach, is_checked_later=True)
         else:
             reach = request.reach
             if (proxy := self._settings.proxies.of(request.url)) is not None:

@@ -1,14 +1,14 @@
 """Files that other users must not read or replace: tokens, logins, cached cards, journals.
 
-What each mode and owner means is here for all of them. A journal, which SQLite opens and a group
-may share, has rules of its own besides (`holdfast._journal.permissions`).
+The meaning of modes and owners is defined here for all of them. A journal, which SQLite opens and
+a group may share, has further rules (`holdfast._journal.permissions`).
 
 Rules for a private file:
-- A file is created with mode 0600, never with a wider one first; it is replaced in one step.
-- A file that others can read, or that belongs to another user, is refused, because others may know
-  its content or have written it.
-- No link is followed, and a FIFO or a device is refused.
-- A directory is created with mode 0700. An existing one keeps its mode, and is refused if every
+- A file is created with mode 0600, never with a wider one first; it is replaced atomically.
+- A file that other users can read, or that belongs to another user, is rejected, because others
+  may know its content or have written it.
+- Symbolic links are not followed; a FIFO or a device is rejected.
+- A directory is created with mode 0700. An existing one keeps its mode, and is rejected if every
   user may rename files in it.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "OPENED_SAFELY",
+    "SAFE_OPEN_FLAGS",
     "NotPrivateError",
     "check_regular",
     "is_own_group",
@@ -33,8 +33,8 @@ __all__ = [
     "write_private_file",
 ]
 
-OPENED_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""How files are opened: through no link, and without waiting for the other end of a FIFO."""
+SAFE_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags to open files with: follow no link, and do not wait for the other end of a FIFO."""
 
 _ROOT = 0
 _GROUP_OR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -42,12 +42,11 @@ _WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotPrivateError(Exception):
-    """A file, or its directory, is open to other users, or the file is none.
+    """A file or its directory is open to other users, or the path is not a regular file.
 
     Attributes:
         path: The file or directory.
-        kind: What is wrong: an ``open file``, an ``open directory``, or ``no file`` but a FIFO, a
-            device or a directory.
+        kind: ``open file``, ``open directory``, or ``no file``: a FIFO, a device or a directory.
     """
 
     def __init__(
@@ -58,40 +57,40 @@ class NotPrivateError(Exception):
         self.kind = kind
 
 
-def read_private_file(path: Path, *, largest: int) -> bytes | None:
-    """Return what is in a file that only its owner can read; None if there is none.
+def read_private_file(path: Path, *, max_bytes: int) -> bytes | None:
+    """Return the content of a file that only its owner can read; None if it does not exist.
 
     Args:
-        path: The file; no symbolic link.
-        largest: Bytes that are read at most.
+        path: The file; not a symbolic link.
+        max_bytes: Number of bytes to read at most.
 
     Raises:
-        NotPrivateError: Others can read it, it is another user's, every user may rename it, or it
-            is no regular file.
+        NotPrivateError: Other users can read it, it belongs to another user, every user may rename
+            it, or it is not a regular file.
         OSError: It cannot be read.
     """
     try:
-        number = os.open(path, os.O_RDONLY | OPENED_SAFELY)
+        descriptor = os.open(path, os.O_RDONLY | SAFE_OPEN_FLAGS)
     except FileNotFoundError:
         return None
     try:
-        status = os.fstat(number)
+        status = os.fstat(descriptor)
         check_regular(path, status)
     except BaseException:
-        os.close(number)
+        os.close(descriptor)
         raise
-    with os.fdopen(number, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         is_private = os.name != "posix" or (
             is_trusted_owner(status.st_uid) and not surplus_permissions(status.st_mode, 0o600)
         )
         if not is_private:
             raise NotPrivateError(path, "open file")
         _check_directory(path.parent)
-        return file.read(largest)
+        return file.read(max_bytes)
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, in one step.
+    """Write a file that only its owner can read, atomically.
 
     Raises:
         NotPrivateError: Every user may write to its directory.
@@ -100,9 +99,9 @@ def write_private_file(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_directory(path.parent)
-    number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(number, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -113,12 +112,12 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def is_trusted_owner(user: int) -> bool:
-    """Whether a file of a user may be used: of this process's user, or of root."""
+    """Return whether a user may own private files: this process's user, or root."""
     return user in (os.geteuid(), _ROOT)
 
 
 def surplus_permissions(mode: int, allowed: int, *, write_only: bool = False) -> int:
-    """Return the permissions that a mode gives to the group and to others beyond those allowed.
+    """Return the permissions of the group and of others that exceed the allowed mode.
 
     Args:
         mode: The mode of a file.
@@ -130,14 +129,14 @@ def surplus_permissions(mode: int, allowed: int, *, write_only: bool = False) ->
 
 
 def is_own_group(group: int) -> bool:
-    """Whether this process is a member of a group."""
+    """Return whether this process is a member of a group."""
     return group in (os.getegid(), *os.getgroups())
 
 
 def may_others_replace(directory: os.stat_result, *, is_group_trusted: bool) -> bool:
-    """Whether a user besides this process's and root may rename or replace what is in a directory.
+    """Return whether users besides this process's and root may replace files in a directory.
 
-    Its owner always may; other users may where it is writable for them, and not sticky.
+    Its owner always may; other users may if it is writable for them, and not sticky.
 
     Args:
         directory: The status of the directory.
@@ -151,7 +150,7 @@ def may_others_replace(directory: os.stat_result, *, is_group_trusted: bool) -> 
 
 
 def check_regular(path: Path, status: os.stat_result) -> None:
-    """Check that what was opened is a file.
+    """Check that an opened path is a regular file.
 
     Raises:
         NotPrivateError: It is a FIFO, a device or a directory.

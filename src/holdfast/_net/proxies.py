@@ -1,4 +1,4 @@
-"""The proxies that the environment names."""
+"""HTTP proxies from the environment."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Proxies"]
 
 
 class Proxies:
-    """Which proxy to use for which host; looking that up is slow, so it is done once."""
+    """The proxy for each host; cached, because the look-up is slow."""
 
     def __init__(self, by_scheme: Mapping[str, str]) -> None:
         self._by_scheme = by_scheme
         self._by_host: dict[tuple[str, str], URL | None] = {}
 
     def of(self, url: str) -> URL | None:
-        """The proxy for a URL, None for a direct connection."""
+        """Return the proxy for a URL; None for a direct connection."""
         if not self._by_scheme:
             return None
         parts = urlsplit(url)

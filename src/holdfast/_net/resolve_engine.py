@@ -1,4 +1,4 @@
-"""What carries requests, however the caller names it, and how it speaks TLS."""
+"""Resolve the ``engine=`` and ``tls=`` arguments."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["check_tls", "resolve_engine", "resolve_tls"]
 def resolve_engine(
     engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None = None
 ) -> tuple[HttpEngine, HttpEngine | None]:
-    """The engine to use, and the one to close.
+    """Return the engine to use, and the engine to close (None if the caller supplied it).
 
     Raises:
-        TypeError: It is not an engine, or `tls` is no `TlsConfig`.
-        ValueError: There is an engine, and `tls` is for one of its own.
+        TypeError: `engine` is not an engine, or `tls` is not a `TlsConfig`.
+        ValueError: Both are given.
     """
     check_tls(tls, engine)
     if engine is None:
-        from holdfast._net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
+        from holdfast._net.aiohttp import AiohttpEngine  # slow to import
 
         own = AiohttpEngine(ssl=True if tls is None else tls)
         return own, own
@@ -43,11 +43,11 @@ def resolve_engine(
 
 
 def check_tls(tls: TlsConfig | None, engine: object) -> None:
-    """Checks that TLS is said once: here, or by the engine that the caller lends.
+    """Check that not both `tls` and an engine are given: the engine has its own TLS settings.
 
     Raises:
-        TypeError: It is no `TlsConfig`.
-        ValueError: Both are there.
+        TypeError: `tls` is not a `TlsConfig`.
+        ValueError: Both are given.
     """
     if tls is None:
         return
@@ -60,7 +60,7 @@ def check_tls(tls: TlsConfig | None, engine: object) -> None:
 
 
 def resolve_tls(engine: HttpEngine) -> TlsConfig | None:
-    """How an engine speaks TLS, for what connects beside it; None if it does not say."""
+    """Return the TLS settings of an engine, for connections beside it; None if not known."""
     from holdfast._net.tls_config import TlsConfig
 
     tls = getattr(engine, "tls", None)

@@ -1,4 +1,4 @@
-"""Sockets that lead nowhere where they must not, and whether somebody is at their other end."""
+"""Sockets: address checks against the network reach, and detection of closed connections."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from holdfast._wire.network_scope import NetworkReach
 
     AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
-    """What a resolver gives: family, kind, protocol, canonical name, address."""
+    """A resolver's result: family, kind, protocol, canonical name, address."""
 
 __all__ = ["ForbiddenAddressError", "check_host", "is_hung_up", "reason_of", "sockets_within"]
 
 _HUNG_UP = getattr(select, "POLLRDHUP", 0)
-"""What to ask of a socket besides ``POLLHUP`` and ``POLLERR``, which are told unasked: on Linux,
-whether the other end has finished writing."""
+"""Event to poll for besides ``POLLHUP`` and ``POLLERR``, which are always reported: on Linux, that
+the peer has finished writing."""
 
 
 class ForbiddenAddressError(OSError):
-    """The resolver gave an address that must not be reached.
+    """The resolver returned an address that the network reach refuses.
 
-    Its text is always the same: where all addresses of a name are refused, that is one reason.
+    Its text is always the same, so that asyncio reports one reason if all addresses are refused.
 
     Attributes:
-        address: The number; None where it cannot be known, and has to be.
+        address: The IP address; None if it must be known, but cannot be.
     """
 
     def __init__(self, address: str | None) -> None:
@@ -42,49 +42,49 @@ class ForbiddenAddressError(OSError):
         self.address = address
 
 
-def check_host(url: str, reach: NetworkReach, *, is_looked_up_later: bool = False) -> None:
-    """Checks an address whose name somebody else resolves: its number, if it is one.
+def check_host(url: str, reach: NetworkReach, *, is_checked_later: bool = False) -> None:
+    """Check the host of an address that another party resolves, if it is an IP address.
 
     Args:
         url: The address.
-        reach: What may be reached.
-        is_looked_up_later: Whether the number of a name is checked later.
+        reach: The network reach.
+        is_checked_later: Whether the IP address of a name is checked later.
 
     Raises:
-        ForbiddenAddressError: It must not be reached.
+        ForbiddenAddressError: The reach refuses the address.
     """
     host = urlsplit(url).hostname or ""
-    number = ip_literal(host)
-    address = None if number is None else str(number)
+    literal = ip_literal(host)
+    address = None if literal is None else str(literal)
     if address is None:
-        with contextlib.suppress(OSError):  # what only some read as a number, such as 127.1
+        with contextlib.suppress(OSError):  # forms that only some resolvers accept, such as 127.1
             address = socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
-    is_unknown = address is None and reach.is_strict and not is_looked_up_later
+    is_unknown = address is None and reach.is_strict and not is_checked_later
     if is_unknown or (address is not None and reach.refuses(address)):
         raise ForbiddenAddressError(address)
 
 
 def is_hung_up(transport: asyncio.BaseTransport) -> bool:
-    """Whether the other end has closed a connection, as far as the system knows.
+    """Return whether the peer has closed a connection, according to the operating system.
 
-    The event loop learns of it with its next turn, and a request that leaves before is lost: after
-    code that blocked the loop for long that is no rare case. Nothing is read.
+    The event loop learns of it only with its next iteration, and a request that is sent before is
+    lost. This is likely after code that blocked the loop. Nothing is read.
     """
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is None or not hasattr(select, "poll"):
         return False
-    number = connection.fileno()
-    if number < 0:  # closed by us, which aiohttp sees
+    descriptor = connection.fileno()
+    if descriptor < 0:  # closed on this side, which aiohttp detects
         return False
     poll = select.poll()
-    poll.register(number, _HUNG_UP)
+    poll.register(descriptor, _HUNG_UP)
     return bool(poll.poll(0))
 
 
 def reason_of(error: OSError) -> str | None:
-    """What the system says of a failure, in words; None if it says nothing.
+    """Return the system's description of a failure; None if there is none.
 
-    Where no connection comes about, asyncio tells the address in place of the reason.
+    If a connection fails, asyncio gives the address in place of the reason.
     """
     reason: str | None = error.strerror
     if reason is None or "Connect call failed" not in reason:
@@ -93,12 +93,12 @@ def reason_of(error: OSError) -> str | None:
 
 
 def sockets_within(reach: NetworkReach) -> Callable[[AddressInfo], socket.socket]:
-    """What makes the sockets of a connector, after names are resolved."""
+    """Return a connector's socket factory, which is called after names are resolved."""
 
-    def make(info: AddressInfo) -> socket.socket:
+    def create(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info
         if reach.refuses(address[0]):
             raise ForbiddenAddressError(address[0])
         return socket.socket(family, kind, protocol)
 
-    return make
+    return create

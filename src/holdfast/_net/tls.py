@@ -1,4 +1,4 @@
-"""Looking at a server's TLS: a connection of its own, over which nothing is sent."""
+"""Inspection of a server's TLS over a separate connection, on which no request is sent."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ __all__ = ["look_at_tls"]
 async def look_at_tls(
     url: str, *, timeout: float, tls: TlsConfig | None = None
 ) -> TlsFacts | None:
-    """Looks at the TLS of a server.
+    """Inspect the TLS of a server.
 
-    A certificate that is not trusted is looked at once more without trust, for the version.
+    If the certificate is not trusted, a second connection without verification gets the version.
 
     Args:
         url: An https address.
         timeout: Seconds for each of the two connections.
-        tls: Whom to trust and which certificate to show; the system's authorities if left out.
+        tls: Authorities to trust and the client's certificate; the system's authorities by
+            default.
 
     Returns:
-        None where a proxy of the environment stands between.
+        The facts; None if the connection would use a proxy of the environment.
     """
     if Proxies(getproxies()).of(url) is not None:
         return None
@@ -42,22 +43,22 @@ async def look_at_tls(
     host, port = normalized_host(parts.hostname or ""), parts.port or 443
     context = ssl.create_default_context() if tls is None else tls.context()
     try:
-        return await _look(host, port, context, timeout)
+        return await _connect(host, port, context, timeout)
     except ssl.SSLCertVerificationError as error:
         fault = error.verify_message
     except (OSError, ValueError) as error:
-        return TlsFacts(host=host, failure=_in_words(error, timeout))
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
+        return TlsFacts(host=host, failure=_describe(error, timeout))
+    unverified = ssl.create_default_context()
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
     try:
-        found = await _look(host, port, trusting, timeout)
+        facts = await _connect(host, port, unverified, timeout)
     except (OSError, ValueError):
         return TlsFacts(host=host, fault=fault)
-    return TlsFacts(host=host, version=found.version, fault=fault)
+    return TlsFacts(host=host, version=facts.version, fault=fault)
 
 
-async def _look(host: str, port: int, context: ssl.SSLContext, timeout: float) -> TlsFacts:
+async def _connect(host: str, port: int, context: ssl.SSLContext, timeout: float) -> TlsFacts:
     async with asyncio.timeout(timeout):
         _, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
@@ -67,10 +68,10 @@ async def _look(host: str, port: int, context: ssl.SSLContext, timeout: float) -
         not_after = ssl.cert_time_to_seconds(end) if isinstance(end, str) else None
         return TlsFacts(host=host, version=tls.version() or "", not_after=not_after)
     finally:
-        writer.transport.abort()  # nothing was sent, and nothing is to come
+        writer.transport.abort()  # no data is sent or expected
 
 
-def _in_words(error: OSError | ValueError, timeout: float) -> str:
+def _describe(error: OSError | ValueError, timeout: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection came about for {timeout:g} s"
     return (reason_of(error) if isinstance(error, OSError) else None) or str(error)

@@ -19,7 +19,7 @@ import msgspec
 from holdfast._auth.oauth.tokens import Token, turn_of
 from holdfast._model.settings import check_kind
 from holdfast._net import private_files
-from holdfast._net.private_files import OPENED_SAFELY, NotPrivateError, check_regular
+from holdfast._net.private_files import SAFE_OPEN_FLAGS, NotPrivateError, check_regular
 from holdfast.errors import AuthenticationError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def read_private(path: Path) -> bytes | None:
             rename it, it is a link or no regular file, or it cannot be read.
     """
     try:
-        return private_files.read_private_file(path, largest=_LARGEST)
+        return private_files.read_private_file(path, max_bytes=_LARGEST)
     except NotPrivateError as error:
         raise _refused(error) from None
     except OSError as error:
@@ -155,7 +155,7 @@ class _FileLock:
             return True
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            number = os.open(self._path, os.O_RDWR | os.O_CREAT | OPENED_SAFELY, 0o600)
+            number = os.open(self._path, os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS, 0o600)
         except OSError as error:
             raise _unusable(self._path, error) from None
         try:

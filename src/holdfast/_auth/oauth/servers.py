@@ -251,7 +251,7 @@ async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) ->
             refused = f"HTTP {got.reply.status}{', not a JSON object' if is_ok else ''}"
             continue
         expected = _issuer_of(url) if at is not None else issuer
-        return Discovered(_server_in(document, expected), got.asked)
+        return Discovered(_server_in(document, expected), got.scope)
     text = f"{presentable(issuer)} has no metadata of an authorization server ({refused})"
     raise AuthenticationError(text, executed=False)
 
