@@ -326,7 +326,9 @@ class Simulation:
     def _settle(self, breaker: Breaker, call: Call, verdict: Verdict | None) -> None:
         if call.permit is not None:
             duration, draw = self.now - call.tried, self._random.random()
-            breaker.settle(call.permit, verdict, duration=duration, now=self.now, draw=draw)
+            breaker.settle(
+                call.permit, verdict, duration=duration, now=self.now, draw=lambda: draw
+            )
 
     # ── The server ───────────────────────────────────────────────────────────────────────────
 

@@ -319,7 +319,7 @@ async def test_many_limits_have_one_timer(monkeypatch):
         assert timers() == made == [30]
 
 
-async def test_whoever_leaves_last_takes_the_timer_along():
+async def test_a_timer_that_nobody_needs_any_more_comes_up_once():
     watchdog = Watchdog()
 
     with watchdog.within(30):
@@ -328,7 +328,22 @@ async def test_whoever_leaves_last_takes_the_timer_along():
         assert timers() == [20]  # it may wake up for nobody while others wait
         await asyncio.sleep(25)
         assert timers() == [30]
+    assert timers() == [30]  # for the next scope, whose limit is later in most cases
+    await asyncio.sleep(10)
     assert timers() == []
+
+
+async def test_a_watchdog_at_rest_has_no_timer_unless_somebody_needs_it():
+    watchdog = Watchdog()
+
+    with watchdog.within(30):
+        watchdog.rest()
+        assert timers() == [30]
+    watchdog.rest()
+    assert timers() == []
+
+    with watchdog.within(20):
+        assert timers() == [20]
 
 
 async def brief(watchdog):

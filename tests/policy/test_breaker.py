@@ -39,7 +39,7 @@ def call(one, *, went_well, now, duration=0.0):
 
 
 def settle(one, permit, verdict, *, now, duration=0.0, draw=MIDDLE, cause="refused"):
-    one.settle(permit, verdict, duration=duration, now=now, draw=draw, cause=cause)
+    one.settle(permit, verdict, duration=duration, now=now, draw=lambda: draw, cause=cause)
 
 
 def opened(now=100.0, **policy):

@@ -2,7 +2,7 @@
 
 `asyncio.timeout` makes a timer of the loop for each limit, which takes longer than everything else
 that happens to a call that goes well; and nearly every limit of a call is never reached. Here one
-timer stands at the earliest of them, and is gone when there are none.
+timer stands at the earliest of them. When there are none, it stays until it comes up.
 
 How "my deadline" is told apart from everything else: a `TimeoutError` that leaves the scope is the
 limit's own where the limit has `fired`, and came from inside otherwise, as those of sockets and of
@@ -78,6 +78,11 @@ class Watchdog:
                 self._new[limit] = None
         self._wake_at(now)
 
+    def rest(self) -> None:
+        """Take the timer away, unless somebody is in a scope: none will be entered for long."""
+        if not self._open:
+            self._wake_at(math.inf)
+
     def enter(self, limit: TimeLimit) -> asyncio.Task[object]:
         """Begins to watch a limit, and tells whose."""
         task = asyncio.current_task(self._loop)
@@ -103,8 +108,7 @@ class Watchdog:
         self._open -= 1
         self._new.pop(limit, None)
         if not self._open:
-            self._heap.clear()
-            self._wake_at(math.inf)
+            self._heap.clear()  # the timer stays: to cancel and to make one costs more than a call
 
     def _queue_new(self) -> None:
         if len(self._heap) > 2 * self._open + _FEW:

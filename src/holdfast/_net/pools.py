@@ -116,6 +116,7 @@ class Pools:
 
     async def close(self) -> None:
         """Closes the sessions; one that was lent stays open."""
+        self.watchdog.rest()
         await _close(self._made)
 
     def send(

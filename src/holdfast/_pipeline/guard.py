@@ -80,7 +80,7 @@ class GuardLayer(PassThrough):
                     verdict,
                     duration=now - started,
                     now=now,
-                    draw=self._env.random(),
+                    draw=self._env.random,
                     cause=cause,
                 )
                 if has_changed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,12 +93,20 @@ class HttpBinding:
             reply = await self._engine.request(request)
             if 300 <= reply.status < 400:
                 reply = await redirected(self._engine, request, reply, allowed=self._networks)
-            reply = _checked(reply, self._limits)
+            opened = reply.body.count(b"{") + reply.body.count(b"[")
+            if opened > self._limits.json_depth or len(reply.body) > self._limits.json_values:
+                reply = _checked(reply, self._limits)
             is_unknown = call.operation is GET_TASK and reply.status == HTTPStatus.NOT_FOUND
             if endpoint.has_two_file_forms and is_unknown:
                 with suppress(MalformedError):
                     endpoint.learn_file_form(parse(reply.body))
-            value = self._decode(call, codec, reply)
+            value: R = codec.decode(
+                call.operation,
+                call.request_id,
+                reply,
+                now=self._env.wall(),
+                refusals=self._resilience.refusals,
+            )
             if len(reply.body) > self._harmless:
                 check_value(value, self._limits)
         except A2AError as error:
@@ -125,7 +132,13 @@ class HttpBinding:
                 limits=self._limits,
                 agent=endpoint.agent,
                 read=codec.reader(call.operation, call.request_id),
-                decode=partial(self._decode, call, codec),
+                decode=lambda event: codec.decode(
+                    call.operation,
+                    call.request_id,
+                    event,
+                    now=self._env.wall(),
+                    refusals=self._resilience.refusals,
+                ),
                 decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
                 networks=self._networks,
             )
@@ -172,16 +185,6 @@ class HttpBinding:
             reach=call.reach,
             progress=call.progress,
         )
-
-    def _decode(self, call: Call[P, R], codec: Codec, reply: HttpReply) -> R:
-        value: R = codec.decode(
-            call.operation,
-            call.request_id,
-            reply,
-            now=self._env.wall(),
-            refusals=self._resilience.refusals,
-        )
-        return value
 
     async def close(self) -> None:
         """Nothing to free: the engine belongs to the client."""

@@ -158,10 +158,19 @@ class InterfaceLayer(PassThrough):
     async def _choice_for(self, call: AnyCall) -> _Choice:
         """Return what follows from the card, if it allows the call."""
         card = self._resolver.fresh or await self._fetched(call)
-        secrets = self._resolver.secrets
-        if secrets:  # which the card may repeat
+        if secrets := self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(secrets)
-        return self._checked(call, card)
+        choice = self._choice
+        if choice is None or choice.card is not card:
+            choice = self._choice = self._choose(card)
+        capability = call.operation.capability
+        if capability is not None and not getattr(card.capabilities, capability):
+            raise _undeclared(call.operation.name, capability, card)
+        if call.extensions or choice.extensions.required:
+            choice.extensions.check(call, card)
+        if choice.refusal is not None:
+            _check_credentials(call, choice)
+        return choice
 
     async def _fetched(self, call: AnyCall) -> AgentCard:
         try:
@@ -313,20 +322,6 @@ class InterfaceLayer(PassThrough):
             return choice
         _check_credentials(call, older)
         return older
-
-    def _checked(self, call: Call[P, R], card: AgentCard) -> _Choice:
-        """What follows from the card, if it allows the call."""
-        choice = self._choice
-        if choice is None or choice.card is not card:
-            choice = self._choice = self._choose(card)
-        capability = call.operation.capability
-        if capability is not None and not getattr(card.capabilities, capability):
-            raise _undeclared(call.operation.name, capability, card)
-        if call.extensions or choice.extensions.required:
-            choice.extensions.check(call, card)
-        if choice.refusal is not None:
-            _check_credentials(call, choice)
-        return choice
 
     def _choose(self, card: AgentCard) -> _Choice:
         trusted = self._trusted

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
@@ -31,6 +31,9 @@ from holdfast.errors import (
     QueueFullError,
     RateLimitedError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "Breaker",
@@ -246,7 +249,7 @@ class Breaker:
         *,
         duration: float,
         now: float,
-        draw: float,
+        draw: Callable[[], float],
         cause: str = "",
     ) -> bool:
         """Reports what came of a call.
@@ -256,7 +259,7 @@ class Breaker:
             verdict: What that shows of the agent; None for nothing, which gives the permit back.
             duration: Seconds that it took.
             now: Monotonic time in seconds.
-            draw: A random number from 0 up to 1.
+            draw: Draws a random number from 0 up to 1, where one is needed.
             cause: Where it is a failure, what that was, in a line.
 
         Returns:
@@ -283,7 +286,7 @@ class Breaker:
         return permit.generation != self._permit.generation
 
     def _settle_probe(
-        self, probe: Permit, verdict: Verdict | None, now: float, draw: float
+        self, probe: Permit, verdict: Verdict | None, now: float, draw: Callable[[], float]
     ) -> None:
         if verdict == "failure":
             self._failures += 1
@@ -311,10 +314,10 @@ class Breaker:
             self._until = 0.0
             self._window.clear()
 
-    def _open_again(self, reopened: int, now: float, draw: float) -> None:
+    def _open_again(self, reopened: int, now: float, draw: Callable[[], float]) -> None:
         self._reopened = reopened
         self._enter("open")
-        self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw)
+        self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw())
 
     def _is_enough(self) -> bool:
         policy = self.policy

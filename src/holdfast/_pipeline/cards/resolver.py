@@ -76,6 +76,7 @@ class AgentCardResolver(UnaryOnly):
             behalf of the fetch; None for no limit.
 
     Attributes:
+        secrets: The secrets that were sent to the card's server, which may repeat them there.
         is_doubtful: Whether there is no card, and the latest fetch failed or took too long. Set by
             `ReplicaCards` and `ReplicaLayer`, which then use another replica.
     """
@@ -111,7 +112,7 @@ class AgentCardResolver(UnaryOnly):
         self._card: AgentCard | None = None
         self._source_card: AgentCard | None = None  # differs from _card after `replace`
         self._fetched: FetchedCard | None = None
-        self._secrets: frozenset[str] = frozenset()
+        self.secrets: frozenset[str] = frozenset()
         self._fresh_until = -math.inf
         self._usable_until = -math.inf
         self._fetches = PerLoop(_Fetches)
@@ -180,11 +181,6 @@ class AgentCardResolver(UnaryOnly):
         """The network scope of the host that served the card; public if it was not fetched."""
         return "public" if self._fetched is None else self._fetched.scope
 
-    @property
-    def secrets(self) -> frozenset[str]:
-        """The secrets that were sent to the card's server, which may repeat them in the card."""
-        return self._secrets
-
     def replace(self, accepted: AcceptedCard, secrets: frozenset[str]) -> None:
         """Use another card in place of the present one, until the source has a new one.
 
@@ -193,7 +189,7 @@ class AgentCardResolver(UnaryOnly):
             secrets: The secrets that were sent to get it.
         """
         self._card, self._used = accepted.card, accepted
-        self._secrets = secrets
+        self.secrets = secrets
         self._replaced_until = asyncio.get_running_loop().time() + accepted.fresh_for
         self._fresh_until = min(self._fresh_until, self._replaced_until)
 
@@ -279,7 +275,7 @@ class AgentCardResolver(UnaryOnly):
 
     async def _store_fetched(self, call: AnyCall, fetched: FetchedCard) -> AgentCard:
         accepted = await self._accept(call, ReceivedCard(fetched.card, fetched.document))
-        self._fetched, self._secrets = fetched, fetched.secrets
+        self._fetched, self.secrets = fetched, fetched.secrets
         caching = fetched.caching
         lifetime = self._ttl
         if caching.lifetime is not None:
