@@ -43,6 +43,7 @@ from holdfast._client.run_records import RunRecords
 from holdfast._client.sending import SendOperation
 from holdfast._client.stats import ClientStats, client_stats
 from holdfast._client.streams import StreamCalls
+from holdfast._client.task_waiter import watch_task
 from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
 from holdfast._model.sendable import check_sendable
@@ -802,8 +803,8 @@ class Client(ClosingContext):
             return (reply is None or not reply.is_stale(task.status)) and rule(task)
 
         with self._core.observed(scope, op.GET_TASK.name):
-            task = await self._core.watch(
-                task_id, None, scope, poll_interval, until=lambda _task: True
+            task = await watch_task(
+                self._core, task_id, None, scope, poll_interval, until=lambda _task: True
             )
             if reply is not None:
                 reply.saw(task)
@@ -817,7 +818,7 @@ class Client(ClosingContext):
                     if events.task is not None and wanted(events.task):
                         return events.task
                 task = events.task or task
-            return await self._core.watch(task_id, task, scope, poll_interval, until=wanted)
+            return await watch_task(self._core, task_id, task, scope, poll_interval, until=wanted)
 
     def subscribe_to_task(
         self,
@@ -891,8 +892,8 @@ class Client(ClosingContext):
             if not confirm or task.state.is_terminal:
                 return task
             try:
-                task = await self._core.watch(
-                    task_id, task, scope, poll_interval, until=is_terminal
+                task = await watch_task(
+                    self._core, task_id, task, scope, poll_interval, until=is_terminal
                 )
             except (DeadlineExceededError, TaskAuthRequiredError) as error:
                 raise CancelUnconfirmedError(

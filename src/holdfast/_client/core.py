@@ -48,7 +48,6 @@ from holdfast._pipeline.transport import (
     Transport,
 )
 from holdfast._policy.deadline import Deadline, callback_deadline_error
-from holdfast._stream.polling import poll
 from holdfast._stream.replies import PendingReply, Replies
 from holdfast.errors import (
     A2AConnectionError,
@@ -56,7 +55,6 @@ from holdfast.errors import (
     CardSignatureError,
     DeadlineExceededError,
     InvalidAgentCardError,
-    TaskAuthRequiredError,
 )
 from holdfast.types import (
     GetExtendedAgentCardRequest,
@@ -84,7 +82,6 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
     from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observers
     from holdfast._pipeline.order import CallPipeline
-    from holdfast._policy.origin import Origin
     from holdfast._policy.reconcile import ContextIds, OnUnknown
     from holdfast._policy.resilience import Resilience
     from holdfast._stream.resumable import ResumableStream
@@ -526,64 +523,6 @@ class ClientCore:
             return None
         return PendingReply(task_id, message.message_id, question, message)
 
-    async def watch(
-        self,
-        task_id: str,
-        task: Task | None,
-        scope: CallScope,
-        interval: float,
-        *,
-        until: Callable[[Task], bool],
-        origin: Origin | None = None,
-    ) -> Task:
-        """Waits until a task is as wanted, telling consumers of each change.
-
-        Raises:
-            TaskNotFoundError: The agent does not have it; or, where its ``origin`` is known, has
-                given its id to another message's task.
-            DeadlineExceededError: With the task as last seen.
-            TaskAuthRequiredError: The same, where the task waits for an authorization.
-            A2AConnectionError: The client was closed meanwhile.
-        """
-        self._check_open()
-        deadline = scope.deadline
-
-        async def look() -> Task:
-            self.check_watching(task_id)
-            found = await self.get_task(task_id, scope)
-            if origin is not None:
-                if self.journaling is not None:
-                    await self.journaling.note_later(origin, found)
-                origin.check(found, None if task is None else task.context_id)
-            return found
-
-        theirs: list[A2AError] = []
-
-        async def seen(found: Task) -> None:
-            try:
-                if scope.consumers:
-                    await self.tell(scope.consumers, found, found, deadline)
-            except A2AError as error:
-                theirs.append(error)
-                raise
-
-        try:
-            return await poll(
-                look,
-                task_id,
-                task,
-                until=until,
-                deadline=deadline,
-                interval=interval,
-                seen=seen,
-                pause=self.pause,
-            )
-        except (DeadlineExceededError, TaskAuthRequiredError) as error:
-            if error not in theirs:
-                error.agent = error.agent or self.agent
-                scope.secrets.hide_in(error)
-            raise
-
     def check_watching(self, task_id: str) -> None:
         """Ends the watch of a task when the client is closed.
 
@@ -605,7 +544,7 @@ class ClientCore:
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
         if self.is_closed:
-            self._check_open()
+            self.check_open()
         call_group = scope.call_group
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
         is_message = operation.name in SEND_NAMES and call_group.operation not in SEND_NAMES
@@ -631,7 +570,7 @@ class ClientCore:
             or CallProgress(began=asyncio.get_running_loop().time(), call_group=call_group),
         )
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self.is_closed:
             text = "the client is closed"
             raise RuntimeError(text)

@@ -19,6 +19,7 @@ import msgspec
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown, task_found
+from holdfast._client.task_waiter import watch_task
 from holdfast._model.digest import message_digest
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast._pipeline.transport import CallProgress, Reply
@@ -438,7 +439,8 @@ class SendOperation:
             return not reply.is_stale(task.status) or clock() - began >= patience
 
         scope = msgspec.structs.replace(self._scope, consumers=())
-        return await core.watch(
+        return await watch_task(
+            core,
             task.id,
             task,
             scope,

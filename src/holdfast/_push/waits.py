@@ -1,7 +1,7 @@
 """Wait for one task: for its deliveries, and by polling the agent if there is a client.
 
 Rules: a wait is bounded by its timeout; it ends with its watch, also during a poll. A response of
-the agent is compared with deliveries that arrived meanwhile. Retry-After delays the next poll.
+the agent is compared with deliveries that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
-from holdfast._policy.attempts import more_informative
+from holdfast._client.task_waiter import TaskWaiter
 from holdfast._policy.deadline import Deadline, wait_deadline_error
 from holdfast._stream.fold import is_newer
 from holdfast.errors import (
@@ -64,8 +64,7 @@ class TaskWait:
         end = asyncio.get_running_loop().time() + timeout
         self._deadline = Deadline(name="wait", timeout=timeout, at=end)
         self._poll_interval = poll_interval
-        self._failure: A2AError | None = None  # of the last poll
-        self._next_poll_at = 0.0  # not before, on the event loop's clock
+        self._news = asyncio.Event()
 
     async def task(self, client: Client | None) -> Task:
         """Return the task once it fulfils the condition, also according to the `client`.
@@ -78,27 +77,46 @@ class TaskWait:
             A2AConnectionError: The watch has ended.
             A2AError: The agent refused to return the task.
         """
-        news = asyncio.Event()
-        self._watch.waiting.add(news)
+        self._watch.waiting.add(self._news)
         try:
             while True:
-                news.clear()
                 self._check_end()
-                task = self._watch.deliveries.task
-                if task is not None and self._is_done(task):
-                    confirmed = task if client is None else await self._confirmed(client)
-                    if confirmed is not None:
-                        return confirmed
-                    continue
-                remaining = self._remaining()
-                if remaining <= 0:
-                    raise self._timeout_error()
-                pause = remaining if client is None else self._pause(remaining)
-                is_quiet = not await _wait_for(news, pause)
-                if is_quiet and client is not None and self._remaining() > 0:
-                    await self._poll(client)
+                task = await self._waiter(client).wait(self._is_done)
+                confirmed = task if client is None else await self._confirmed(client)
+                if confirmed is not None:
+                    return confirmed
         finally:
-            self._watch.waiting.discard(news)
+            self._watch.waiting.discard(self._news)
+
+    def _waiter(self, client: Client | None) -> TaskWaiter:
+        async def poll() -> Task:
+            assert client is not None  # noqa: S101  it is not called without one
+            request = client.get_task(self._task_id, timeout=self._remaining())
+            try:
+                task = await self._request(request)
+            except A2AError:
+                waiter.task = self._watch.deliveries.task or waiter.task  # delivered meanwhile
+                raise
+            self._watches.add_polled(self._watch, task)
+            return self._watch.deliveries.task or task
+
+        waiter = TaskWaiter(
+            self._task_id,
+            self._watch.deliveries.task,
+            deadline=self._deadline,
+            get=None if client is None else poll,
+            delay=self._delay,
+            pause=self._delivered,
+        )
+        return waiter
+
+    async def _delivered(self, seconds: float) -> Task | None:
+        """Wait for a delivery, and return the task; None if there was none within `seconds`."""
+        async with CancelScope.within(seconds) as scope:
+            await self._news.wait()
+        self._news.clear()
+        self._check_end()
+        return None if scope.expired else self._watch.deliveries.task
 
     def _is_done(self, task: Task) -> bool:
         if task.state.is_terminal:
@@ -107,25 +125,9 @@ class TaskWait:
             return False
         return task.state.is_settled if self._until is None else self._until(task)
 
-    def _pause(self, remaining: float) -> float:
-        """Return the seconds until the next poll; there is one before the end if permitted."""
-        requested = self._next_poll_at - asyncio.get_running_loop().time()
-        pause = min(self._poll_interval, max(remaining / 2, min(remaining, _FINAL_POLL_S)))
-        return min(remaining, max(pause, requested))
-
-    async def _poll(self, client: Client) -> None:
-        """Fetch the task from the agent after a pause without deliveries."""
-        try:
-            task = await self._request(client.get_task(self._task_id, timeout=self._remaining()))
-        except A2AError as error:
-            if not (error.transient or isinstance(error, DeadlineExceededError)):
-                raise
-            self._failure = more_informative(error, self._failure)
-            now = asyncio.get_running_loop().time()
-            self._next_poll_at = now + (error.retry_after or 0.0)
-        else:
-            self._failure = None
-            self._watches.add_polled(self._watch, task)
+    def _delay(self, remaining: float) -> float:
+        """Return the seconds until the next poll; there is one before the end."""
+        return min(self._poll_interval, max(remaining / 2, min(remaining, _FINAL_POLL_S)))
 
     async def _confirmed(self, client: Client) -> Task | None:
         """Return the agent's version of the task once it fulfils the condition too.
@@ -140,9 +142,8 @@ class TaskWait:
         try:
             task = await self._request(request)
         except (DeadlineExceededError, TaskAuthRequiredError) as error:
-            self._failure = error
             seen = error.task if isinstance(error, TaskAuthRequiredError) else None
-            raise self._timeout_error(seen)  # noqa: B904  the error sets its cause
+            raise self._timeout_error(error, seen)  # noqa: B904  the error sets its cause
         status = self._watch.deliveries.status
         if status is not None and status is not status_before and is_newer(status, task.status):
             return None
@@ -175,16 +176,11 @@ class TaskWait:
         executed = None if self._watch.deliveries.task is None else True
         return A2AConnectionError(text, failure="closed", executed=executed)
 
-    def _timeout_error(self, task: Task | None = None) -> A2AError:
-        seen = task or self._watch.deliveries.task
-        return wait_deadline_error(self._deadline, seen, self._task_id, self._failure)
+    def _timeout_error(
+        self, failure: A2AError | None = None, seen: Task | None = None
+    ) -> A2AError:
+        task = seen or self._watch.deliveries.task
+        return wait_deadline_error(self._deadline, task, self._task_id, failure)
 
     def _remaining(self) -> float:
         return self._deadline.left(asyncio.get_running_loop().time())
-
-
-async def _wait_for(news: asyncio.Event, seconds: float) -> bool:
-    async with CancelScope.within(seconds):
-        await news.wait()
-        return True
-    return False

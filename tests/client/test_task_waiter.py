@@ -18,7 +18,7 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._stream.polling import poll as poll_and_tell
+from holdfast._client.task_waiter import TaskWaiter, polled_every
 from holdfast.errors import (
     InvalidAgentResponseError,
     PermissionDeniedError,
@@ -71,12 +71,9 @@ def within(seconds):
     return Deadline(name="wait", timeout=seconds, at=now() + seconds)
 
 
-async def ignored(_task):
-    pass
-
-
-async def poll(look, task, *, seen=ignored, **options):
-    return await poll_and_tell(look, "t-1", task, seen=seen, **options)
+async def poll(look, task, *, until, deadline, interval):
+    waiter = TaskWaiter("t-1", task, deadline=deadline, get=look, delay=polled_every(interval))
+    return await waiter.wait(until, is_due=task is None)
 
 
 class Looks:
@@ -117,6 +114,64 @@ async def test_the_first_looks_are_quicker_and_then_come_at_the_interval():
     await poll(look, WORKING, until=is_over, deadline=within(600), interval=16)
 
     assert look.times == [1, 3, 7, 15, 31, 47, 63, 79, 95, 111]
+
+
+class Deliveries:
+    """News of the task at some moments, for a waiter to pause for."""
+
+    def __init__(self, *moments):
+        self.moments = list(moments)
+
+    async def pause(self, seconds):
+        if not self.moments or self.moments[0][0] > now() + seconds:
+            await asyncio.sleep(seconds)
+            return None
+        at, task = self.moments.pop(0)
+        await asyncio.sleep(max(0.0, at - now()))
+        return task
+
+
+def waiter(look, deliveries, seconds=9):
+    return TaskWaiter(
+        "t-1",
+        None,
+        deadline=within(seconds),
+        get=look,
+        delay=lambda _left: 4.0,
+        pause=deliveries.pause,
+    )
+
+
+@pytest.mark.parametrize("look", [None, Looks(WORKING)])
+async def test_news_of_the_task_end_the_wait_and_nobody_is_asked(look):
+    deliveries = Deliveries((1, WORKING), (3, COMPLETED))
+
+    assert await waiter(look, deliveries).wait(is_over) is COMPLETED
+    assert now() == 3
+
+
+async def test_the_agent_is_asked_where_there_is_no_news_and_again_after_each_news():
+    look = Looks(WORKING)
+    with pytest.raises(DeadlineExceededError):
+        await waiter(look, Deliveries((1, WORKING)), seconds=11).wait(is_over)
+
+    assert look.times == [5, 9]
+
+
+async def test_news_do_not_shorten_the_time_that_the_agent_asked_for():
+    busy = RateLimitedError("later", retry_after=20.0, transient=True)
+    look = Looks(busy, COMPLETED)
+
+    await waiter(look, Deliveries((6, WORKING), (7, WORKING)), seconds=60).wait(is_over)
+
+    assert look.times == [4, 24]
+
+
+async def test_without_an_agent_to_ask_the_deadline_ends_it_with_the_task_as_delivered():
+    with pytest.raises(DeadlineExceededError, match="task t-1 was last seen WORKING") as caught:
+        await waiter(None, Deliveries((1, WORKING), (8, WORKING))).wait(is_over)
+
+    assert (now(), caught.value.task) == (9, WORKING)
 
 
 async def test_the_deadline_ends_it_exactly_with_the_task_as_last_seen():

@@ -1,0 +1,202 @@
+"""Waiting for one task: by polling it, and by news of it where there are any.
+
+Rules: a failure that may pass does not end the wait, since an agent that restarts can be asked
+again; the agent is not asked before it wants to be; a deadline ends every wait, and its error has
+the task as last seen and the last failure.
+
+`TaskWaiter` is the loop, for clients and receivers of push notifications alike; `watch_task` runs
+it for a client, with its consumers, its journal and its secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast._policy.attempts import more_informative
+from holdfast._policy.deadline import Deadline, add_last_seen, poll_delays, wait_deadline_error
+from holdfast.errors import A2AError, DeadlineExceededError, TaskAuthRequiredError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast._client.call_scope import CallScope
+    from holdfast._client.core import ClientCore
+    from holdfast._policy.origin import Origin
+    from holdfast.types import Task
+
+__all__ = ["TaskWaiter", "polled_every", "watch_task"]
+
+
+class TaskWaiter:
+    """One wait for a task.
+
+    Args:
+        task_id: The task.
+        task: The same as last seen; None if it was not.
+        deadline: When to give up.
+        get: Fetches the task, itself within the deadline; None where no agent can be asked.
+        delay: Seconds until the next request, by the seconds that are left.
+        pause: Waits for some seconds; returns at once with the task where there is news of it.
+        on_change: Called with each fetched task that differs from the one before; what it raises
+            ends the wait.
+
+    Attributes:
+        task: The task as last seen; set it where it was seen during a request.
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        task: Task | None,
+        *,
+        deadline: Deadline,
+        get: Callable[[], Awaitable[Task]] | None,
+        delay: Callable[[float], float],
+        pause: Callable[[float], Awaitable[Task | None]] = asyncio.sleep,
+        on_change: Callable[[Task], Awaitable[None]] | None = None,
+    ) -> None:
+        self._task_id = task_id
+        self.task = task
+        self._deadline = deadline
+        self._get = get
+        self._delay = delay
+        self._pause = pause
+        self._on_change = on_change
+        self._failure: A2AError | None = None  # of the last request
+        self._not_before = 0.0  # the next one, on the event loop's clock
+
+    async def wait(self, until: Callable[[Task], bool], *, is_due: bool = False) -> Task:
+        """Return the task once it is as wanted.
+
+        Args:
+            until: Whether it is.
+            is_due: Whether the first request is made at once.
+
+        Raises:
+            DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
+            TaskAuthRequiredError: The same, where the task waits for an authorization.
+            A2AError: A failure that will not pass; `executed` is True where the task was seen.
+        """
+        while self.task is None or not until(self.task):
+            if self._left() <= 0:
+                raise self.deadline_error()
+            if is_due or not await self._has_news():
+                is_due = False
+                if self._get is not None and self._left() > 0:
+                    await self._request(self._get)
+        return self.task
+
+    def deadline_error(self, failure: A2AError | None = None) -> A2AError:
+        """Return the error of a wait that has reached its deadline.
+
+        Args:
+            failure: What failed last; the last request's if left out.
+        """
+        last = self._failure or failure
+        return wait_deadline_error(self._deadline, self.task, self._task_id, last)
+
+    def _left(self) -> float:
+        return self._deadline.left(asyncio.get_running_loop().time())
+
+    async def _has_news(self) -> bool:
+        """Waits until the next request is due; whether there was news before."""
+        left, now = self._left(), asyncio.get_running_loop().time()
+        wait = left
+        if self._get is not None:
+            wait = min(left, max(self._delay(left), self._not_before - now))
+        news = await self._pause(wait)
+        if news is not None:
+            self.task = news
+        return news is not None
+
+    async def _request(self, get: Callable[[], Awaitable[Task]]) -> None:
+        try:
+            fetched = await get()
+        except DeadlineExceededError as error:
+            raise self.deadline_error(error)  # noqa: B904  it has its cause
+        except A2AError as error:
+            if not error.transient:
+                task = self.task
+                add_last_seen(error, self._task_id, None if task is None else task.state)
+                raise
+            self._not_before = asyncio.get_running_loop().time() + (error.retry_after or 0.0)
+            self._failure = more_informative(error, self._failure)
+            return
+        has_changed, self.task = fetched != self.task, fetched
+        self._failure, self._not_before = None, 0.0
+        if has_changed and self._on_change is not None:
+            await self._on_change(fetched)
+
+
+def polled_every(interval: float) -> Callable[[float], float]:
+    """Return a `delay` of a `TaskWaiter`: short at first, then `interval` seconds."""
+    delays = poll_delays(interval)
+    return lambda _left: next(delays)
+
+
+async def watch_task(
+    core: ClientCore,
+    task_id: str,
+    task: Task | None,
+    scope: CallScope,
+    interval: float,
+    *,
+    until: Callable[[Task], bool],
+    origin: Origin | None = None,
+) -> Task:
+    """Polls a task of a client until it is as wanted, with each change told to the consumers.
+
+    Args:
+        core: Makes the requests.
+        task_id: The task.
+        task: The same as last seen; None fetches it at once.
+        scope: The deadline, the consumers, and what goes with each request.
+        interval: Seconds between two requests; the first waits are shorter.
+        until: Whether the task is as wanted.
+        origin: The message that made the task, where that is known.
+
+    Raises:
+        TaskNotFoundError: The agent does not have it; or, where its ``origin`` is known, has
+            given its id to another message's task.
+        DeadlineExceededError: With the task as last seen.
+        TaskAuthRequiredError: The same, where the task waits for an authorization.
+        A2AConnectionError: The client was closed meanwhile.
+    """
+    core.check_open()
+    context_id = None if task is None else task.context_id
+    consumer_errors: list[A2AError] = []
+
+    async def get() -> Task:
+        core.check_watching(task_id)
+        fetched = await core.get_task(task_id, scope)
+        if origin is not None:
+            if core.journaling is not None:
+                await core.journaling.note_later(origin, fetched)
+            origin.check(fetched, context_id)
+        return fetched
+
+    async def tell_consumers(changed: Task) -> None:
+        try:
+            if scope.consumers:
+                await core.tell(scope.consumers, changed, changed, scope.deadline)
+        except A2AError as error:
+            consumer_errors.append(error)
+            raise
+
+    try:
+        waiter = TaskWaiter(
+            task_id,
+            task,
+            deadline=scope.deadline,
+            get=get,
+            delay=polled_every(interval),
+            pause=core.pause,
+            on_change=tell_consumers,
+        )
+        return await waiter.wait(until, is_due=task is None)
+    except (DeadlineExceededError, TaskAuthRequiredError) as error:
+        if error not in consumer_errors:
+            error.agent = error.agent or core.agent
+            scope.secrets.hide_in(error)
+        raise
