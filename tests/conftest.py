@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from tests.rules import RULES
 
 # grpcio's handlers of a fork abort some of the children that are forked while it is at work.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
@@ -86,6 +87,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    for marker in item.iter_markers("rule"):
+        if unknown := set(marker.args) - set(RULES):
+            raise pytest.UsageError(f"{item.nodeid}: there is no rule {sorted(unknown)}")
     if item.get_closest_marker("real_time") is None:
         item.add_marker("holdfast_virtual_time")
 

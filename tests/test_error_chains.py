@@ -168,6 +168,7 @@ def kept(error):
     return (error.code, error.transient, error.retry_after, error.hops, error.loop)
 
 
+@pytest.mark.rule("D11")
 @given(
     max_examples=300,
     name=st.sampled_from(sorted(OWN_FACTS)),

@@ -88,6 +88,7 @@ def test_an_error_knows_nothing_that_it_was_not_told(name):
     assert error.headers == {}
 
 
+@pytest.mark.rule("D11")
 @every_kind
 @pytest.mark.parametrize(
     "duplicate",
@@ -187,6 +188,7 @@ def test_an_error_cannot_be_made_without_the_fact_that_it_is_about(build):
         build()
 
 
+@pytest.mark.rule("D11")
 @given(data=json_values)
 def test_data_of_any_shape_survives_pickle(data):
     error = pickle.loads(pickle.dumps(TaskNotFoundError("gone", data=data)))

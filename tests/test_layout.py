@@ -62,6 +62,7 @@ REACHES = {
     "integrations/test_sdk_messages.py": ({"_model.codec"}, "the SDK's messages and ours agree"),
     "journal/test_outcome.py": ({"_model.digest"}, "a record's digest is that of its message"),
     "journal/test_recorded_calls.py": ({"_model.digest"}, "as in test_outcome.py"),
+    "journal/test_sqlite.py": ({"_net.private_files"}, "who may read its file"),
     "model/test_grpc_addresses.py": ({"_wire.origins"}, "all who read addresses agree"),
     "model/test_hosts.py": (
         {"_cli.reference", "_net.sockets", "_wire.network_scope", "_wire.origins"},

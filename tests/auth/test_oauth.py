@@ -282,6 +282,7 @@ async def test_a_refresh_comes_to_its_end_though_nobody_waits():
     assert scene.server.ended == 0
 
 
+@pytest.mark.rule("D05")
 async def test_a_storm_of_cancellations_leaves_nothing():
     scene = Scene(latency=1, lifetime=7)
     for turn in range(200):
@@ -402,6 +403,7 @@ async def test_a_refused_token_that_is_still_in_the_store_is_not_taken_again():
     assert len(scene.server.asked) == 2
 
 
+@pytest.mark.rule("P07")
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_scope_that_is_missing_is_named(status):
     scene = Scene(scopes=["read"])
@@ -547,6 +549,7 @@ async def test_calls_that_lack_a_scope_together_ask_for_it_once():
     assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
 
 
+@pytest.mark.rule("P07")
 async def test_step_up_asks_for_no_scope_beyond_those_that_the_caller_allows():
     scene = Scene(scopes=["read"], step_up=["write"])
     scene.server.guard = wants(error="insufficient_scope", scope="read write admin", status=403)
@@ -557,6 +560,7 @@ async def test_step_up_asks_for_no_scope_beyond_those_that_the_caller_allows():
     assert [one["scope"] for one in scene.server.asked] == ["read"]
 
 
+@pytest.mark.rule("P07")
 @pytest.mark.parametrize("declared", [True, False])
 async def test_step_up_true_asks_for_the_scopes_that_the_card_declares(declared):
     scheme = flow(**({"write": "change things"} if declared else {}))
@@ -774,6 +778,7 @@ async def test_each_reconnect_of_a_stream_has_a_token_that_is_fresh():
 # ── Whom a token is for ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P04")
 @pytest.mark.parametrize(
     ("address", "resource"),
     [
@@ -869,6 +874,7 @@ async def test_an_issuer_says_where_its_endpoints_are():
     assert paths == ["/.well-known/openid-configuration", "/token", "/token"]
 
 
+@pytest.mark.rule("P04")
 async def test_metadata_of_another_issuer_is_refused():
     scene = Scene(server=ISSUER)
     scene.server.metadata["issuer"] = "https://evil.test"
@@ -878,6 +884,7 @@ async def test_metadata_of_another_issuer_is_refused():
     assert scene.server.asked == []
 
 
+@pytest.mark.rule("P04")
 @pytest.mark.parametrize("token_endpoint", ["http://id.test/token", "ftp://x", 5, None])
 async def test_metadata_with_an_endpoint_that_secrets_must_not_go_to_is_refused(token_endpoint):
     scene = Scene(server=ISSUER)
@@ -926,6 +933,7 @@ async def test_a_card_names_the_server_and_the_scopes(scheme):
     assert scene.server.asked[0]["scope"] == "a2a"
 
 
+@pytest.mark.rule("P04")
 @pytest.mark.parametrize(
     "scheme",
     [
@@ -947,6 +955,7 @@ async def test_where_a_card_alone_points_no_secret_goes(scheme):
     assert scene.server.requests == []
 
 
+@pytest.mark.rule("P04")
 @pytest.mark.parametrize("endpoint", ["token_endpoint", "device_authorization_endpoint"])
 async def test_metadata_that_a_card_names_leads_to_no_origin_that_is_not_trusted(endpoint):
     scene = Scene(await carded(OPENID), server=FromCard([ISSUER]))
@@ -966,6 +975,7 @@ def device(token_url):
     return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
 
 
+@pytest.mark.rule("P04")
 async def test_a_card_that_names_another_server_gets_nothing_of_the_first_one():
     agent = await carded(device(f"{ISSUER}/token"))
     told = {"kind": DeviceCode, "prompt": lambda _: None, "server": FromCard([ISSUER])}
@@ -1117,6 +1127,7 @@ def by_browser(browser, **options):
     )
 
 
+@pytest.mark.rule("P05")
 async def test_a_person_allows_it_in_a_browser():
     browser = Browser(iss=ISSUER)
     scene = by_browser(browser, scopes=["a2a"])
@@ -1132,6 +1143,7 @@ async def test_a_person_allows_it_in_a_browser():
     assert (said["code"], said["redirect_uri"]) == ("code-1", "https://me.test/back")
 
 
+@pytest.mark.rule("P05")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -1150,6 +1162,7 @@ async def test_what_comes_back_wrong_is_refused(changes, words):
     assert scene.server.asked == []
 
 
+@pytest.mark.rule("P05")
 @pytest.mark.parametrize("advertised", [None, ["plain"], "S256"])
 async def test_a_code_flow_without_advertised_pkce_ends_before_the_browser(advertised):
     browser = Browser()
@@ -1166,6 +1179,7 @@ async def test_a_code_flow_without_advertised_pkce_ends_before_the_browser(adver
     assert "code_verifier" in scene.server.asked[0]
 
 
+@pytest.mark.rule("P05")
 @pytest.mark.parametrize("required", [True, False])
 async def test_a_code_flow_by_a_card_needs_a_card_that_requires_pkce(required):
     browser = Browser()
@@ -1242,6 +1256,7 @@ async def test_a_timeout_of_the_store_is_not_one_of_the_authorization_server():
 # ── Files ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P08")
 async def test_tokens_in_files_are_for_their_owner_alone(tmp_path):
     directory = tmp_path / "tokens"
     scene = Scene(store=FileTokenStore(directory))
@@ -1259,6 +1274,7 @@ async def test_tokens_in_files_are_for_their_owner_alone(tmp_path):
     assert not [one for one in directory.iterdir() if one.name.startswith(".")]
 
 
+@pytest.mark.rule("P08")
 async def test_a_file_that_others_can_read_is_refused(tmp_path):
     scene = Scene(store=FileTokenStore(tmp_path))
     await scene.auth.token()
@@ -1269,6 +1285,7 @@ async def test_a_file_that_others_can_read_is_refused(tmp_path):
     assert "token-1" not in str(caught.value)
 
 
+@pytest.mark.rule("P08")
 async def test_a_directory_in_which_all_users_may_rename_files_is_refused(tmp_path):
     store = FileTokenStore(tmp_path)
     await store.save("k", Token(access_token="x"))
@@ -1305,6 +1322,7 @@ async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
     await store.remove("k")
 
 
+@pytest.mark.rule("P08")
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 @pytest.mark.parametrize(
     ("make", "said"),
@@ -1332,6 +1350,7 @@ async def test_tokens_and_locks_are_regular_files_and_no_links(make, said, tmp_p
     assert not target.exists()
 
 
+@pytest.mark.rule("P08")
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
     store = FileTokenStore(tmp_path)

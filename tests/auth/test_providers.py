@@ -627,6 +627,7 @@ def test_an_auth_interceptor_needs_a_service(service):
 # ── Origins ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P01")
 @pytest.mark.parametrize("scheme", ["bearer", "header", "query", "cookie"])
 @pytest.mark.parametrize("given_as", ["auth", "interceptor"])
 async def test_no_scheme_leads_to_another_origin(scheme, given_as):
@@ -648,6 +649,7 @@ async def test_no_scheme_leads_to_another_origin(scheme, given_as):
     assert carried(elsewhere.received[-1]) == CARRIED[scheme]
 
 
+@pytest.mark.rule("P01")
 @pytest.mark.parametrize("how", ["dict", "file"])
 async def test_a_card_in_hand_binds_them_to_its_first_interface(how, tmp_path):
     document = guarded(["query"])
@@ -701,6 +703,7 @@ class Answering:
         return self.reply
 
 
+@pytest.mark.rule("P03")
 @both_bindings
 async def test_a_call_with_a_key_in_the_query_follows_no_redirect_to_another_origin(binding):
     agent, elsewhere = asking(["query"]), FakeAgent(url="http://elsewhere.test")
@@ -1215,6 +1218,7 @@ def assert_apart(agent):
         assert dict(parse_qsl(urlsplit(call.url).query))["api key"] == f"query-of-{tenant}"
 
 
+@pytest.mark.rule("P17")
 async def test_clients_and_tenants_on_one_network_share_nothing():
     urls = ("http://one.test", "http://two.test")
     agents = [
@@ -1227,6 +1231,7 @@ async def test_clients_and_tenants_on_one_network_share_nothing():
         assert_apart(agent)
 
 
+@pytest.mark.rule("P17")
 @pytest.mark.real_time
 async def test_clients_and_tenants_on_one_real_engine_share_nothing():
     agents = [FakeAgent(), FakeAgent()]

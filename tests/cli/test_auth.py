@@ -201,6 +201,7 @@ def test_auth_a_server_that_refuses_the_resource_is_answered_by_a_hint(scene):
     assert "Hint: name the agent as the server does with --resource URI" in done.err
 
 
+@pytest.mark.rule("P05")
 @pytest.mark.parametrize("allowed", [False, True])
 def test_auth_a_code_flow_without_advertised_pkce_needs_an_option(scene, allowed, monkeypatch):
     @contextlib.asynccontextmanager
@@ -301,6 +302,7 @@ def test_auth_007_the_token_is_used_by_later_commands(scene):
     assert all("authorization" not in one.headers for one in cards)
 
 
+@pytest.mark.rule("P08")
 def test_auth_007_what_is_kept_is_for_its_owner_alone_and_holds_no_client_secret(scene):
     env = {"A2ACLI_CLIENT_SECRET": SECRET}
     scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
@@ -310,6 +312,7 @@ def test_auth_007_what_is_kept_is_for_its_owner_alone_and_holds_no_client_secret
     assert all(SECRET.encode() not in one.read_bytes() for one in scene.files)
 
 
+@pytest.mark.rule("P08")
 def test_auth_007_a_file_that_others_can_read_is_not_used(scene):
     scene.run(*DEVICE)
     for file in scene.files:
@@ -330,6 +333,7 @@ def test_auth_007_a_token_goes_only_where_the_card_asks_for_one(tmp_path):
     assert set(scene.shown) == {None}
 
 
+@pytest.mark.rule("P22")
 @pytest.mark.parametrize("named", [False, True])
 def test_auth_008_a_cards_server_that_asks_for_a_token_gets_none_unless_it_is_named(scene, named):
     scene.run(*DEVICE)
@@ -351,6 +355,7 @@ def test_auth_008_a_cards_server_that_asks_for_a_token_gets_none_unless_it_is_na
     assert (done.exit, seen) == ((0, [None, "Bearer token-1"]) if named else (4, [None]))
 
 
+@pytest.mark.rule("P22")
 def test_auth_007_a_token_is_for_one_origin(scene):
     scene.run(*DEVICE)
     other = FakeAgent(url="http://other.test")

@@ -46,6 +46,7 @@ def test_without_an_agent_of_their_own_they_go_to_the_one_that_the_user_names(se
     assert send(card=None, env={"A2ACLI_AGENT_CARD": AGENT})[1]
 
 
+@pytest.mark.rule("P22")
 @pytest.mark.parametrize("names", ["A2ACLI_AGENT_CARD", "A2ACLI_CREDENTIAL_ORIGIN"])
 @pytest.mark.parametrize("by", ["environment", "file"])
 def test_they_stay_with_the_agent_that_is_named_beside_them(send, own, names, by):
@@ -64,6 +65,7 @@ def test_they_stay_with_the_agent_that_is_named_beside_them(send, own, names, by
     assert (done.exit, done.err, got_it) == (0, "", True)
 
 
+@pytest.mark.rule("P22")
 def test_each_source_binds_its_own(send, own):
     own.write_text(stated({"A2ACLI_AGENT_CARD": AGENT, "A2ACLI_BEARER": SECRET}))
     assert not send(OTHER, env={"A2ACLI_CREDENTIAL_ORIGIN": OTHER})[1]
@@ -71,6 +73,7 @@ def test_each_source_binds_its_own(send, own):
     assert send(card=None)[1]
 
 
+@pytest.mark.rule("P22")
 @pytest.mark.parametrize("how", ["flag", "environment", "file"])
 def test_none_goes_to_an_agent_that_only_a_found_file_names(send, found, own, how):
     found.write_text(f"A2ACLI_OUTPUT=text\nA2ACLI_AGENT_CARD={OTHER}\n")
@@ -85,6 +88,7 @@ def test_none_goes_to_an_agent_that_only_a_found_file_names(send, found, own, ho
     assert (done.exit, done.err, got_it) == (0, "", True)
 
 
+@pytest.mark.rule("P22")
 def test_a_found_file_cannot_name_an_origin_for_them(send, found):
     found.write_text(f"A2ACLI_AGENT_CARD={OTHER}\nA2ACLI_CREDENTIAL_ORIGIN={OTHER}\n")
     done, got_it = send(OTHER, card=None, env=CREDENTIALS)

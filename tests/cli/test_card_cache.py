@@ -154,6 +154,7 @@ def test_no_cache_neither_reads_nor_writes_cards(get, cache):
 # ── For whom ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P21")
 def test_a_cached_card_answers_only_the_same_address_and_tls_mode(get):
     server = CardServer(cache_control="max-age=60", vary="A2A-Version")
     for words in ((), ("--insecure",), (), ("--insecure",)):
@@ -162,6 +163,7 @@ def test_a_cached_card_answers_only_the_same_address_and_tls_mode(get):
     assert len(server.requests) == 3
 
 
+@pytest.mark.rule("P21")
 @pytest.mark.parametrize(
     ("words", "card"),
     [
@@ -183,6 +185,7 @@ def test_a_card_that_may_hold_a_secret_or_came_over_plain_http_is_not_cached(
     assert not cache.exists()
 
 
+@pytest.mark.rule("P21")
 def test_a_card_that_was_fetched_with_credentials_is_not_cached(get, cache):
     server = CardServer(cache_control="max-age=60", www_authenticate="Bearer")
     given = server.request
@@ -198,6 +201,7 @@ def test_a_card_that_was_fetched_with_credentials_is_not_cached(get, cache):
     assert not cache.exists() or not list(cache.iterdir())
 
 
+@pytest.mark.rule("P21")
 def test_a_cached_card_is_held_to_the_reach_of_the_host_that_sent_it(get, cache, wall):
     inside = {**INTERFACE, "url": "http://192.168.1.7/rpc"}
     server = CardServer(document(supportedInterfaces=[inside]), cache_control="max-age=60")
@@ -216,6 +220,7 @@ def test_a_cached_card_is_held_to_the_reach_of_the_host_that_sent_it(get, cache,
     assert reach[1].inward == "public"
 
 
+@pytest.mark.rule("P21")
 def test_the_signature_of_a_cached_card_is_verified_again(get, tmp_path):
     keys, other = tmp_path / "keys.json", tmp_path / "other.json"
     keys.write_text(json.dumps(SIGNER.jwks))
@@ -274,6 +279,7 @@ def _in_a_linked_directory(file, cache):
     cache.symlink_to(cache.rename(cache.parent / "moved"))
 
 
+@pytest.mark.rule("P21")
 @posix
 @pytest.mark.parametrize(
     "spoil",
@@ -288,6 +294,7 @@ def test_a_cache_file_that_is_broken_or_open_to_others_is_ignored(get, cache, sp
     assert (again.out, again.err, len(server.requests)) == (first.out, first.err, 2)
 
 
+@pytest.mark.rule("P21")
 @posix
 def test_a_cache_of_another_user_is_ignored(get, cache, monkeypatch):
     server = CardServer(cache_control="max-age=60")

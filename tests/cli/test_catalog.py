@@ -85,6 +85,7 @@ def test_card_get_005_what_is_wrong_is_told_in_the_envelope(content, status, cod
     assert not agent.calls("SendMessage")
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.7", "169.254.169.254"])
 @pytest.mark.parametrize("words", [("card", "get"), ("send", "hello"), ("doctor",)])
 def test_an_entry_whose_name_leads_further_inside_than_the_catalog_gets_nothing(words, inside):

@@ -312,6 +312,7 @@ def test_a_directory_of_that_name_is_no_file(run, local):
     assert run("send", "hello").err == ""
 
 
+@pytest.mark.rule("P23")
 @posix
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
 @pytest.mark.parametrize("how", ["global", "named"])

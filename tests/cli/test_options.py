@@ -1344,6 +1344,7 @@ def test_a_failure_inside_shows_no_service_parameter():
     assert SECRET not in done.err
 
 
+@pytest.mark.rule("P28")
 def test_what_steers_a_terminal_does_not_get_through():
     evil = (
         "\x1b[31mred\x1b[0m\x1b]0;title\x07 \x9b2J\r\x08\u202eend\x00\ud800\u061c\u200b\U000e0041"

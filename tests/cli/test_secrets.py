@@ -68,6 +68,7 @@ def test_when_all_is_well(run, place, form):
     assert done.exit == 2 or "Debug: > GET http://agent.test" in done.err
 
 
+@pytest.mark.rule("P27")
 @EVERY_PLACE
 @FORMS
 @pytest.mark.parametrize("error", [refused, ZeroDivisionError])
@@ -75,6 +76,7 @@ def test_when_an_error_tells_everything(run, place, form, error):
     run(place, "send", "hello", "--debug", form=form, engine=lambda **_: Telling(error))
 
 
+@pytest.mark.rule("P27")
 @EVERY_PLACE
 @FORMS
 def test_when_it_is_not_taken(run, place, form):
@@ -119,6 +121,7 @@ def test_when_there_is_a_command_to_go_on(run, place):
     assert done.exit in {0, 2, 3}
 
 
+@pytest.mark.rule("P27")
 @pytest.mark.parametrize("location", ["header", "query", "cookie"])
 @FORMS
 def test_on_the_wire_as_it_is_logged(run, location, form):

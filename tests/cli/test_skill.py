@@ -84,6 +84,7 @@ def test_skill_001_it_is_installed_where_agents_look_for_it(tmp_path):
     assert (place / "SKILL.md").read_text() == SKILL
 
 
+@pytest.mark.rule("P30")
 @pytest.mark.skipif(os.name == "nt", reason="links take a privilege")
 @pytest.mark.parametrize(
     "link",
@@ -122,6 +123,7 @@ def test_skill_install_goes_where_the_named_directory_leads(tmp_path):
     assert (tmp_path / "real" / ".agents" / "skills" / "holdfast" / "SKILL.md").exists()
 
 
+@pytest.mark.rule("P30")
 @pytest.mark.parametrize("name", ["SKILL.md", "references/examples.md"])
 def test_skill_install_overwrites_only_what_it_wrote(tmp_path, name):
     words = ("skill", "install", "--to", str(tmp_path), "--overwrite")

@@ -224,6 +224,7 @@ def test_nothing_but_text_and_line_ends_is_left(text):
     assert clean(shown) == shown
 
 
+@pytest.mark.rule("P28")
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
@@ -249,6 +250,7 @@ def test_what_steers_a_terminal_or_hides_in_it_is_escaped(text, plain):
     assert clean(text) == plain
 
 
+@pytest.mark.rule("P28")
 @pytest.mark.parametrize(
     "text",
     [
@@ -263,6 +265,7 @@ def test_what_languages_and_emoji_need_is_shown(text):
     assert clean(text) == text
 
 
+@pytest.mark.rule("P28")
 def test_a_sequence_that_comes_in_two_chunks_is_escaped():
     done = follow(streams("re\x1b", "[31", "md\x1b]0;ti", "tle\x07\x9b", "2J!"))
     assert "Text:\nre\\x1b[31md\\x1b]0;title\\x07\\x9b2J!\n\n" in done.out

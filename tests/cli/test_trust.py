@@ -96,6 +96,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.rule("P23")
 def test_a_found_file_decides_nothing_about_trust_identity_programs_and_files(run, found, own):
     strict = "A2ACLI_REQUIRE_SIGNATURE=1\nA2ACLI_NO_CACHE=1\n"
     own.write_text(f"{strict}A2ACLI_CARD_KEYS=https://keys.test\n")
@@ -127,6 +128,7 @@ def test_a_found_file_names_the_agent_and_how_output_looks(run, found):
     assert "/rest" in agent.received[-1].url
 
 
+@pytest.mark.rule("P23")
 @pytest.mark.parametrize(
     ("name", "says", "counts", "is_ignored"),
     [
@@ -171,6 +173,7 @@ def test_a_found_file_may_require_a_signature(run, found):
     assert agent.received == []
 
 
+@pytest.mark.rule("P23")
 def test_what_is_ignored_is_told_once_also_with_a_usage_error(run, found):
     found.write_text("A2ACLI_CLIENT_ID=evil\n")
     told = f"Warning: {found}, line 1: A2ACLI_CLIENT_ID is ignored: "
@@ -198,6 +201,7 @@ def test_a_login_sends_no_file_to_whoever_wrote_the_working_directory(run, found
         assert f"{found}, line {line}: A2ACLI_{name} is ignored" in done.err
 
 
+@pytest.mark.rule("P23")
 def test_no_program_of_the_working_directory_is_run(run, found):
     kit = found.parent / "kit"
     (kit / "tests" / "compatibility").mkdir(parents=True)
@@ -248,6 +252,7 @@ def test_a_name_that_leads_to_no_file_is_passed_over(run, found, kind):
     assert (done.json["task"]["id"], done.err) == ("task-1", "")
 
 
+@pytest.mark.rule("P23")
 def test_a_link_to_the_users_own_file_is_a_found_file(run, found, own):
     own.write_text(f"A2ACLI_BEARER={SECRET}\n")
     elsewhere = own.rename(found.with_name("own"))
@@ -277,6 +282,7 @@ def test_a_file_is_read_up_to_a_bound(run, found, size):
     )
 
 
+@pytest.mark.rule("P28")
 def test_a_hostile_file_says_little_and_steers_no_terminal(run, found):
     junk = "".join(f"A2ACLI_TIMEOU{n}=1\n" for n in range(500)) + "A2ACLI_X y\n" * 500
     found.write_text(f"{junk}A2ACLI_BEARE\x1b[2J=1\n")
@@ -315,6 +321,7 @@ def test_a_named_file_may_be_the_null_device(run, found):
 # ── What weakens, and where that is said ─────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P33")
 def test_insecure_names_its_source_each_time(run, own):
     own.write_text("\nA2ACLI_INSECURE=1\n")
     for words, env, where in (

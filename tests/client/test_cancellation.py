@@ -172,6 +172,7 @@ async def cancel_many(client, dice, wanted):
     return well
 
 
+@pytest.mark.rule("D05")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_cancelled_calls_leave_nothing_behind(binding, seed, caplog):
@@ -233,6 +234,7 @@ def tokens_spent(endpoints):
     return sum(TOKENS - budget.tokens for one in known for budget in one._budgets.values())
 
 
+@pytest.mark.rule("D07")
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_without_failures_cancellations_cost_no_token_at_all(binding):
     async def main():
@@ -253,6 +255,7 @@ def test_without_failures_cancellations_cost_no_token_at_all(binding):
     run(main())
 
 
+@pytest.mark.rule("D05")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("after", [0, 0.25, 0.75, 1.5, 2.5])
 async def test_a_cancellation_arrives_as_itself_wherever_it_hits(binding, after):

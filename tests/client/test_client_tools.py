@@ -514,6 +514,7 @@ async def test_arguments_may_come_as_an_object():
 # ── Bounds ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P29")
 @streamed_or_polled
 async def test_an_agent_that_calls_for_ever_is_told_no(streaming):
     plans = [calls(call(number, "add", '{"a": 1}')) for number in range(4)]
@@ -533,6 +534,7 @@ def adds(first, count):
     return calls(*(call(n, "add", f'{{"a": {n}}}') for n in range(first, first + count)))
 
 
+@pytest.mark.rule("P29")
 @streamed_or_polled
 async def test_calls_beyond_max_tool_calls_do_not_run_and_cancel_nothing(streaming):
     ran = []
@@ -554,6 +556,7 @@ async def test_calls_beyond_max_tool_calls_do_not_run_and_cancel_nothing(streami
     assert "CancelTask" not in {request.operation for request in fake.agent.received}
 
 
+@pytest.mark.rule("P29")
 async def test_max_tool_calls_counts_all_calls_of_one_answer():
     ran = []
 
@@ -587,6 +590,7 @@ async def test_tools_run_within_the_timeout_of_the_answer():
     assert raised.value.executed is True
 
 
+@pytest.mark.rule("D04")
 async def test_all_turns_share_one_timeout():
     fake = Scripted(
         calls(call(1, "slow", '{"seconds": 30}'), after=20), completes("done", after=20)
@@ -647,6 +651,7 @@ async def test_the_calls_of_a_turn_run_side_by_side_and_their_results_keep_the_o
     assert [name for name, *_ in fake.results(1)] == [f"call-{n}" for n in range(5)]
 
 
+@pytest.mark.rule("P29")
 async def test_a_few_of_very_many_run_at_a_time():
     running, most = 0, 0
 

@@ -91,6 +91,7 @@ REPLIES = {"Which one?": "Margherita", "How large?": "large"}
 # ── What goes along ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S15")
 @both_bindings
 @both_ways
 async def test_s15_the_task_goes_along_while_it_is_open_and_the_context_always(streaming, binding):
@@ -714,6 +715,7 @@ async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_t
     assert (caught.value.executed, caught.value.task.id) == (True, "task-1")
 
 
+@pytest.mark.rule("S15")
 @both_bindings
 async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_task_stands(binding):
     agent = scripted(asks("Which one?"), completes("done"), completes("next"))
@@ -791,6 +793,7 @@ async def test_a_hook_whose_reply_was_not_sent_is_asked_again_by_the_next_wait(b
     assert (len(asked), len(agent.told)) == (2, 2)
 
 
+@pytest.mark.rule("S15")
 @both_bindings
 async def test_s15_a_task_that_was_over_when_it_was_spoken_to_is_not_spoken_to_again(binding):
     agent = scripted(asks("Which one?"), completes("done by others"), completes("next"))
@@ -827,6 +830,7 @@ async def test_what_cannot_be_looked_at_gets_no_message(binding):
 # ── Authorization ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S16")
 @both_bindings
 @both_ways
 async def test_s16_an_authorization_that_is_given_elsewhere_is_waited_for(streaming, binding):

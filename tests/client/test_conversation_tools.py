@@ -475,6 +475,7 @@ async def test_results_whose_sending_was_cancelled_before_any_was_sent_are_sent_
     assert runs == [1]
 
 
+@pytest.mark.rule("P29")
 async def test_an_agent_that_calls_for_ever_is_told_no_and_may_go_on_in_another_turn():
     plans = [calls(call(number, "add", '{"a": 1}')) for number in range(4)]
     fake = Scripted(*plans, completes("done"))

@@ -94,6 +94,7 @@ def now():
 # ── Found ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S05", "D01")
 @both_bindings
 @losses
 async def test_s05_a_lost_reply_is_replaced_by_the_task_that_the_message_made(binding, loss):
@@ -107,6 +108,7 @@ async def test_s05_a_lost_reply_is_replaced_by_the_task_that_the_message_made(bi
     assert len(agent.calls("SendMessage")) == 1
 
 
+@pytest.mark.rule("S05")
 @both_bindings
 @both_ways
 @losses
@@ -154,6 +156,7 @@ def nameless(name, *, tail=b""):
     )
 
 
+@pytest.mark.rule("S05")
 @pytest.mark.parametrize(
     ("name", "tail"),
     [("of an unknown kind", b""), ("nothing", b""), ("a status", b""), ("a status", b"data: {")],
@@ -170,6 +173,7 @@ async def test_s05_a_stream_that_breaks_before_it_names_its_task_goes_on_with_it
     assert list(agent.executions.values()) == [[answer.task_id]]
 
 
+@pytest.mark.rule("S05")
 @pytest.mark.parametrize(
     ("name", "on_unknown"),
     [
@@ -425,6 +429,7 @@ async def test_a_search_waits_for_the_circuit_that_the_lost_reply_has_opened():
 # ── Not found ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("D01")
 @both_bindings
 @both_ways
 async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, streaming):
@@ -917,6 +922,7 @@ async def test_two_tasks_of_one_message_are_reported():
 # ── Sent again, as the caller asked ──────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("D01")
 async def test_resend_sends_again_without_looking():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage", times=2)
@@ -1350,6 +1356,7 @@ async def test_observers_and_the_log_hear_that_a_search_begins(caplog):
     assert began.message_id in said[0]
 
 
+@pytest.mark.rule("D01")
 @pytest.mark.parametrize("trouble", [Refuse(), Fail(code=-32601, message="Method not found")])
 async def test_a_failed_search_is_no_proof_of_absence(trouble):
     agent = FakeAgent(completes("42"))

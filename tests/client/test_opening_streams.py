@@ -95,6 +95,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.rule("S09")
 @both_bindings
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_s09_an_error_in_place_of_a_stream_is_that_error(answer, binding):
@@ -111,6 +112,7 @@ async def test_s09_an_error_in_place_of_a_stream_is_that_error(answer, binding):
     assert (network.in_flight, agent.pending_faults, now()) == (0, (), 0)
 
 
+@pytest.mark.rule("S09")
 @both_bindings
 async def test_s09_an_error_event_of_plain_text_is_shown(binding):
     agent = FakeAgent()
@@ -124,6 +126,7 @@ async def test_s09_an_error_event_of_plain_text_is_shown(binding):
     assert caught.value.executed is None
 
 
+@pytest.mark.rule("S08")
 @both_bindings
 @pytest.mark.parametrize("shape", ["json", "html", "event stream"])
 @pytest.mark.parametrize(
@@ -191,6 +194,7 @@ class OneDocument(FakeNetwork):
         return super().stream(request)
 
 
+@pytest.mark.rule("S09")
 @both_bindings
 @pytest.mark.parametrize(
     ("code", "headers", "content"),
@@ -236,6 +240,7 @@ async def test_a_page_in_place_of_a_stream_is_no_answer(binding):
 # ── Before the first event the rules of sending apply ────────────────────────────────────────
 
 
+@pytest.mark.rule("S06")
 @both_bindings
 @pytest.mark.parametrize(
     "fault",
@@ -259,6 +264,7 @@ async def test_s06_what_was_not_executed_is_sent_again_as_the_same_message(fault
         assert now() >= 10
 
 
+@pytest.mark.rule("S05")
 @both_bindings
 @pytest.mark.parametrize(
     "fault",

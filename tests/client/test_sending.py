@@ -172,6 +172,7 @@ async def with_a_task(agent, binding, **options):
     return client
 
 
+@pytest.mark.rule("P31", "D01")
 @crossed("operation, name, binding", CONDITIONAL, FAULTS, ["JSONRPC", "HTTP+JSON"], turns=2)
 async def test_what_must_not_run_twice_does_not(binding, operation, name):
     fault, ran, passing = FAULTS[name]
@@ -218,6 +219,7 @@ async def test_what_may_run_twice_outlasts_what_passes(binding, operation, name)
     assert len(agent.calls(operation)) == name.endswith("after")
 
 
+@pytest.mark.rule("P31")
 @both_bindings
 @pytest.mark.parametrize("status", [401, 403, 404, 425, 429])
 async def test_a_status_taken_out_of_the_refusals_proves_nothing(binding, status):
@@ -268,6 +270,7 @@ async def test_a_lost_reply_is_told_with_everything_that_is_known(
     assert list(agent.executions) == ["m-1"]
 
 
+@pytest.mark.rule("D06")
 @both_bindings
 async def test_a_deadline_while_a_message_is_out_leaves_its_outcome_unknown(binding):
     agent = FakeAgent()
@@ -280,6 +283,7 @@ async def test_a_deadline_while_a_message_is_out_leaves_its_outcome_unknown(bind
     assert now() == 5
 
 
+@pytest.mark.rule("D06")
 @both_bindings
 async def test_a_deadline_after_a_refusal_knows_that_nothing_ran(binding):
     """The message went out and was turned away; the time ends before it goes out again."""
@@ -298,6 +302,7 @@ async def test_a_deadline_after_a_refusal_knows_that_nothing_ran(binding):
     assert now() == 60
 
 
+@pytest.mark.rule("D06")
 @both_bindings
 @pytest.mark.parametrize("end", ["retries", "deadline"])
 async def test_a_refusal_does_not_wash_off_an_earlier_execution(binding, end):
@@ -338,6 +343,7 @@ CASES = [(b, c, k) for b in ("JSONRPC", "HTTP+JSON") for c, k in A2A_ERRORS.item
 CASES += [("JSONRPC", code, kind) for code, kind in RPC_ERRORS.items()]
 
 
+@pytest.mark.rule("P31")
 @pytest.mark.parametrize(("binding", "code", "kind"), CASES)
 @each_way_to_send
 async def test_an_a2a_error_is_raised_as_itself_and_ends_the_call(
@@ -355,6 +361,7 @@ async def test_an_a2a_error_is_raised_as_itself_and_ends_the_call(
     assert len(agent.calls("SendMessage") + agent.calls("SendStreamingMessage")) == 1
 
 
+@pytest.mark.rule("D01")
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("given", [None, "mine"])
@@ -538,6 +545,7 @@ def _tasks_of(result):
     return getattr(result, "task", result)
 
 
+@pytest.mark.rule("P31", "D01")
 @given(
     binding=st.sampled_from(["JSONRPC", "HTTP+JSON"]),
     schedule=schedules,
@@ -675,6 +683,7 @@ def card_at(url, **members):
     return {"name": "Found", "supportedInterfaces": [interface]}
 
 
+@pytest.mark.rule("P31")
 @both_bindings
 @pytest.mark.parametrize("status", [429, 503, 401, 404])
 async def test_a_result_under_an_error_status_is_not_taken_for_a_refusal(binding, status):

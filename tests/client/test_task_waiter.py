@@ -174,6 +174,7 @@ async def test_without_an_agent_to_ask_the_deadline_ends_it_with_the_task_as_del
     assert (now(), caught.value.task) == (9, WORKING)
 
 
+@pytest.mark.rule("P32", "D04")
 async def test_the_deadline_ends_it_exactly_with_the_task_as_last_seen():
     with pytest.raises(DeadlineExceededError, match="task t-1 was last seen WORKING") as caught:
         await poll(Looks(WORKING), None, until=is_over, deadline=within(9.7), interval=2)
@@ -476,6 +477,7 @@ async def test_an_interval_that_cannot_be_is_refused(how, interval):
     assert agent.received == []
 
 
+@pytest.mark.rule("D07")
 @both_bindings
 @both_ways
 async def test_a_wait_that_is_cancelled_leaves_the_task_alone(binding, streaming):

@@ -278,6 +278,7 @@ async def test_ask_waits_for_a_slow_task(agent_of, binding):
         assert (await client.ask("slow 0.2 done", **SOON)).text == "done"
 
 
+@pytest.mark.rule("S10")
 @everywhere
 @pytest.mark.parametrize(
     ("text", "error", "state"),
@@ -296,6 +297,7 @@ async def test_s10_a_task_that_ends_badly_tells_its_reason(agent_of, binding, te
     assert caught.value.task.artifacts == ()
 
 
+@pytest.mark.rule("S15")
 @everywhere
 async def test_s15_a_question_is_answered_on_its_task(agent_of, binding):
     async with client_of(agent_of, binding) as client:
@@ -328,6 +330,7 @@ async def test_a_reply_is_never_answered_by_the_question_as_it_stood(agent_of, b
             assert (await client.wait(asked.task_id, **SOON)).text == f"blue {number}"
 
 
+@pytest.mark.rule("S15")
 @everywhere
 @pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 async def test_s15_a_conversation_keeps_what_belongs_together(agent_of, binding, streaming):
@@ -398,6 +401,7 @@ async def test_the_fold_of_a_real_stream_is_the_agents_own_task(sdk_url, text):
 # ── Parts ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S26")
 @everywhere
 async def test_s26_an_integer_stays_one_as_far_as_the_server_lets_it(agent_of, binding, kind):
     async with client_of(agent_of, binding) as client:
@@ -432,6 +436,7 @@ async def test_a_file_goes_byte_for_byte(agent_of, binding):
     assert task.history[0].parts[1:] == (file, link)
 
 
+@pytest.mark.rule("D12")
 @everywhere
 async def test_text_survives_whatever_it_holds(agent_of, binding):
     text = 'é "quoted" \\ \u2028 \x85 \u0000 😀\n\ttab'
@@ -552,6 +557,7 @@ TOLD = {
 }
 
 
+@pytest.mark.rule("D12")
 @everywhere
 @pytest.mark.parametrize("text", TOLD)
 async def test_a_stream_tells_the_same(agent_of, binding, text):
@@ -953,6 +959,7 @@ async def whole(reader):
     return head
 
 
+@pytest.mark.rule("S05")
 @everywhere
 @pytest.mark.parametrize("cut", ["reset", "close", "cut"])
 async def test_s05_a_lost_reply_leaves_one_execution_which_is_found_again(agent_of, binding, cut):
@@ -973,6 +980,7 @@ async def test_s05_a_lost_reply_leaves_one_execution_which_is_found_again(agent_
 # ── Connections ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S06")
 @both_bindings
 async def test_s06_an_agent_that_is_not_up_yet_gets_one_message_once_it_is(binding):
     agent = FakeAgent()
@@ -1014,6 +1022,7 @@ async def executed(agent, count):
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.rule("S28")
 async def test_s28_calls_that_are_cancelled_at_random_leave_every_slot_free():
     dice, slots, wanted = random.Random(28), 10, rounds(1000, 3000)
     plans = [completes("done")]

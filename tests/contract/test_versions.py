@@ -103,6 +103,7 @@ def words(text):
 # ── Send, ask, stream ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S20", "D12")
 @both_bindings
 async def test_s20_an_agent_is_asked_in_the_version_of_its_card(client_of, url, binding, version):
     before = len(await get(f"{url}/requests"))
@@ -121,6 +122,7 @@ async def test_s20_an_agent_is_asked_in_the_version_of_its_card(client_of, url, 
     assert all(call["path"].startswith(below or PATHS[binding]) for call in seen[1:])
 
 
+@pytest.mark.rule("S20")
 @both_bindings
 @pytest.mark.parametrize("how", ["file", "dict", "card"])
 async def test_s20_a_card_may_be_at_hand(client_of, url, how, tmp_path):
@@ -162,6 +164,7 @@ async def test_an_agent_is_asked(client_of, streaming):
     assert (plain.text, plain.task) == ("no task", None)
 
 
+@pytest.mark.rule("D12")
 @both_bindings
 async def test_a_stream_adds_up_to_the_agents_own_task(client_of, url):
     name = str(uuid.uuid4())
@@ -178,6 +181,7 @@ async def test_a_stream_adds_up_to_the_agents_own_task(client_of, url):
 # ── Cut and resume ───────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S03")
 @both_bindings
 @pytest.mark.parametrize("cut", ["reset", "close", "end"])
 async def test_s03_a_stream_that_is_cut_is_taken_up_again(url, binding, version, cut):
@@ -264,6 +268,7 @@ async def test_who_subscribes_to_an_older_agent_has_it_store_what_follows_once_m
     assert (truth.state, truth.text != meant) == (TaskState.COMPLETED, True)
 
 
+@pytest.mark.rule("S04")
 @both_bindings
 async def test_s04_what_is_over_cannot_be_subscribed_to_and_is_given_whole(client_of):
     async with client_of() as client:
@@ -305,6 +310,7 @@ async def test_who_waits_learns_that_somebody_else_canceled(client_of):
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S10")
 @both_bindings
 @pytest.mark.parametrize(
     ("text", "kind"), [("fail too big", TaskFailedError), ("reject too big", TaskRejectedError)]
@@ -370,6 +376,7 @@ async def test_only_the_right_token_opens(version, tmp_path):
 # ── Conversation ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S15", "D12")
 @both_bindings
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_s15_a_question_is_answered_on_its_task(client_of, streaming):
@@ -392,6 +399,7 @@ async def test_s15_a_question_is_answered_on_its_task(client_of, streaming):
     assert (after.task_id != asked.task_id, after.context_id) == (True, asked.context_id)
 
 
+@pytest.mark.rule("S15")
 @both_bindings
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_s15_a_conversation_keeps_what_belongs_together(client_of, streaming):
@@ -410,6 +418,7 @@ async def test_s15_a_conversation_keeps_what_belongs_together(client_of, streami
     assert first.context_id == second.context_id == chat.context_id
 
 
+@pytest.mark.rule("S16")
 @both_bindings
 @pytest.mark.parametrize("version", ["1.0"])  # that of 0.3 loses what comes as a run of it ends
 async def test_s16_an_authorization_that_is_given_meanwhile_is_seen(client_of):
@@ -426,6 +435,7 @@ async def test_s16_an_authorization_that_is_given_meanwhile_is_seen(client_of):
 # ── Content ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S26")
 @both_bindings
 async def test_s26_an_integer_stays_one(client_of, version, binding):
     async with client_of() as client:

@@ -3,34 +3,27 @@
 import inspect
 import re
 
-import pytest
 from tests.kit.pages import ROOT, Page
 from tests.kit.public_names import SUBJECTS
+from tests.rules import holders, promises
 
 import holdfast
 import holdfast.auth.oauth
 import holdfast.server
 
 PAGE = Page("SECURITY.md")
-PROMISES = [
-    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in PAGE.text.splitlines()
-    if line.startswith("| ") and not line.startswith("| promise")
-]
+PROMISES = promises(PAGE.text)
 CODE = {code for code in re.findall(r"`([^`]+)`", PAGE.text) if "test_" not in code}
 
 
-@pytest.mark.parametrize(("promise", "how", "tests"), PROMISES, ids=[row[0] for row in PROMISES])
-def test_each_promise_names_tests_that_are_there(promise, how, tests):
-    named = re.findall(r"`((?:\w+/)?test_\w+\.py)`", tests)
+def test_each_promise_names_the_files_of_the_tests_that_hold_it():
+    held = holders()
 
-    assert how
-    assert named, promise
-    for name in named:
-        content = (ROOT / "tests" / name).read_text()
-        assert "def test_" in content, name
-    for scenario in re.findall(r"\b(S\d+)\b", tests):
-        assert f"def test_{scenario.lower()}_" in content, scenario
+    for name, (promise, how, tests) in PROMISES.items():
+        assert promise
+        assert how
+        files = re.findall(r"`([\w/]+\.py)`", tests)
+        assert files == list(held[name]), f"{name}: run python -m tests.rules"
 
 
 def test_each_option_and_member_is_there():
@@ -50,10 +43,12 @@ def test_each_option_and_member_is_there():
 
 def test_the_table_is_whole():
     lines = PAGE.text.splitlines()
-    start, end = lines.index("|---|---|---|") + 1, lines.index("## Not promised") - 1
+    start, end = lines.index("|---|---|---|---|") + 1, lines.index("## Not promised") - 1
 
     assert all(line.startswith("| ") for line in lines[start:end])
-    assert all(len(row) == 3 for row in PROMISES)
+    assert all(len(row) == 3 for row in PROMISES.values())
+    assert list(PROMISES) == [f"P{number:02}" for number in range(1, len(PROMISES) + 1)]
+    assert len(PROMISES) == end - start
 
 
 def test_every_link_leads_somewhere():

@@ -25,6 +25,7 @@ pytestmark = [
 KILLED = -signal.SIGKILL
 
 
+@pytest.mark.rule("D10")
 @pytest.mark.parametrize("do", ["ask", "send", "stream", "run"])
 async def test_killed_at_each_boundary_of_the_journal(do, tmp_path):
     async def killed(number, when):
@@ -70,6 +71,7 @@ async def test_killed_when_the_message_has_left(tmp_path):
         await asyncio.gather(*(killed(way) for way in WAYS))
 
 
+@pytest.mark.rule("D10")
 async def test_killed_at_random_moments_behind_a_bad_network(tmp_path):
     async with processes() as started:
         rounds = (one_round(seed, tmp_path / str(seed), started) for seed in range(8))
@@ -78,6 +80,7 @@ async def test_killed_at_random_moments_behind_a_bad_network(tmp_path):
     assert {seed: problems for seed, (_, problems) in enumerate(ended) if problems} == {}
 
 
+@pytest.mark.rule("D10")
 async def test_a_message_for_an_answer_that_is_lost_is_unknown_and_not_sent_again(tmp_path):
     """Of such a message the agent keeps nothing that could be found."""
 

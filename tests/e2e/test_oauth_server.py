@@ -62,6 +62,7 @@ class Guarded:
         pass
 
 
+@pytest.mark.rule("P04")
 async def test_client_credentials_by_discovery_and_one_replay_after_a_token_was_ended(server):
     at = server["url"]
     auth = ClientCredentials(f"{at}/o", "machine", server["secret"], scopes=["a2a"])

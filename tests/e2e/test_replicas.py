@@ -173,6 +173,7 @@ async def test_what_a_killed_replica_made_is_served_by_another_over_every_bindin
         killed.set()
 
 
+@pytest.mark.rule("D03")
 async def test_a_stream_that_is_cut_resumes_at_another_replica_with_exact_text(cluster):
     cluster.run(cluster.other, cluster.behind)
     lines = [Line(port) for port in cluster.ports]
@@ -212,6 +213,7 @@ async def test_a_stream_that_is_cut_resumes_at_another_replica_with_exact_text(c
             await line.cut()
 
 
+@pytest.mark.rule("D01")
 async def test_a_rolling_restart_under_load_costs_no_call_and_runs_no_message_twice(cluster):
     cluster.run(cluster.home, cluster.other)
     over, sent = asyncio.Event(), []

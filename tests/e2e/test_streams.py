@@ -208,6 +208,7 @@ async def test_500_chunks_that_are_cut_50_times_come_once_whole_and_in_order(
     assert ran == [task.id]
 
 
+@pytest.mark.rule("S03")
 @both_bindings
 @each_cut
 async def test_s03_a_stream_that_ends_while_the_task_works_is_taken_up_again(world, cut):
@@ -233,6 +234,7 @@ async def test_a_connection_that_goes_quiet_is_taken_for_cut(world):
     assert [fault.kind for fault in here.proxy.happened] == ["stall"]
 
 
+@pytest.mark.rule("S04")
 @both_bindings
 @each_store
 @each_cut
@@ -255,6 +257,7 @@ async def test_s04_a_task_that_ended_while_nobody_listened_is_told_whole(world, 
     assert here.proxy.streams == 1
 
 
+@pytest.mark.rule("S05")
 @both_bindings
 @pytest.mark.parametrize("cut", ["reset", "close", "end", "stall"])
 async def test_s05_a_message_whose_stream_never_began_is_found_and_was_executed_once(world, cut):
@@ -266,6 +269,7 @@ async def test_s05_a_message_whose_stream_never_began_is_found_and_was_executed_
     assert (answer.text, ran) == ("hello", [answer.task_id])
 
 
+@pytest.mark.rule("S05", "P31")
 @both_bindings
 @each_cut
 async def test_s05_a_stream_that_began_is_never_sent_again(world, cut):
@@ -277,6 +281,7 @@ async def test_s05_a_stream_that_began_is_never_sent_again(world, cut):
     assert (answer.text, ran) == ("hello", [answer.task_id])
 
 
+@pytest.mark.rule("S15")
 @both_bindings
 @each_store
 @each_cut
@@ -341,6 +346,7 @@ async def test_where_nothing_but_snapshots_comes_through_the_task_is_polled(worl
 # ── Who leaves, and who comes later ──────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S18")
 @both_bindings
 async def test_s18_who_leaves_a_stream_lets_go_of_it_and_leaves_the_task_alone(world):
     async with world() as here:

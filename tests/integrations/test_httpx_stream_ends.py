@@ -275,6 +275,7 @@ def chunk(text="half"):
 WORKING = status("TASK_STATE_WORKING")
 
 
+@pytest.mark.rule("D02")
 @both
 @pytest.mark.parametrize(
     ("documents", "is_cut"),

@@ -425,6 +425,7 @@ async def test_one_call_that_is_open_is_found_by_its_message(path):
 # ── Left behind ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("D10")
 @both_ways
 async def test_what_a_process_leaves_behind_is_gone_on_with(path, streaming):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
@@ -446,6 +447,7 @@ async def test_what_a_process_leaves_behind_is_gone_on_with(path, streaming):
     await first.journal.close()
 
 
+@pytest.mark.rule("D10")
 @both_ways
 @pytest.mark.parametrize("arrives", [True, False])
 async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_again(
@@ -476,6 +478,7 @@ async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_
     await first.journal.close()
 
 
+@pytest.mark.rule("D10")
 async def test_a_call_that_crashed_between_a_refusal_and_its_retry_may_have_been_sent(path):
     agent = FakeAgent(streaming=False)
     agent.inject(Respond(status=429, headers={"retry-after": "30"}), on="SendMessage")
@@ -1028,6 +1031,7 @@ async def test_who_takes_over_from_itself_is_one(path):
         assert (await resuming).text == "42"
 
 
+@pytest.mark.rule("D10")
 async def test_of_two_who_resume_one_does(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as one, Process(agent, path) as other:

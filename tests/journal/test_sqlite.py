@@ -349,6 +349,7 @@ async def test_closing_it_twice_or_unused_is_quiet(path):
     await journal.close()
 
 
+@pytest.mark.rule("P10")
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 async def test_the_file_is_its_owners_alone(path):
     journal = SqliteJournal(path)
@@ -381,6 +382,7 @@ async def refusal(journal, record):
     return str(caught.value)
 
 
+@pytest.mark.rule("P10")
 @posix
 @pytest.mark.parametrize("side", SIDES)
 async def test_a_mode_that_lets_others_in_is_tightened_with_a_warning(path, side, caplog):
@@ -396,6 +398,7 @@ async def test_a_mode_that_lets_others_in_is_tightened_with_a_warning(path, side
     await holder.close()
 
 
+@pytest.mark.rule("P10")
 @posix
 @pytest.mark.parametrize("side", SIDES)
 async def test_a_file_of_another_user_is_refused_and_not_written(path, side, other_user):
@@ -435,6 +438,7 @@ async def test_a_file_of_root_is_used_if_it_is_closed_to_others(path, monkeypatc
     await shared.close()
 
 
+@pytest.mark.rule("P10")
 @posix
 async def test_a_group_shares_a_journal_where_that_is_said(path, other_user, caplog):
     journal = SqliteJournal(path, mode=0o660)
@@ -450,6 +454,7 @@ async def test_a_group_shares_a_journal_where_that_is_said(path, other_user, cap
     assert caplog.text == ""
 
 
+@pytest.mark.rule("P10")
 @posix
 @pytest.mark.parametrize("side", ["-wal", "-shm", "-journal"])
 async def test_a_link_beside_a_journal_is_refused(path, tmp_path_factory, side):
@@ -494,6 +499,7 @@ async def test_what_is_put_beside_a_journal_while_it_is_opened_is_noticed(
     await refusal(SqliteJournal(path), record("b"))
 
 
+@pytest.mark.rule("P10")
 @posix
 @pytest.mark.parametrize("above", [False, True])
 @pytest.mark.parametrize(
@@ -549,6 +555,7 @@ async def test_who_only_reads_changes_no_mode_and_refuses_what_others_write(path
     assert modes(path) == {"calls.db": 0o622}
 
 
+@pytest.mark.rule("P10")
 @posix
 async def test_an_untrusted_journal_costs_a_call_that_is_not_sent(path, other_user):
     await (await left_open(path)).close()
@@ -605,6 +612,7 @@ async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
     await journal.close()
 
 
+@pytest.mark.rule("P10")
 @pytest.mark.parametrize(
     "content", [b"no database at all " * 99, b"SQLite format 3\0" + b"x" * 999]
 )

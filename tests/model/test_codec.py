@@ -81,6 +81,7 @@ def test_every_optional_member_of_the_model_is_in_the_table():
         assert set(kind.__struct_encode_fields__) - {"data"} == listed
 
 
+@pytest.mark.rule("S13")
 def test_s13_a_status_message_may_be_null_and_have_no_parts():
     task = read(Task, id="t", status={"state": "TASK_STATE_WORKING", "message": None})
     other = read(Task, id="t", status={"state": "TASK_STATE_WORKING", "message": {"parts": None}})
@@ -225,6 +226,7 @@ def test_what_is_no_integer_is_refused_by_name(value):
     assert caught.value.path == "pageSize"
 
 
+@pytest.mark.rule("S26")
 @pytest.mark.parametrize(
     "number", [1, 0, -1, 2**53 + 1, 2**63, 2**64, -(2**64), pytest.param(10**400, id="huge")]
 )

@@ -144,6 +144,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.rule("P20")
 @pytest.mark.parametrize(("host", "expected"), IN_ASCII.items(), ids=ascii)
 def test_a_name_in_other_letters_is_its_ascii_form(host, expected):
     assert ascii_host(host) == ascii_host(expected) == expected
@@ -156,6 +157,7 @@ def test_a_name_in_other_letters_is_its_ascii_form(host, expected):
     assert is_http_address(f"https://{host}/")
 
 
+@pytest.mark.rule("P20")
 @pytest.mark.parametrize(("host", "said"), REFUSED.items(), ids=ascii)
 def test_a_name_that_could_be_another_hosts_is_refused(host, said):
     with pytest.raises(ValueError, match=said):
@@ -165,6 +167,7 @@ def test_a_name_that_could_be_another_hosts_is_refused(host, said):
         connect(f"https://{host}")
 
 
+@pytest.mark.rule("P20")
 @given(host=st.text(max_size=20) | st.text("abx\u0430\u03b1\xdf\u200d\uff41-.n", max_size=20))
 def test_what_is_sent_is_ascii_and_stays_so(host):
     try:
@@ -175,6 +178,7 @@ def test_what_is_sent_is_ascii_and_stays_so(host):
     assert ascii_host(encoded) == encoded
 
 
+@pytest.mark.rule("P20")
 @pytest.mark.real_time
 async def test_the_resolver_is_asked_for_the_ascii_form(monkeypatch):
     asked = []

@@ -184,6 +184,7 @@ def test_values_go_through_dicts_and_json_unchanged(value):
     assert json.loads(value.to_json()) == value.to_dict()
 
 
+@pytest.mark.rule("S26")
 @given(data=json_values)
 def test_s26_data_goes_through_unchanged_whatever_it_is(data):
     part = Part.from_dict(Part(data=data).to_dict())

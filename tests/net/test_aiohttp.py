@@ -217,6 +217,7 @@ async def test_a_redirect_is_a_reply_like_any_other(status, make):
         assert len(server.requests) == 1
 
 
+@pytest.mark.rule("P17")
 @on_a_loop
 async def test_cookies_are_neither_kept_nor_sent():
     async with serve(always(reply(b"{}", "Set-Cookie: a=b; Path=/"))) as server, made() as engine:
@@ -226,6 +227,7 @@ async def test_cookies_are_neither_kept_nor_sent():
         assert [header(request, "cookie") for request in server.requests] == [None, None]
 
 
+@pytest.mark.rule("P17")
 @on_a_loop
 async def test_netrc_is_not_read(tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("default login user password sesame\n")
@@ -412,6 +414,7 @@ async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_s
             assert (len(server.connections), len(server.requests)) == (1, 1)
 
 
+@pytest.mark.rule("D06")
 @pytest.mark.parametrize("ticks", range(6))
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
@@ -476,6 +479,7 @@ def told(error, phase, *, executed):
     assert f"{BRIEF:g} s" in str(error)
 
 
+@pytest.mark.rule("P32")
 @on_a_loop
 async def test_pool_timeout():
     async def script(connection):
@@ -496,6 +500,7 @@ async def test_pool_timeout():
         await asyncio.wait([first])
 
 
+@pytest.mark.rule("P32")
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
 async def test_connect_timeout_in_the_handshake(make):
@@ -529,6 +534,7 @@ async def test_connect_timeout_at_a_full_backlog():
     told(error, "connect", executed=False)
 
 
+@pytest.mark.rule("P32")
 @on_a_loop
 async def test_write_timeout():
     async def script(connection):
@@ -544,6 +550,7 @@ async def test_write_timeout():
         assert progress.sent
 
 
+@pytest.mark.rule("P32")
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
@@ -561,6 +568,7 @@ async def test_first_byte_timeout(make, streaming):
         assert len(server.requests) == 1
 
 
+@pytest.mark.rule("P32")
 @pytest.mark.parametrize("part", ["", "half"])
 @pytest.mark.parametrize("streaming", [False, True])
 @on_a_loop
@@ -631,6 +639,7 @@ async def test_an_early_reply_ends_the_writing():
 # ── Failures ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("D06")
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
 async def test_refused(make):
@@ -682,6 +691,7 @@ async def test_an_address_that_is_none_stays_one(url):
     assert (error.failure, error.executed, error.transient) == ("unreachable", False, False)
 
 
+@pytest.mark.rule("D06")
 @pytest.mark.parametrize("ending", ["close", "reset"])
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
@@ -865,6 +875,7 @@ async def test_tls_as_it_was_asked_for(kind, authority, certified, trusting, tmp
         assert answer.status == 200
 
 
+@pytest.mark.rule("P33")
 @on_a_loop
 async def test_an_untrusted_certificate_is_a_lasting_tls_failure(certified):
     async with serve(ssl=certified) as server, made() as engine:
@@ -874,6 +885,7 @@ async def test_an_untrusted_certificate_is_a_lasting_tls_failure(certified):
         assert server.requests == []
 
 
+@pytest.mark.rule("P33")
 @on_a_loop
 async def test_a_certificate_for_another_host_is_a_lasting_tls_failure(authority, trusting):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -978,6 +990,7 @@ async def test_a_reply_over_the_limit_closes_its_connection():
         await server.connections[0].gone.wait()
 
 
+@pytest.mark.rule("P24")
 @on_a_loop
 async def test_a_bomb_is_stopped_by_its_inflated_size():
     bomb = gzip.compress(bytes(2**27))
@@ -1368,6 +1381,7 @@ async def cancelled_at_random(call, dice):
             assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
 
 
+@pytest.mark.rule("S28", "D05")
 @on_a_loop
 async def test_s28_calls_cancelled_at_random_leave_every_slot_free():
     dice = random.Random(28)
@@ -1402,6 +1416,7 @@ async def test_s28_calls_cancelled_at_random_leave_every_slot_free():
         await server.until(lambda: not server.open)
 
 
+@pytest.mark.rule("S28", "D05")
 @on_a_loop
 async def test_s28_streams_cancelled_at_random_leave_every_slot_free():
     dice = random.Random(28)
@@ -1451,6 +1466,7 @@ def random_reply(dice):
 # ── Loops, and the end ───────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S25")
 def test_s25_one_engine_in_two_runs():
     engine = AiohttpEngine()
 

@@ -330,6 +330,7 @@ async def test_who_is_cancelled_leaves_nothing_behind():
         assert tasks_of_ours() == []
 
 
+@pytest.mark.rule("D05")
 async def test_cancellations_at_any_moment_leave_nothing_behind():
     dice = random.Random(7)
 
@@ -804,6 +805,7 @@ async def test_credentials_stay_with_the_origin_they_were_given_for():
         assert calls[0][1]["authorization"] == "Bearer x"
 
 
+@pytest.mark.rule("P01", "P19")
 async def test_what_others_name_is_not_called_with_credentials_or_further_inside(monkeypatch):
     found = {
         "outside.test": "127.0.0.1",
@@ -865,6 +867,7 @@ async def test_what_others_name_is_not_called_with_credentials_or_further_inside
 # ── TLS ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P33")
 async def test_tls_is_spoken_with_whom_the_client_trusts_and_shows_its_certificate(tmp_path):
     authority, others = trustme.CA(), trustme.CA()
     server, own = authority.issue_cert("localhost"), authority.issue_cert("client")
@@ -894,6 +897,7 @@ async def test_tls_is_spoken_with_whom_the_client_trusts_and_shows_its_certifica
             assert caught.value.failure == "tls"
 
 
+@pytest.mark.rule("P33")
 @pytest.mark.parametrize(("name", "fails"), [("localhost", False), ("agent.test", True)])
 async def test_who_is_called_by_number_is_verified_by_name(tmp_path, monkeypatch, name, fails):
     authority = trustme.CA()

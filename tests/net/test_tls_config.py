@@ -50,6 +50,7 @@ async def failure_of(server, tls):
 posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
 
+@pytest.mark.rule("P09")
 @posix
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
 @pytest.mark.parametrize("key", ["key", "both"])
@@ -67,6 +68,7 @@ def test_a_key_that_others_may_read_is_warned_of(files, caplog, key, mode):
     assert "chmod 600" in warning.getMessage()
 
 
+@pytest.mark.rule("P09")
 @posix
 def test_a_key_of_ones_own_is_not_warned_of(files, caplog):
     files.cert.chmod(0o644)  # which is no secret
@@ -77,6 +79,7 @@ def test_a_key_of_ones_own_is_not_warned_of(files, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.rule("P09")
 @posix
 def test_a_key_of_another_user_is_warned_of_and_one_that_root_shares_is_not(
     files, caplog, monkeypatch
@@ -94,6 +97,7 @@ def test_a_key_of_another_user_is_warned_of_and_one_that_root_shares_is_not(
     assert f"{files.key} belongs to user {owner}" in caplog.text
 
 
+@pytest.mark.rule("P09")
 @posix
 def test_the_command_line_shows_the_warning(files):
     files.key.chmod(0o644)
@@ -146,6 +150,7 @@ async def test_without_the_right_certificate_nothing_gets_there(files, others):
         assert server.requests == []
 
 
+@pytest.mark.rule("P33")
 @real_time
 async def test_a_server_of_another_authority_is_not_spoken_to(files, others):
     async with serve(always(), ssl=files.server(demanding=False)) as server:
@@ -155,6 +160,7 @@ async def test_a_server_of_another_authority_is_not_spoken_to(files, others):
         assert server.requests == []
 
 
+@pytest.mark.rule("P33")
 @real_time
 async def test_verification_can_be_left_out(files):
     async with (

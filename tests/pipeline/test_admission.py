@@ -88,6 +88,7 @@ def test_a_place_given_to_one_who_leaves_goes_to_the_next():
     run(main())
 
 
+@pytest.mark.rule("D05")
 @given(seed=st.integers(0, 2**32), places=st.integers(1, 6))
 def test_no_slot_is_lost_whenever_a_waiting_call_is_cancelled(seed, places):
     dice = random.Random(seed)
@@ -209,6 +210,7 @@ def fake(name, behaviour="done", **options):
     return FakeAgent(behaviour, url=f"http://{name}.test", **options)
 
 
+@pytest.mark.rule("D05")
 async def test_calls_that_stop_waiting_leave_no_future_behind():
     agent = fake("agent", works_forever())
     client = connect(
@@ -247,6 +249,7 @@ async def test_an_open_circuit_is_not_waited_for_in_the_queue():
     assert now() == began
 
 
+@pytest.mark.rule("P32")
 async def test_a_stream_without_a_deadline_waits_for_a_slot_at_most_900_seconds():
     agent = fake("agent", works_forever())
     client = connect(

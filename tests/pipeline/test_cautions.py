@@ -34,6 +34,7 @@ def elsewhere(url="https://elsewhere.test", *, named="https://agent.test"):
 # ── Messages and files ───────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P02")
 async def test_a_message_to_an_origin_that_only_the_card_names_is_warned_of_once(warned):
     async with connect("https://agent.test", engine=elsewhere()) as client:
         await client.list_tasks()
@@ -47,6 +48,7 @@ async def test_a_message_to_an_origin_that_only_the_card_names_is_warned_of_once
     assert "credential_origins=('https://elsewhere.test:443',)" in text
 
 
+@pytest.mark.rule("P02")
 @pytest.mark.parametrize(
     "options",
     [
@@ -90,6 +92,7 @@ class Provider:
         return False
 
 
+@pytest.mark.rule("P02")
 @pytest.mark.parametrize(
     "given",
     [
@@ -136,6 +139,7 @@ def unverified():
     return context
 
 
+@pytest.mark.rule("P02")
 @pytest.mark.parametrize("trusting", [lambda: False, lambda: TlsConfig(verify=False), unverified])
 def test_an_engine_that_verifies_no_certificates_says_so(warned, trusting):
     AiohttpEngine()
@@ -151,6 +155,7 @@ def test_an_engine_that_verifies_no_certificates_says_so(warned, trusting):
 # ── On the command line ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P02")
 @pytest.mark.parametrize("debug", [(), ("--debug",)])
 def test_the_command_line_shows_both_once(debug):
     engine = elsewhere("http://elsewhere.test", named="http://agent.test")

@@ -1069,6 +1069,7 @@ def moved(host="elsewhere.test"):
     return agent, elsewhere, Pages(agent, elsewhere)
 
 
+@pytest.mark.rule("P01")
 @both_bindings
 @pytest.mark.parametrize(
     ("options", "call"),
@@ -1125,6 +1126,7 @@ async def test_an_origin_that_was_named_gets_them(binding, secrets, origins):
     assert "s3cret" in str(dict(elsewhere.received[0].headers))
 
 
+@pytest.mark.rule("P01")
 @pytest.mark.parametrize("origin", ["https://elsewhere.test", "http://elsewhere.test:8080"])
 async def test_another_scheme_or_port_is_another_origin(origin):
     agent, _, network = moved()
@@ -1199,6 +1201,7 @@ async def test_a_card_may_have_moved_within_its_origin(status):
     assert [r.headers.get("authorization") for r in network.requests] == ["Bearer s3cret"] * 2
 
 
+@pytest.mark.rule("P03")
 async def test_at_another_origin_and_after_it_there_are_no_credentials():
     there, back = "http://elsewhere.test/card.json", "http://agent.test/card.json"
     pages = {

@@ -357,6 +357,7 @@ def verdict_on_entries(entry, values):
     return True, OF_ITS_TYPE
 
 
+@pytest.mark.rule("P26")
 @pytest.mark.parametrize("path", MEMBERS, ids=shown)
 def test_a_member_with_another_value_is_read_or_named(path):
     for kind, value in some(VALUES.items(), of=6, beginning=MEMBERS.index(path)):
@@ -374,6 +375,7 @@ def test_a_member_with_another_value_is_read_or_named(path):
                 assert_names(outcome, shown(path), why)
 
 
+@pytest.mark.rule("P26")
 @pytest.mark.parametrize("path", MEMBERS, ids=shown)
 def test_a_card_without_a_member_is_read_unless_a_call_depends_on_it(path):
     outcome = used(without(path))
@@ -561,6 +563,7 @@ def test_an_address_of_the_agent_is_called_as_it_is(url, binding):
     assert_works(used(card), url, GOOD_URLS[url])
 
 
+@pytest.mark.rule("P20")
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "jsonrpc"])
 def test_what_is_no_address_is_named_and_never_called(binding):
     for url, why in BAD_URLS.items():
@@ -972,6 +975,7 @@ def test_what_is_no_json_object_is_no_card(body):
     assert_is_no_card(used(UNREADABLE[body]))
 
 
+@pytest.mark.rule("P26")
 @pytest.mark.parametrize("length", range(1, len(TEXT), len(TEXT) // 60))
 def test_a_card_that_was_cut_is_no_card(length):
     assert_is_no_card(used(TEXT[:length].encode()))
@@ -1160,6 +1164,7 @@ def is_related(field, path):
     )
 
 
+@pytest.mark.rule("P26")
 @given(path=st.sampled_from(MEMBERS), value=json_values, max_examples=300)
 def test_any_json_anywhere_in_a_card_is_read_or_named(path, value):
     outcome = used(changed(path, value))
@@ -1211,6 +1216,7 @@ def answering(address, answer):
     return script
 
 
+@pytest.mark.rule("P20")
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     "address",

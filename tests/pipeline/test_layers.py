@@ -118,6 +118,7 @@ STALLED = {
 }
 
 
+@pytest.mark.rule("P32", "D04")
 @both_bindings
 @pytest.mark.parametrize("operation", STALLED)
 @pytest.mark.parametrize("timeout", [7, 0.1 + 0.2, 1 / 3, 250.5])
@@ -138,6 +139,7 @@ async def test_a_call_ends_at_its_deadline_exactly(binding, operation, timeout):
     assert caught.value.request_id.startswith("id-")
 
 
+@pytest.mark.rule("D04")
 async def test_the_card_counts_against_the_deadline_and_nothing_was_executed():
     agent = FakeAgent()
     agent.inject(Stall(), on="GetAgentCard", times=10)
@@ -182,6 +184,7 @@ async def test_the_clients_timeout_is_the_calls_where_it_names_none():
     assert now() == 11
 
 
+@pytest.mark.rule("D04")
 async def test_waiting_for_a_retry_never_begins_where_the_deadline_would_end_it():
     agent = FakeAgent()
     agent.inject(Refuse(), on="SendMessage", times=9)
@@ -219,6 +222,7 @@ async def test_every_attempt_is_recorded(binding):
     assert now() - began == 3.5
 
 
+@pytest.mark.rule("D08")
 @pytest.mark.parametrize(
     ("fault", "at_least", "at_most"),
     [
@@ -334,6 +338,7 @@ async def fails_with(client, attempts, *, spent):
     assert ("retry budget of this agent is spent" in str(caught.value)) == spent
 
 
+@pytest.mark.rule("D08")
 @both_bindings
 async def test_a_spent_budget_fails_fast_and_recovers(binding):
     agent = FakeAgent()
@@ -567,6 +572,7 @@ async def test_an_error_raised_in_an_interceptor_is_seen_by_those_outside():
         assert notes == ["outer before", "outer after InternalError"]
 
 
+@pytest.mark.rule("P32")
 @pytest.mark.parametrize("timeout", [0.25, 5])
 async def test_an_interceptor_that_hangs_before_is_ended_by_the_deadline(timeout):
     class Hanging(Interceptor):
@@ -859,6 +865,7 @@ async def test_an_exception_of_a_consumer_propagates(is_async):
     assert later == []
 
 
+@pytest.mark.rule("P32")
 @pytest.mark.parametrize("how", ["ask", "send_message"])
 async def test_a_consumer_that_hangs_is_ended_by_the_deadline(how):
     async def hang(_event, _task, _card):
@@ -1142,6 +1149,7 @@ async def test_a_401_with_an_a2a_body_is_replayed_for_a_read_only(binding, opera
     assert {len(made) for made in agent.executions.values()} == {1}
 
 
+@pytest.mark.rule("P32")
 async def test_a_provider_that_hangs_is_ended_by_the_deadline():
     class Hanging(Tokens):
         async def credentials(self, call):

@@ -459,6 +459,7 @@ def test_one_address_for_several_is_refused():
         connect(["http://a.test", "http://b.test"], url="http://c.test/rpc")
 
 
+@pytest.mark.rule("D01")
 @given(seed=st.integers(0, 2**32), max_examples=60)
 def test_no_message_runs_twice_and_none_is_lost_without_a_word(seed):
     dice = random.Random(seed)

@@ -57,6 +57,7 @@ def move(client, url, **members):
     client._core._resolver.replace(unsigned(own_card(url, **members)), frozenset())
 
 
+@pytest.mark.rule("P01")
 @pytest.mark.parametrize(
     ("mine", "theirs"),
     [

@@ -73,6 +73,7 @@ PROBED = [("", "1.0"), ("GetTask", "0.3")]
 # ── By the card ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S20")
 @both_bindings
 @pytest.mark.parametrize("how", ["url", "file", "dict"])
 async def test_s20_a_card_of_0_3_is_enough(binding, how, tmp_path):
@@ -157,6 +158,7 @@ async def test_what_a_card_says_in_both_ways_is_there_once():
 # ── By what an agent answers ─────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S19")
 @both_bindings
 async def test_s19_a_card_without_a_version_and_an_agent_of_1_0(binding):
     agent = FakeAgent(card=card(interface(binding, None)))
@@ -168,6 +170,7 @@ async def test_s19_a_card_without_a_version_and_an_agent_of_1_0(binding):
     assert operations(agent) == [("GetTask", "1.0"), *[("SendMessage", "1.0")] * 2]
 
 
+@pytest.mark.rule("S19")
 @both_bindings
 async def test_s19_a_card_without_a_version_and_an_agent_of_0_3(binding):
     agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
@@ -709,6 +712,7 @@ async def test_a_subscription_that_is_broken_off_is_refused():
     assert len(agent.pending_faults) == 19  # one try was enough
 
 
+@pytest.mark.rule("S16")
 @both_bindings
 async def test_s16_an_authorization_is_watched_on_after_a_last_event(binding):
     agent = FakeAgent(needs_auth("log in", cleared_after=60), versions=OLDER)

@@ -98,6 +98,7 @@ def test_what_is_older_than_the_window_does_not_count():
     assert one.state(now=110.0) == "closed"
 
 
+@pytest.mark.rule("D09")
 def test_500_callers_at_half_open_are_one():
     one = opened()
 
@@ -151,6 +152,7 @@ def test_the_time_is_drawn_around_its_middle():
     assert waits == pytest.approx([4.0, 5.0, 6.0], abs=1e-4)
 
 
+@pytest.mark.rule("D07")
 def test_a_probe_that_is_given_up_makes_room_for_the_next():
     one = opened()
     probe = one.acquire(now=105.0)
@@ -177,6 +179,7 @@ def test_a_probe_that_takes_too_long_makes_room_for_the_next():
     assert one.state(now=110.0) == "closed"
 
 
+@pytest.mark.rule("D09")
 def test_what_was_let_through_before_says_nothing_afterwards():
     one = breaker()
     old = [one.acquire(now=99.0) for _ in range(20)]

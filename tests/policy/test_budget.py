@@ -18,6 +18,7 @@ def budget(**policy):
     return RetryBudget(BudgetPolicy(**policy), now=AT_ONCE)
 
 
+@pytest.mark.rule("D08")
 def test_retries_are_allowed_while_more_than_half_is_left():
     full = budget()
 
@@ -142,6 +143,7 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing():
     assert used.tokens == 7
 
 
+@pytest.mark.rule("D08")
 @pytest.mark.parametrize("retries", [1, 3, 10])
 def test_a_total_outage_is_hardly_made_worse(retries):
     # Given an agent that answers 503 to everything, and a thousand calls within a second ...

@@ -240,6 +240,7 @@ async def test_an_agent_that_has_become_slow_gets_no_double_load():
     assert len(network.asked) - before <= 400 * 1.05 + 10
 
 
+@pytest.mark.rule("P31")
 async def test_messages_are_never_asked_for_twice():
     agent = FakeAgent()
     network, client, _ = await client_of(agent, latency=lambda _: 0.01)

@@ -111,6 +111,7 @@ def test_a_predicate_is_asked_only_about_what_may_be_retried_at_all():
     assert asked == []
 
 
+@pytest.mark.rule("D08")
 def test_a_hint_is_a_lower_bound():
     without_jitter = RetryPolicy(jitter=False)
 
@@ -133,6 +134,7 @@ def test_a_hint_beyond_what_the_caller_follows_ends_it_at_once():
     assert isinstance(after(busy(retry_after=60.5), RetryPolicy(max_retry_after=100)), Retry)
 
 
+@pytest.mark.rule("S29")
 @pytest.mark.parametrize(
     ("time_left", "again"), [(7.01, True), (7.0, False), (6.9, False), (0.0, False)]
 )
@@ -146,6 +148,7 @@ def test_s29_a_wait_that_would_reach_the_deadline_ends_it_at_once(time_left, aga
         assert decision == GiveUp("waiting 7 s would exceed the deadline")
 
 
+@pytest.mark.rule("S29")
 def test_s29_no_time_left_ends_it_even_without_a_wait():
     policy = RetryPolicy(base_delay=0)
 
@@ -175,6 +178,7 @@ def test_a_decision_is_a_wait_or_a_reason(policy, error, situation):
         assert decision.reason
 
 
+@pytest.mark.rule("P31")
 @given(policy=policies, error=failures, situation=situations)
 def test_what_must_not_run_twice_is_never_retried_unless_it_certainly_did_not_run(
     policy, error, situation
@@ -201,6 +205,7 @@ def with_predicate(policy, answer):
     return RetryPolicy(**{**fields, "retry_predicate": lambda error: answer})
 
 
+@pytest.mark.rule("D08")
 @given(policy=policies, hint=seconds, situation=situations)
 def test_a_retry_is_never_earlier_than_the_hint(policy, hint, situation):
     decision = decide(policy, busy(retry_after=hint), **situation)
@@ -211,6 +216,7 @@ def test_a_retry_is_never_earlier_than_the_hint(policy, hint, situation):
         assert isinstance(decision, GiveUp)
 
 
+@pytest.mark.rule("S29")
 @given(policy=policies, error=failures, situation=situations, time_left=seconds)
 def test_s29_a_retry_is_never_at_or_beyond_the_deadline(policy, error, situation, time_left):
     decision = decide(policy, error, **{**situation, "time_left": time_left})
@@ -334,5 +340,6 @@ def test_a_failure_counts_whoever_has_got_through():
     assert tried((True, True, 0), (True, False, 1), (False, False, 7)).failures == 3
 
 
+@pytest.mark.rule("D08")
 def test_beyond_the_budget_there_is_no_retry():
     assert after(busy(), within_budget=False) == GiveUp("the retry budget of this agent is spent")

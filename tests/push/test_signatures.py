@@ -164,6 +164,7 @@ async def test_a_configuration_asks_for_a_bearer_token_and_has_no_credentials():
         receiver.config(authentication=AuthenticationInfo(scheme="Basic", credentials="YTpi"))
 
 
+@pytest.mark.rule("P06")
 @pytest.mark.parametrize(
     ("policy", "claims", "status"),
     [
@@ -304,6 +305,7 @@ async def test_the_signature_is_verified_before_the_body_is_read():
 # ── Once ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P06")
 async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
     receiver, config = expecting()
     token = SIGNER.token(BODY)
@@ -315,6 +317,7 @@ async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
     assert receiver.get_task("t-1") is None
 
 
+@pytest.mark.rule("P06")
 @pytest.mark.parametrize("name", [{}, {"jti": "j-1"}], ids=str)
 async def test_a_token_is_good_for_one_body(name):
     receiver, config = expecting(body_digest=False)
@@ -371,6 +374,7 @@ async def test_as_many_tokens_are_remembered_as_are_allowed_and_as_long_as_they_
 # ── Once, whatever restarts ──────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P06")
 async def test_a_used_token_stays_used_after_a_restart(tmp_path):
     journal = tmp_path / "calls.db"
     clock = Clock()
@@ -392,6 +396,7 @@ async def test_a_used_token_stays_used_after_a_restart(tmp_path):
     await second.close()
 
 
+@pytest.mark.rule("P06")
 async def test_one_of_several_receivers_with_one_journal_takes_a_token(tmp_path):
     token = SIGNER.token(BODY)
     pairs = [expecting(journal=tmp_path / "calls.db") for _ in range(3)]

@@ -89,6 +89,7 @@ def message_ids(agent):
     return found
 
 
+@pytest.mark.rule("S01")
 @both_bindings
 async def test_s01_a_first_byte_after_ten_seconds_is_awaited(binding):
     agent = FakeAgent(latency=10)
@@ -102,6 +103,7 @@ async def test_s01_a_first_byte_after_ten_seconds_is_awaited(binding):
     assert now() - began == 10
 
 
+@pytest.mark.rule("S06")
 @both_bindings
 async def test_s06_refused_connections_cost_one_task_and_are_listed(binding):
     agent = FakeAgent()
@@ -119,6 +121,7 @@ async def test_s06_refused_connections_cost_one_task_and_are_listed(binding):
     assert agent.executions == {"m-1": [reply.value.task.id]}
 
 
+@pytest.mark.rule("S07")
 async def test_s07_a_rate_limited_card_is_waited_for():
     agent = FakeAgent()
     agent.inject(rate_limited(retry_after=30), on="GetAgentCard")
@@ -129,6 +132,7 @@ async def test_s07_a_rate_limited_card_is_waited_for():
     assert 30 <= now() <= 31
 
 
+@pytest.mark.rule("S07")
 async def test_s07_a_forbidden_card_fails_at_once():
     agent = FakeAgent()
     agent.inject(Respond(status=403, body=b"members only"), on="GetAgentCard")
@@ -141,6 +145,7 @@ async def test_s07_a_forbidden_card_fails_at_once():
     assert (now(), len(network.requests)) == (0, 1)
 
 
+@pytest.mark.rule("S10")
 @both_bindings
 async def test_s10_a_failed_task_without_artifacts_raises_with_reason_and_task(binding):
     agent = FakeAgent(lambda _turn: fails("no such city", after=3))
@@ -152,6 +157,7 @@ async def test_s10_a_failed_task_without_artifacts_raises_with_reason_and_task(b
     assert caught.value.executed is True
 
 
+@pytest.mark.rule("S13")
 @both_bindings
 @pytest.mark.parametrize(
     "status",
@@ -184,6 +190,7 @@ async def test_s13_a_status_message_that_is_null_or_has_no_parts_is_no_error(bin
     assert (answer.task_id, answer.text) == ("t-1", "")
 
 
+@pytest.mark.rule("S17")
 @both_bindings
 async def test_s17_an_unconfirmed_cancel_is_polled_until_its_deadline(binding):
     agent = FakeAgent(lambda _turn: works_forever(), cancel_takes=None)
@@ -200,6 +207,7 @@ async def test_s17_an_unconfirmed_cancel_is_polled_until_its_deadline(binding):
     assert len(agent.calls("GetTask")) > 5
 
 
+@pytest.mark.rule("S17")
 @both_bindings
 async def test_s17_a_cancel_that_takes_a_while_is_confirmed(binding):
     agent = FakeAgent(lambda _turn: works_forever(), cancel_takes=7)
@@ -209,6 +217,7 @@ async def test_s17_a_cancel_that_takes_a_while_is_confirmed(binding):
     assert (await client.cancel_task(task.id)).state is TaskState.CANCELED
 
 
+@pytest.mark.rule("S19")
 @both_bindings
 async def test_s19_a_card_without_protocol_version_works(binding):
     path = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}[binding]
@@ -219,6 +228,7 @@ async def test_s19_a_card_without_protocol_version_works(binding):
     assert agent.calls("SendMessage")[0].headers["a2a-version"] == "1.0"
 
 
+@pytest.mark.rule("S21")
 async def test_s21_a_card_at_the_older_path_is_found():
     agent = FakeAgent()
     card = AgentCard(
@@ -240,6 +250,7 @@ async def test_s21_a_card_at_the_older_path_is_found():
     assert [request.url for request in network.requests[:2]] == list(pages)
 
 
+@pytest.mark.rule("S21")
 async def test_s21_a_401_at_the_first_path_is_an_answer():
     agent = FakeAgent()
     agent.inject(Respond(status=401), on="GetAgentCard")
@@ -251,6 +262,7 @@ async def test_s21_a_401_at_the_first_path_is_an_answer():
     assert [urlsplit(r.url).path for r in network.requests] == ["/.well-known/agent-card.json"]
 
 
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize(
     ("binding", "url", "posted"),
     [
@@ -269,6 +281,7 @@ async def test_s22_the_endpoint_is_used_as_the_card_writes_it(binding, url, post
     assert [received.url for received in agent.calls("SendMessage")] == [posted]
 
 
+@pytest.mark.rule("S23", "P01")
 @both_bindings
 async def test_s23_credentials_do_not_follow_a_card_to_another_host(binding):
     elsewhere = FakeAgent(url="http://elsewhere.test", bindings=(binding,))
@@ -292,6 +305,7 @@ async def test_s23_credentials_do_not_follow_a_card_to_another_host(binding):
     assert {urlsplit(request.url).hostname for request in network.requests} == {"agent.test"}
 
 
+@pytest.mark.rule("S24")
 async def test_s24_a_card_from_another_origin_is_fetched_without_credentials():
     elsewhere = FakeAgent(url="http://elsewhere.test")
     agent = FakeAgent()
@@ -315,6 +329,7 @@ async def test_s24_a_card_from_another_origin_is_fetched_without_credentials():
     assert second.headers["a2a-version"] == "1.0"
 
 
+@pytest.mark.rule("S24")
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -330,6 +345,7 @@ async def test_s24_a_call_does_not_follow_to_another_origin(binding, streaming, 
     assert {urlsplit(request.url).hostname for request in network.requests} == {"agent.test"}
 
 
+@pytest.mark.rule("S25")
 @both_bindings
 def test_s25_one_client_serves_two_event_loops(binding):
     agent = FakeAgent()
@@ -343,6 +359,7 @@ def test_s25_one_client_serves_two_event_loops(binding):
     assert asyncio.run(ask("third")) == "third"
 
 
+@pytest.mark.rule("S26")
 @both_bindings
 @pytest.mark.parametrize("data", [{"n": 1}, [1, 2**63], 0, {"deep": [{"n": -7}]}], ids=str)
 async def test_s26_integers_in_data_stay_integers(binding, data):
@@ -354,6 +371,7 @@ async def test_s26_integers_in_data_stay_integers(binding, data):
     assert repr(artifact.parts[0].data) == repr(data)
 
 
+@pytest.mark.rule("S27", "P32")
 @both_bindings
 async def test_s27_a_wait_that_expires_names_its_deadline_and_carries_the_task(binding):
     agent = FakeAgent(lambda _turn: works_forever())
@@ -370,6 +388,7 @@ async def test_s27_a_wait_that_expires_names_its_deadline_and_carries_the_task(b
     assert now() - began == 33
 
 
+@pytest.mark.rule("S27")
 @both_bindings
 async def test_s27_an_ask_that_expires_names_its_deadline_and_carries_the_task(binding):
     agent = FakeAgent(lambda _turn: works_forever())
@@ -394,6 +413,7 @@ class Slotted(FakeNetwork):
             yield reply
 
 
+@pytest.mark.rule("S28")
 @both_ways
 @crossed("binding, seed", ["JSONRPC", "HTTP+JSON"], range(3))
 async def test_s28_every_slot_is_free_after_many_cancellations(binding, streaming, seed):
@@ -417,6 +437,7 @@ async def test_s28_every_slot_is_free_after_many_cancellations(binding, streamin
     assert network.peak == 25
 
 
+@pytest.mark.rule("S29")
 @both_bindings
 @pytest.mark.parametrize("operation", ["SendMessage", "GetTask"])
 async def test_s29_a_wait_beyond_the_time_left_is_not_begun(binding, operation):
@@ -434,6 +455,7 @@ async def test_s29_a_wait_beyond_the_time_left_is_not_begun(binding, operation):
     assert now() == 0
 
 
+@pytest.mark.rule("S30")
 @both_bindings
 @both_ways
 async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding, streaming):
@@ -449,6 +471,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding, strea
     assert len(agent.calls(SENDS[streaming])) == 1
 
 
+@pytest.mark.rule("S30")
 @both_bindings
 @pytest.mark.parametrize(("failures", "gives_up"), [(2, False), (4, True)])
 async def test_s30_a_proxys_html_in_place_of_a_task_is_retried(binding, failures, gives_up):

@@ -116,6 +116,7 @@ def skipping(monkeypatch):
 # ── S07: the card is rate limited, or forbidden ──────────────────────────────────────────────
 
 
+@pytest.mark.rule("S07")
 @pytest.mark.parametrize(
     ("fault", "least"),
     [
@@ -141,6 +142,7 @@ async def test_s07_a_rate_limited_card_is_waited_for(skipping, fault, least):
     assert least - 0.01 < waited <= least + 1
 
 
+@pytest.mark.rule("S07")
 async def test_s07_a_rate_limited_card_is_waited_for_in_real_time():
     agent = Agent()
     agent.inject(rate_limited(retry_after_ms=5), on="GetAgentCard", times=3)
@@ -153,6 +155,7 @@ async def test_s07_a_rate_limited_card_is_waited_for_in_real_time():
     assert agent.targets == [WELL_KNOWN] * 4
 
 
+@pytest.mark.rule("S07")
 async def test_s07_a_wait_that_is_too_long_is_not_begun(skipping):
     agent = Agent()
     agent.inject(rate_limited(retry_after=3600), on="GetAgentCard")
@@ -167,6 +170,7 @@ async def test_s07_a_wait_that_is_too_long_is_not_begun(skipping):
     assert agent.targets == [WELL_KNOWN]
 
 
+@pytest.mark.rule("S07")
 async def test_s07_a_forbidden_card_fails_at_once():
     agent = Agent()
     agent.inject(Respond(status=403, body=b"members only"), on="GetAgentCard")
@@ -182,6 +186,7 @@ async def test_s07_a_forbidden_card_fails_at_once():
 # ── S19: no version ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S19")
 @both_bindings
 @pytest.mark.parametrize("version", [..., None, ""], ids=["missing", "null", "empty"])
 async def test_s19_a_card_without_protocol_version_works(binding, version):
@@ -200,6 +205,7 @@ async def test_s19_a_card_without_protocol_version_works(binding, version):
 # ── S21: where the card is ───────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S21")
 @both_bindings
 async def test_s21_a_card_at_the_older_path_is_found(binding):
     agent = Agent()
@@ -214,6 +220,7 @@ async def test_s21_a_card_at_the_older_path_is_found(binding):
     assert agent.targets == [WELL_KNOWN, OLDER, SENT_TO[binding], SENT_TO[binding]]
 
 
+@pytest.mark.rule("S21")
 @pytest.mark.parametrize("challenge", [{}, {"www-authenticate": 'Bearer realm="agents"'}])
 async def test_s21_a_401_at_the_first_path_is_an_answer(challenge):
     agent = Agent()
@@ -230,6 +237,7 @@ async def test_s21_a_401_at_the_first_path_is_an_answer(challenge):
 # ── S22: the address as the card writes it ───────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize(
     "target",
     [
@@ -256,6 +264,7 @@ async def test_s22_an_endpoint_of_json_rpc_is_posted_to_byte_for_byte(target):
     assert agent.targets == [WELL_KNOWN, target]
 
 
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize(
     ("base", "posted"),
     [
@@ -281,6 +290,7 @@ async def test_s22_an_operation_of_rest_goes_behind_the_endpoint(base, posted):
     assert agent.targets == [WELL_KNOWN, posted]
 
 
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize("tenant", ["acme", "a/b", "..", "\u00e4 ?#%"])
 async def test_s22_a_tenant_of_rest_is_one_segment_on_the_wire(tenant):
     agent = Agent()
@@ -298,6 +308,7 @@ async def test_s22_a_tenant_of_rest_is_one_segment_on_the_wire(tenant):
 # ── S23, S24: secrets stay with their origin ─────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S23")
 @both_bindings
 @pytest.mark.parametrize(
     ("options", "sent"),
@@ -328,6 +339,7 @@ async def test_s23_credentials_do_not_follow_a_card_to_another_origin(binding, o
     assert sent in elsewhere.headers_of(SENT_TO[binding]).items()
 
 
+@pytest.mark.rule("S24")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_s24_a_card_from_another_origin_is_fetched_without_credentials(status):
     agent, elsewhere = Agent(), Agent()
@@ -348,6 +360,7 @@ async def test_s24_a_card_from_another_origin_is_fetched_without_credentials(sta
     assert received["a2a-version"] == "1.0"
 
 
+@pytest.mark.rule("S24")
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("status", [301, 302, 303])
@@ -361,6 +374,7 @@ async def test_s24_a_call_is_not_turned_into_another_one(binding, streaming, sta
     assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
 
 
+@pytest.mark.rule("S24")
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -379,6 +393,7 @@ async def test_s24_a_call_does_not_follow_to_another_origin(binding, streaming, 
     assert agent.executions == {}
 
 
+@pytest.mark.rule("S24")
 @both_ways
 @pytest.mark.parametrize("status", [307, 308])
 async def test_s24_a_call_that_moved_within_its_origin_keeps_body_and_credentials(
@@ -400,6 +415,7 @@ async def test_s24_a_call_that_moved_within_its_origin_keeps_body_and_credential
 # ── S30: the page of a proxy in place of an answer ───────────────────────────────────────────
 
 
+@pytest.mark.rule("S30")
 @pytest.mark.parametrize(("failures", "found"), [(3, True), (4, False)])
 async def test_s30_a_proxys_html_in_place_of_a_card_is_retried(failures, found):
     agent = Agent()
@@ -422,6 +438,7 @@ async def test_s30_a_proxys_html_in_place_of_a_card_is_retried(failures, found):
     assert agent.executions == {}
 
 
+@pytest.mark.rule("S30")
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("after_execution", [True, False])
@@ -448,6 +465,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(
     assert not agent.executions or list(agent.executions) == [error.message_id]
 
 
+@pytest.mark.rule("S30")
 @both_bindings
 async def test_s30_a_proxys_html_in_place_of_a_task_is_retried(binding):
     agent = Agent(bindings=(binding,))

@@ -109,6 +109,7 @@ def task(state, **more):
 # ── While it goes on ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S02")
 @both_bindings
 async def test_s02_ten_seconds_between_chunks_for_four_minutes_are_no_cut(binding):
     agent = FakeAgent(streams(*"abcdefghijklmnopqrstuvwx", every=10))
@@ -122,6 +123,7 @@ async def test_s02_ten_seconds_between_chunks_for_four_minutes_are_no_cut(bindin
     assert operations(agent) == [STREAMED, "GetTask"]
 
 
+@pytest.mark.rule("S03", "D02")
 @both_bindings
 @pytest.mark.parametrize(
     "fault",
@@ -157,6 +159,7 @@ async def test_s03_a_stream_that_ends_in_working_is_no_end(fault, binding, versi
     assert (first, others[0], events.reconnects) == (STREAMED, *again)
 
 
+@pytest.mark.rule("S04")
 @both_bindings
 @pytest.mark.parametrize("code", [None, -32004, -32001], ids=["as it does", "-32004", "-32001"])
 async def test_s04_a_task_that_ended_meanwhile_is_asked_for(code, binding, version):
@@ -180,6 +183,7 @@ async def test_s04_a_task_that_ended_meanwhile_is_asked_for(code, binding, versi
     assert len(agent.calls("GetTask")) == 1
 
 
+@pytest.mark.rule("S11")
 @both_bindings
 async def test_s11_comments_alone_keep_a_stream_alive(binding):
     agent = FakeAgent(streams("a", "b", every=900), streaming=Streaming(keep_alive=100))
@@ -194,6 +198,7 @@ async def test_s11_comments_alone_keep_a_stream_alive(binding):
     assert len(others) <= 12
 
 
+@pytest.mark.rule("S11")
 @both_bindings
 async def test_s11_a_stream_that_is_silent_for_too_long_is_cut(binding, version):
     agent = FakeAgent(streams("a", "b", every=900))
@@ -207,6 +212,7 @@ async def test_s11_a_stream_that_is_silent_for_too_long_is_cut(binding, version)
     assert now() <= 2700 + ReconnectPolicy().max_backoff  # the longest pause between two polls
 
 
+@pytest.mark.rule("S12")
 @both_bindings
 async def test_s12_a_full_task_at_the_end_is_no_second_end(binding, version):
     agent = FakeAgent(streams("a", "b"), streaming=Streaming(final_task=True))
@@ -222,6 +228,7 @@ async def test_s12_a_full_task_at_the_end_is_no_second_end(binding, version):
     assert operations(agent) == [STREAMED, *(["GetTask"] if version == "0.3" else [])]
 
 
+@pytest.mark.rule("S13")
 @both_bindings
 async def test_s13_a_status_whose_message_is_null_is_one_without(binding):
     agent = FakeAgent()
@@ -239,6 +246,7 @@ async def test_s13_a_status_whose_message_is_null_is_one_without(binding):
     assert seen[1].status.message.parts == ()
 
 
+@pytest.mark.rule("S14")
 @both_bindings
 async def test_s14_text_comes_once_and_is_replaced_after_that(binding):
     network = Scripted(
@@ -266,6 +274,7 @@ async def test_s14_text_comes_once_and_is_replaced_after_that(binding):
     ]
 
 
+@pytest.mark.rule("S15")
 @both_bindings
 async def test_s15_a_question_is_answered_on_the_same_task(binding):
     def converse(turn):
@@ -289,6 +298,7 @@ async def test_s15_a_question_is_answered_on_the_same_task(binding):
     assert (network.in_flight, agent.open_streams) == (0, 0)
 
 
+@pytest.mark.rule("S16")
 @both_bindings
 @pytest.mark.parametrize("broken", [False, True], ids=["open", "closed"])
 async def test_s16_an_authorization_that_is_given_out_of_band_is_seen(broken, binding):
@@ -307,6 +317,7 @@ async def test_s16_an_authorization_that_is_given_out_of_band_is_seen(broken, bi
     assert answer.text == "done"
 
 
+@pytest.mark.rule("S27")
 @both_bindings
 @pytest.mark.parametrize("after", ["message", "task"])
 async def test_s27_a_stream_that_is_out_of_time_names_its_deadline_and_the_task(after, binding):
@@ -330,6 +341,7 @@ async def test_s27_a_stream_that_is_out_of_time_names_its_deadline_and_the_task(
     assert (network.in_flight, agent.open_streams) == (0, 0)
 
 
+@pytest.mark.rule("S27")
 @both_bindings
 async def test_s27_a_stream_that_waits_for_an_authorization_says_so_in_the_end(binding):
     agent = FakeAgent(needs_auth("log in at example.com"))

@@ -274,6 +274,7 @@ async def test_rejects(binding):
     assert caught.value.task.status.message.text == "Not my job."
 
 
+@pytest.mark.rule("P12")
 @BOTH
 @pytest.mark.parametrize("kind", ["function", "generator", "executor"])
 async def test_an_exception_fails_the_task_and_tells_nothing(binding, kind, caplog):
@@ -303,6 +304,7 @@ async def test_an_exception_fails_the_task_and_tells_nothing(binding, kind, capl
     assert any("hunter2" in record.getMessage() for record in logged)
 
 
+@pytest.mark.rule("P12")
 @BOTH
 @pytest.mark.parametrize("kind", [fail, holdfast.errors.InvalidParamsError])
 async def test_the_words_of_a_failure_are_sent_without_secrets_and_paths(binding, kind):
@@ -355,6 +357,7 @@ async def test_a_failure_of_another_agent_tells_where_the_chain_broke():
     assert told.hops == ("weather", "sensors")
 
 
+@pytest.mark.rule("P14")
 async def test_a_turn_that_takes_too_long_fails():
     async def answer(message):
         await asyncio.sleep(3600)
@@ -606,6 +609,7 @@ async def test_an_executor_of_the_sdk_is_taken_as_it_is():
         assert (await client.ask("?")).message.text == "as it is"
 
 
+@pytest.mark.rule("P12")
 @BOTH
 async def test_what_an_executor_of_the_sdk_raises_is_not_told(binding, caplog):
     caplog.set_level(logging.CRITICAL, "a2a")
@@ -658,6 +662,7 @@ async def test_what_cannot_be_read_is_the_clients_fault_and_tells_nothing_of_pyt
         assert word not in str(answer)
 
 
+@pytest.mark.rule("P14")
 async def test_a_body_that_is_too_large_never_reaches_the_agent():
     request = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "x" * 5000}}
 
@@ -681,6 +686,7 @@ async def test_an_unknown_path_gets_a_proper_error():
     assert (status, answer["error"]["status"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.rule("P12")
 async def test_what_fails_in_the_middleware_tells_nothing():
     def broken(app):
         async def serve(scope, receive, send):

@@ -69,6 +69,7 @@ async def subscribed(client, task_id):
 ALL = ["get", "cancel", "reply", "create", "config", "configs", "delete", "subscribe"]
 
 
+@pytest.mark.rule("P15")
 @BOTH
 @pytest.mark.parametrize("authenticate", [by_token, by_token_later])
 async def test_what_belongs_to_another_caller_is_not_found(binding, authenticate):
@@ -97,6 +98,7 @@ async def test_what_belongs_to_another_caller_is_not_found(binding, authenticate
     await server.close()
 
 
+@pytest.mark.rule("P15")
 @pytest.mark.parametrize("token", ["", "Bearer wrong", "Bearer of-nobody"])
 @pytest.mark.parametrize("path", ["/", "/tasks/x", "/extendedAgentCard", "/nothing"])
 async def test_a_caller_without_a_name_gets_no_further(token, path):
@@ -249,6 +251,7 @@ def test_the_log_says_that_callers_share_all_tasks(options, url, level, caplog):
 # ── gRPC ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P15")
 @pytest.mark.real_time
 async def test_callers_have_the_same_name_over_grpc():
     server = A2AServer(whose, card={"name": "whose"}, authenticate=by_token)

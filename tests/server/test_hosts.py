@@ -45,6 +45,7 @@ def local(url="http://127.0.0.1:9999", **options):
     return A2AServer(echo, **options).app(url=url)
 
 
+@pytest.mark.rule("P16")
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -72,6 +73,7 @@ async def test_a_local_agent_accepts_only_names_of_this_machine(host, status):
     assert await status_of(local(), host=host) == status
 
 
+@pytest.mark.rule("P16")
 @pytest.mark.parametrize(
     ("origin", "status"),
     [
@@ -90,6 +92,7 @@ async def test_a_local_agent_accepts_only_pages_of_this_machine(origin, status):
     assert await status_of(local(), host="localhost", origin=origin) == status
 
 
+@pytest.mark.rule("P16")
 async def test_more_hosts_and_origins_can_be_allowed():
     app = local(
         allowed_hosts=["Agent.Example", "*.dev.example", "::2"],
@@ -142,6 +145,7 @@ async def test_a_refusal_has_the_form_of_its_binding_and_a_hint(method, path, do
         assert "allowed_hosts=" in text
 
 
+@pytest.mark.rule("P16")
 async def test_a_refused_request_never_reaches_middleware_or_agent():
     reached = []
 

@@ -70,6 +70,7 @@ class Asked:
 # ── One message ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P14")
 @pytest.mark.parametrize(
     ("path", "status", "document"),
     [("/", 200, sending), ("/message:send", 400, rest), ("/message:stream", 400, rest)],
@@ -93,6 +94,7 @@ async def test_as_many_parts_as_allowed_are_taken():
     assert (status, "result" in answer) == (200, True)
 
 
+@pytest.mark.rule("P14")
 @pytest.mark.parametrize("path", ["/", "/message:send"])
 @pytest.mark.parametrize("data", [[0] * 100, {str(n): 0 for n in range(100)}, [[]] * 100])
 async def test_a_request_may_hold_so_many_values(path, data):
@@ -123,6 +125,7 @@ async def test_json_in_another_encoding_is_not_read(encoding):
     assert (status, answer["error"]["code"]) == (200, -32700)
 
 
+@pytest.mark.rule("P14")
 @pytest.mark.parametrize(
     ("path", "status", "code"), [("/", 200, -32602), ("/message:send", 400, 400)]
 )
@@ -140,6 +143,7 @@ async def test_a_request_may_be_nested_so_deeply(path, status, code, depth):
     assert "nested deeper than 100 levels" in answer["error"]["message"]
 
 
+@pytest.mark.rule("P14")
 @pytest.mark.parametrize(
     ("parts", "members", "values"),
     [
@@ -159,6 +163,7 @@ def test_values_of_a_message_over_grpc_are_counted(parts, members, values):
 # ── All bodies together ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P14")
 async def test_bodies_that_come_at_once_are_bounded_in_memory():
     server = A2AServer(echo, max_body=1024 * KIB, max_body_memory=1024 * KIB)
     app = server.app(url=URL)
@@ -239,6 +244,7 @@ def guarded(app):
     return serve
 
 
+@pytest.mark.rule("P14")
 async def test_middleware_refuses_before_the_body_is_read():
     app = A2AServer(echo, middleware=[guarded]).app(url=URL)
     silent = Asked(app)

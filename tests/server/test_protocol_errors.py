@@ -154,6 +154,7 @@ async def test_an_exception_is_a_status_object_over_http_json():
     assert error["message"] == "internal error"
 
 
+@pytest.mark.rule("P12")
 @BOTH
 async def test_nothing_of_an_exception_is_told_and_all_of_it_is_logged(binding, caplog):
     reply = await served(
@@ -929,6 +930,7 @@ async def test_a_body_that_does_not_come_is_waited_for_once(status, seconds):
     assert asyncio.get_running_loop().time() - began == seconds
 
 
+@pytest.mark.rule("P12")
 @pytest.mark.parametrize("status", [422, 500, 503])
 @pytest.mark.parametrize(
     "page",

@@ -141,6 +141,7 @@ async def test_a_token_that_is_no_header_is_not_sent(token):
 # ── Where they may lead ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P13")
 @pytest.mark.parametrize(
     "url",
     [
@@ -164,6 +165,7 @@ async def test_an_address_inside_is_refused_when_it_is_named(url, caplog):
     assert "are refused: " in caplog.text
 
 
+@pytest.mark.rule("P13")
 @pytest.mark.parametrize("host", [*METADATA, "169.254.1.1", "[fe80::1]"])
 async def test_a_validator_opens_private_networks_and_no_metadata(host):
     async def anything(_):
@@ -188,6 +190,7 @@ async def test_a_validator_narrows():
         await ask({"push_engine": Carrying(), "push_url_validator": nothing}, "http://8.8.8.8/")
 
 
+@pytest.mark.rule("P13")
 @pytest.mark.real_time
 async def test_a_name_that_leads_inside_later_is_refused_where_the_socket_is_made(
     resolving, caplog
@@ -208,6 +211,7 @@ async def test_a_name_that_leads_inside_later_is_refused_where_the_socket_is_mad
     assert 'push_networks=("127.0.0.1",)' in caplog.text
 
 
+@pytest.mark.rule("P13")
 @pytest.mark.real_time
 async def test_a_push_arrives_in_a_network_that_is_allowed_and_not_by_way_of_a_proxy(
     resolving, monkeypatch
@@ -263,6 +267,7 @@ def test_options_that_cannot_be_right_are_errors(options, kind, says):
 # ── How many ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P14")
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_task_has_as_many_configurations_as_it_may_have_and_no_more(binding):
     options = {"push": True, "push_engine": Carrying(), "push_networks": ["127.0.0.0/8"]}

@@ -100,6 +100,7 @@ async def test_both_clients_are_answered_over_every_binding():
     assert running.card.supported_interfaces[2].url == running.grpc_url
 
 
+@pytest.mark.rule("P12")
 async def test_grpc_asks_fails_and_tells_nothing():
     async with (
         asyncio.timeout(LIMIT),

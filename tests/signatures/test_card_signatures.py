@@ -181,6 +181,7 @@ async def test_without_a_verifier_nothing_is_verified():
         assert client.card_verification.outcome == "unverifiable"
 
 
+@pytest.mark.rule("P11")
 async def test_a_changed_card_is_refused_though_nothing_is_required():
     error = await refused({**SIGNED, "name": "Somebody else"})
 
@@ -188,6 +189,7 @@ async def test_a_changed_card_is_refused_though_nothing_is_required():
     assert "signature 1 does not match the card and key 'k-1'" in str(error)
 
 
+@pytest.mark.rule("P11")
 async def test_a_key_that_nobody_knows_makes_a_card_unverifiable():
     card = Signer("stranger").sign(document())
 
@@ -225,6 +227,7 @@ async def test_a_header_that_does_not_count_makes_a_card_unverifiable(header):
     assert said.reason
 
 
+@pytest.mark.rule("P11")
 async def test_a_public_key_is_no_shared_secret():
     token = jwt.api_jws.encode(
         canonical_json(DOCUMENT), b"s" * 64, algorithm="HS256", headers={"kid": "k-1"}
@@ -351,6 +354,7 @@ SDK_SIGNED = sdk_signed()
 BY_SDK, BY_US = st.just(SDK_SIGNED), st.just(SIGNER.sign(FULL))
 
 
+@pytest.mark.rule("P11")
 @settings(max_examples=rounds(30, 120), deadline=None)
 @given(data=st.data(), signed=st.one_of(BY_SDK, BY_US))
 def test_no_member_can_be_changed(data, signed):
@@ -379,6 +383,7 @@ def canonical_card(card):
     return lean.payload
 
 
+@pytest.mark.rule("P11")
 @settings(max_examples=rounds(20, 40), deadline=None)
 @given(
     name=st.sampled_from(
@@ -764,6 +769,7 @@ async def test_a_key_is_fetched_from_a_host_that_the_caller_named():
     assert net.urls == [KEYS_URL]
 
 
+@pytest.mark.rule("P11")
 @pytest.mark.parametrize(
     "url",
     [

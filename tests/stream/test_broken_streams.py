@@ -110,6 +110,7 @@ OFTEN = [
 ]
 
 
+@pytest.mark.rule("D03")
 @pytest.mark.parametrize(("how", "binding", "version"), OFTEN, indirect=["version"])
 def test_five_hundred_chunks_over_fifty_breaks_come_once(how, binding, version):
     async def main():
@@ -210,6 +211,7 @@ async def test_what_may_lack_something_is_no_answer(streaming, binding):
     assert (caught.value.task.id, caught.value.executed) == ("task-1", True)
 
 
+@pytest.mark.rule("D03")
 @crossed("lag, seed, binding", [0.3, 0.7, 1.5], range(8), ["JSONRPC", "HTTP+JSON"], turns=2)
 async def test_no_text_comes_twice_from_a_store_that_is_late(lag, seed, binding):
     agent = FakeAgent(streams(*"abcdefgh", every=1), store_lag=lag)

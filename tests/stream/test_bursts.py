@@ -93,6 +93,7 @@ def plain(events):
     return [(without(event), without(task)) for event, task in events]
 
 
+@pytest.mark.rule("D03")
 @both_bindings
 @pytest.mark.parametrize(
     "faults",

@@ -74,10 +74,12 @@ FULL = Task(
 # ── By the names of the scenarios ────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S12")
 def test_s12_a_full_final_task_after_statuses_is_accepted():
     assert folded(NEW, status(WORKING, says("thinking", "m-2")), FULL) == FULL
 
 
+@pytest.mark.rule("S13")
 @pytest.mark.parametrize("message", [b"null", b"{}", b'{"messageId":"m","parts":null}'])
 def test_s13_a_status_message_may_be_null_or_without_parts(message):
     said = b'{"task":{"id":"t-1","status":{"state":"TASK_STATE_WORKING","message":%s}}}' % message
@@ -85,6 +87,7 @@ def test_s13_a_status_message_may_be_null_or_without_parts(message):
     assert (task.state, task.text) == (COMPLETED, "done")
 
 
+@pytest.mark.rule("S14")
 def test_s14_chunks_are_the_text_once_and_then_replaced():
     chunks = [whole("Hello, "), chunk("world!")]
     assert folded(NEW, *chunks).text == "Hello, world!"
@@ -320,6 +323,7 @@ def many(make):
     return [make(number) for number in range(5)]
 
 
+@pytest.mark.rule("P25")
 @pytest.mark.parametrize(
     ("which", "events"),
     [
@@ -361,6 +365,7 @@ def test_a_bound_may_be_reached(which, event, counted):
 LONG = "x" * 100
 
 
+@pytest.mark.rule("P25")
 @pytest.mark.parametrize(
     "event",
     [

@@ -48,6 +48,7 @@ def check(seed, **world):
         return judge
 
 
+@pytest.mark.rule("D03")
 @pytest.mark.parametrize("part", range(10))
 def test_any_schedule_gives_each_text_once_and_the_agents_task_at_the_end(part):
     each = rounds(30, 10_000)
@@ -55,6 +56,7 @@ def test_any_schedule_gives_each_text_once_and_the_agents_task_at_the_end(part):
         check(seed)
 
 
+@pytest.mark.rule("D03")
 @pytest.mark.parametrize("lag", [0.0, 0.02, 0.05, 1.0, 20.0])
 def test_one_cut_of_a_growing_text_never_fails_where_the_store_answers(lag):
     plain = {"replaces": False, "fails": 0.0, "stuck": False, "has_store": True, "cuts": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kit.effort import rounds
@@ -291,6 +292,7 @@ def check_whole(server, resume, seen):
     assert stamps == sorted(set(stamps)), "a status came twice, or too late"
 
 
+@pytest.mark.rule("D02", "D03")
 @settings(max_examples=rounds(100, 400), deadline=None)
 @given(pieces=histories(), **WORLDS)
 def test_whatever_the_connections_do_the_caller_gets_the_agents_task_once(pieces, **world):
@@ -330,6 +332,7 @@ def test_where_looks_tell_less_than_streams_the_task_is_the_agents_at_the_end(
     check_whole(*lived(pieces, seed, from_the_start=True, behind=behind, cuts=cuts))
 
 
+@pytest.mark.rule("D03")
 @settings(max_examples=rounds(100, 400), deadline=None)
 @given(
     kinds=st.lists(st.sampled_from(["chunk", "other", "status"]), max_size=25),

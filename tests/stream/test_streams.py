@@ -352,6 +352,7 @@ async def test_an_agent_that_is_gone_ends_the_stream_with_what_is_known(binding)
     assert 10 < now() < 8 * 15 + 8 * 3 * 30
 
 
+@pytest.mark.rule("P25")
 @both_bindings
 @pytest.mark.parametrize("limits", [Limits(event=1500), Limits(body=1500), Limits(parts=2)])
 async def test_a_stream_beyond_a_limit_ends_at_once_and_names_its_task(limits, binding):
@@ -796,6 +797,7 @@ async def test_text_of_a_task_that_waits_for_input_ends_without_an_error():
 # ── The time of a stream ─────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P32", "D04")
 @both_bindings
 @pytest.mark.parametrize("on", ["message", "task"])
 @pytest.mark.parametrize("where", ["reading", "backoff", "look", "subscribing"])
@@ -834,6 +836,7 @@ async def test_a_deadline_strikes_wherever_a_stream_waits(where, on, binding):
     assert (network.in_flight, agent.open_streams) == (0, 0)
 
 
+@pytest.mark.rule("P32")
 @both_bindings
 @pytest.mark.parametrize(
     ("how", "ends"),

@@ -53,6 +53,7 @@ def operations(agent):
     return [each.operation for each in agent.received if each.operation != "GetAgentCard"]
 
 
+@pytest.mark.rule("S18")
 @both_bindings
 @pytest.mark.parametrize("how", ["break", "raise", "cancel", "close"])
 async def test_s18_leaving_frees_the_socket_and_lets_the_task_be(how, binding, caplog, capfd):
@@ -107,6 +108,7 @@ async def test_streams_that_were_left_take_no_place(binding):
         await engine.close()
 
 
+@pytest.mark.rule("S03")
 @both_bindings
 @pytest.mark.parametrize(
     "fault",

@@ -90,6 +90,7 @@ def failure(*args, **options):
 # ── Requests ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize(
     "url",
     [

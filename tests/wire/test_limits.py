@@ -197,6 +197,7 @@ async def test_a_task_has_no_more_than_is_accepted(call, result, which):
     await call(connect("http://agent.test", engine=Fixed(result), limits=Limits(**{which: 3})))
 
 
+@pytest.mark.rule("P24")
 @pytest.mark.parametrize(
     ("which", "bound", "metadata"),
     [
@@ -306,6 +307,7 @@ async def test_headers_have_a_limit(headers):
             await client(headers=4000).get_task("task")
 
 
+@pytest.mark.rule("P24")
 @pytest.mark.real_time
 async def test_a_body_is_not_inflated_beyond_the_ratio():
     spaces = b" " * 3_000_000
@@ -439,6 +441,7 @@ WAYS = {
 }
 
 
+@pytest.mark.rule("P24")
 @pytest.mark.real_time
 @crossed("shape, size, way", SHAPES, [BODY - 200, 4 * BODY], WAYS, turns=2)
 async def test_whatever_an_agent_sends_the_memory_is_bounded(shape, size, way):
@@ -460,6 +463,7 @@ async def test_whatever_an_agent_sends_the_memory_is_bounded(shape, size, way):
 # ── Encodings ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P24")
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-be", "utf-16", "utf-32-be", "utf-32"])
 @pytest.mark.parametrize(
     ("metadata", "limits"),

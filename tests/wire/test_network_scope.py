@@ -191,6 +191,7 @@ async def refused(client):
     return caught.value
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.parametrize("own", SCOPES)
 @pytest.mark.parametrize("named", SCOPES)
 async def test_a_card_leads_no_further_in_than_where_it_came_from(own, named):
@@ -249,6 +250,7 @@ async def test_a_card_for_this_machine_may_name_all_of_it():
     await connect(document, engine=network, bindings=["HTTP+JSON"]).ask("hello")
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.parametrize("hops", [["inside.test"], ["other.test", "inside.test"]], ids=len)
 @pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.1", "169.254.169.254"])
 async def test_a_redirect_leads_no_further_in_at_any_hop(hops, inside):
@@ -304,6 +306,7 @@ async def said(client, operation):
         return await events.result()
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.parametrize("operation", ["GetAgentCard", *SENDS])
 @pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254"])
 async def test_a_redirect_within_the_origin_reaches_no_further_in(operation, inside):
@@ -339,6 +342,7 @@ NAMED_BY_THE_CALLER = {
 }
 
 
+@pytest.mark.rule("P19")
 @pytest.mark.parametrize("named", NAMED_BY_THE_CALLER)
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_client_for_public_addresses_reaches_no_other_whoever_named_it(named, scope):
@@ -379,6 +383,7 @@ async def test_a_name_that_changes_its_mind_does_not_pass_at_a_redirect_either()
         await client.send_message("hello")
 
 
+@pytest.mark.rule("P19")
 async def test_key_sets_and_authorization_servers_are_held_to_it():
     network = Hosts({"agent.test": "8.8.8.8", "inside.test": "127.0.0.1"})
     network.pages[CARD] = page(SIGNER.sign(card("http://agent.test/rpc")))
@@ -480,6 +485,7 @@ def names(monkeypatch):
     return found
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     "host",
@@ -501,6 +507,7 @@ async def test_no_socket_is_made_to_where_a_request_must_not_reach(host, names):
         await engine.close()
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.real_time
 async def test_a_name_that_changes_its_mind_does_not_pass(names):
     names["rebinding.test"] = ["127.0.0.1"]
@@ -544,6 +551,7 @@ async def test_a_call_is_not_redirected_to_where_its_name_leads_by_then(names, o
         assert len(server.requests) == 1
 
 
+@pytest.mark.rule("P19")
 @pytest.mark.real_time
 async def test_a_client_for_public_addresses_looks_at_the_number_that_it_connects_to(names):
     names["named.test"] = ["127.0.0.1"]
@@ -556,6 +564,7 @@ async def test_a_client_for_public_addresses_looks_at_the_number_that_it_connect
         assert server.connections == []
 
 
+@pytest.mark.rule("P19")
 @pytest.mark.real_time
 async def test_what_cannot_be_looked_at_is_refused_to_a_client_for_public_addresses(
     monkeypatch, names
@@ -641,6 +650,7 @@ async def test_a_reply_tells_where_it_came_from():
 # ── Proxies, metadata and what the caller allows ─────────────────────────────────────────────────
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     "host",
@@ -719,6 +729,7 @@ def test_site_local_addresses_are_private(address):
     assert scope_of(address) == "private"  # RFC 3879: what has them routes them inside only
 
 
+@pytest.mark.rule("P18")
 @pytest.mark.parametrize(
     "address",
     [

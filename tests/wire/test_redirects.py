@@ -74,6 +74,7 @@ def test_a_call_is_repeated_whole_at_its_own_origin(http_status, location, targe
     assert onward.progress is request.progress
 
 
+@pytest.mark.rule("S24", "P03")
 @pytest.mark.parametrize("http_status", [301, 302, 303, 307, 308])
 def test_s24_a_public_document_may_come_from_elsewhere_but_no_secret_goes_there(http_status):
     _, onward = redirected("https://b.example/card", http_status=http_status, public=True)
@@ -82,6 +83,7 @@ def test_s24_a_public_document_may_come_from_elsewhere_but_no_secret_goes_there(
     assert onward.headers == OURS
 
 
+@pytest.mark.rule("S24")
 @pytest.mark.parametrize(
     "elsewhere",
     [
@@ -124,6 +126,7 @@ def test_a_public_document_with_a_query_may_be_elsewhere_without_it(location):
     assert onward.url == location
 
 
+@pytest.mark.rule("P03")
 @pytest.mark.parametrize(
     "location",
     [
@@ -140,6 +143,7 @@ def test_the_key_in_the_query_of_an_address_goes_to_no_other_origin(location):
         redirected(location, public=True, url=WITH_KEY)
 
 
+@pytest.mark.rule("P03")
 def test_a_query_that_is_a_key_goes_to_no_other_origin():
     with pytest.raises(A2AHTTPError, match="takes the query of the address"):
         redirected("https://b.example/?s3cret", public=True, url="https://a.example/?s3cret")
@@ -181,6 +185,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.rule("S24")
 @pytest.mark.parametrize(("location", "options", "reason"), REFUSED)
 def test_s24_any_other_redirect_is_an_error_that_says_why(location, options, reason):
     with pytest.raises(A2AHTTPError, match=reason) as caught:
@@ -211,6 +216,7 @@ def test_five_redirects_are_followed_and_no_sixth(public):
         redirected("/next", followed=5, public=public)
 
 
+@pytest.mark.rule("S24", "P03")
 @given(
     location=any_text | st.from_regex(r"(https?:)?//[ab.:@\[\]0-9]*/[\w?#]*", fullmatch=True),
     http_status=st.sampled_from([301, 302, 303, 307, 308]),

@@ -34,6 +34,7 @@ SPOKEN = {
 }
 
 
+@pytest.mark.rule("P27")
 async def test_a_secret_that_a_message_holds_in_part_is_not_shown():
     token = "".join(f"{n:04x}" for n in range(40))
     said = f"{'x' * 350} {token}"  # 500 characters of it are kept, 149 of the token's 160
@@ -49,6 +50,7 @@ async def test_a_secret_that_a_message_holds_in_part_is_not_shown():
     assert token[:100] not in everything_in(caught.value)
 
 
+@pytest.mark.rule("P27")
 async def test_a_secret_that_is_the_key_of_a_map_is_not_shown():
     token = "".join(f"{n:03x}" for n in range(15))  # 45 characters, of which 40 are kept
 
@@ -71,6 +73,7 @@ async def test_a_secret_that_is_the_key_of_a_map_is_not_shown():
     assert token[:36] not in everything_in(caught.value)
 
 
+@pytest.mark.rule("P27")
 async def test_a_secret_in_the_name_of_a_card_is_not_shown(caplog):
     caplog.set_level(1)
     card = {

@@ -213,6 +213,7 @@ def test_a_tenant_goes_before_the_path_and_into_the_body(
     assert what_is_sent(encoded) == (verb, f"/{segment}{path}", query, in_body)
 
 
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize(
     ("url", "expected"),
     [

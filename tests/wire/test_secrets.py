@@ -140,6 +140,7 @@ async def misfortune(client, listening, call):
     return [*seen, *listening.seen, repr(client), repr(vars(client))]
 
 
+@pytest.mark.rule("P27")
 @crossed("place, answer, from_the_card_on", PLACES, ANSWERS, [False, True], turns=4)
 async def test_a_credential_shows_nowhere(place, answer, from_the_card_on, caplog, capfd):
     caplog.set_level(1)
@@ -194,6 +195,7 @@ CARDS = {
 }
 
 
+@pytest.mark.rule("P27")
 @pytest.mark.parametrize("card", CARDS)
 async def test_a_card_that_repeats_a_credential_shows_it_nowhere(card, caplog):
     caplog.set_level(1)
@@ -331,6 +333,7 @@ WIRES = {
 }
 
 
+@pytest.mark.rule("P27")
 @pytest.mark.real_time
 @crossed("place, wire", [name for name in PLACES if "query of" not in name], WIRES, turns=2)
 async def test_a_credential_shows_nowhere_on_a_socket(place, wire, caplog, capfd):
@@ -412,6 +415,7 @@ ENCODED = {
 }
 
 
+@pytest.mark.rule("P27")
 @pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED)
 async def test_a_credential_that_comes_back_encoded_is_not_shown(encoded):
     def answer(request, heard):
@@ -454,6 +458,7 @@ def test_what_is_too_large_or_too_deep_to_be_searched_is_left_out():
     assert "***" in str(error.details)
 
 
+@pytest.mark.rule("P27")
 def test_the_search_finds_what_shows():
     error = A2AError("visible", details=[{"a": [quote(CANARY)]}])
     error.__context__ = ValueError(f"hidden {CANARY}")

@@ -362,6 +362,7 @@ def test_what_is_refused_does_not_depend_on_the_chunks(stream, at, bound):
     assert not outcome(chunks, len(stream) + 1)[1]
 
 
+@pytest.mark.rule("P25")
 @pytest.mark.parametrize(
     "event",
     [
@@ -402,6 +403,7 @@ def test_events_before_one_that_is_too_large_are_not_lost():
             reading.feed(chunk)
 
 
+@pytest.mark.rule("P25")
 def test_an_endless_stream_of_small_things_is_within_the_limit():
     reading = parser(event=100)
     for _ in range(1000):
@@ -413,6 +415,7 @@ def test_an_endless_stream_of_small_things_is_within_the_limit():
 BOUND = 2**14
 
 
+@pytest.mark.rule("P25")
 @pytest.mark.parametrize(
     "stream",
     [

@@ -196,6 +196,7 @@ def test_a_status_speaks_for_itself_where_the_body_says_nothing(
             assert error.message.startswith(f"HTTP {http_status}")
 
 
+@pytest.mark.rule("P31", "D06")
 @pytest.mark.parametrize("binding", BOTH)
 @pytest.mark.parametrize(
     ("http_status", "headers", "body", "executed", "transient"), WITH_A_PROTOCOL_ERROR
@@ -213,6 +214,7 @@ def test_an_error_of_the_protocol_proves_nothing_about_execution_whatever_the_st
     assert (type(error), error.executed, error.transient) == (kind, executed, transient)
 
 
+@pytest.mark.rule("D06")
 @pytest.mark.parametrize("binding", BOTH)
 @pytest.mark.parametrize("code", [-32050, -32099, -32000, -32010, -31999 - 1, -32768])
 @pytest.mark.parametrize("http_status", [400, 404, 422, 500])
@@ -255,6 +257,7 @@ def test_the_table_of_codes_is_the_protocols():
     }
 
 
+@pytest.mark.rule("P31")
 @pytest.mark.parametrize("binding", BOTH)
 def test_the_caller_may_take_a_status_out_of_the_convention_or_put_one_in(binding):
     assert failure(binding, 404, refusals=frozenset({429})).executed is None
@@ -321,6 +324,7 @@ CARRIERS = {
 carriers = pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS)
 
 
+@pytest.mark.rule("D12")
 @carriers
 @pytest.mark.parametrize(
     ("reason", "code"),
@@ -413,6 +417,7 @@ def test_a_problem_that_names_nothing_of_ours_is_an_http_error():
 RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.5s"}
 
 
+@pytest.mark.rule("D06")
 @pytest.mark.parametrize("code", [-32004, -32600, -32603, -32050, 1000])
 @pytest.mark.parametrize("retryable", [True, False])
 def test_a_hint_sets_transient_and_never_executed(code, retryable):
@@ -602,6 +607,7 @@ def test_what_an_agent_wrote_is_bounded_and_readable_in_the_message(text, detail
     assert error.message.isprintable()
 
 
+@pytest.mark.rule("S30")
 def test_s30_a_page_of_a_proxy_is_a_typed_error_with_status_and_an_excerpt():
     page = b"<html>\r\n<head><title>502 Bad Gateway</title></head>" + b"<p>" * 1000
 

@@ -546,6 +546,7 @@ def test_a_part_is_read_in_every_form(binding, part, read):
     assert message.parts == (read,)
 
 
+@pytest.mark.rule("S26")
 @both_bindings
 def test_s26_an_integer_stays_one(binding):
     part = {"kind": "data", "data": {"n": 1, "big": 2**70, "f": 1.5}}
