@@ -17,10 +17,9 @@ from tests.kit.cli_harness import AGENT, CTRL_C, CTRL_D, Stop, Typist, holdfast
 from tests.kit.cli_process import BOUND, environment, served
 from tests.kit.messages import fold_of
 
-from holdfast._cli.output.chat_text import ChatText
+from holdfast._cli.environment import InterruptedLine, open_terminal
+from holdfast._cli.output.chat_text import ChatText, Wrapping
 from holdfast._cli.output.text import View
-from holdfast._cli.output.wrapping import Wrapping
-from holdfast._cli.terminal import InterruptedLine, open_terminal
 from holdfast.testing import (
     Cut,
     Delay,

@@ -17,7 +17,7 @@ from tests.kit.cli_runs import Runs, echo, text_of
 
 from holdfast._cli.batch.input import LARGEST_LINE, read_line
 from holdfast._cli.batch.output import Results
-from holdfast._cli.values import read_grace, read_rate, shown_rate
+from holdfast._cli.options.values import read_grace, read_rate, shown_rate
 from holdfast.testing import (
     Cut,
     FakeAgent,

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.kit.cli_harness import AGENT, holdfast
 
-from holdfast._cli.output.live import LiveText
 from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
 from holdfast._cli.output.text import View
+from holdfast._cli.output.text_output import LiveText
 from holdfast.testing import (
     Cut,
     Fail,

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast._aio.env import SystemEnv
-from holdfast._cli.environment import CliEnvironment
-from holdfast._cli.terminal import InterruptedLine
+from holdfast._cli.environment import CliEnvironment, InterruptedLine
 from holdfast.cli import main
 from holdfast.testing import FakeAgent, FakeNetwork, run
 

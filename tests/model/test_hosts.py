@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.kit.strategies import given
 
 from holdfast import A2AConnectionError, Resilience, connect
-from holdfast._cli.reference import read_reference
+from holdfast._cli.agent.reference import read_reference
 from holdfast._model.addresses import is_http_address
 from holdfast._model.grpc_addresses import GrpcAddress, grpc_address
 from holdfast._model.hosts import ascii_host, ip_literal, is_loopback, normalized_host

@@ -14,9 +14,15 @@ import click
 
 from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, usage
 from holdfast._cli.groups import LazyCommand, LazyGroup, fit_help
-from holdfast._cli.options import CONTEXT, EVERYWHERE, OUTPUT_FORMATS, version_line, with_options
-from holdfast._cli.settings import MissingAgentError
-from holdfast._cli.sources import loaded_configuration
+from holdfast._cli.options.flags import (
+    CONTEXT,
+    EVERYWHERE,
+    OUTPUT_FORMATS,
+    version_line,
+    with_options,
+)
+from holdfast._cli.options.setting_option import loaded_configuration
+from holdfast._cli.options.settings import MissingAgentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
+from holdfast._cli.agent.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
+from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
 from holdfast._cli.output.events import Failed, MessageSending, Notice, StreamEnded, StreamEvent
-from holdfast._cli.terminal import InterruptedLine
 from holdfast.errors import (
     A2AError,
     OutcomeUnknownError,
@@ -31,9 +31,9 @@ from holdfast.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskSta
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from holdfast._cli.agent.session import Session
+    from holdfast._cli.environment import Terminal
     from holdfast._cli.output.chat_text import ChatOutput
-    from holdfast._cli.session import Session
-    from holdfast._cli.terminal import Terminal
     from holdfast._client.conversation import Conversation
     from holdfast._client.event_stream import EventStream
     from holdfast.types import Event, Task, TaskStatus

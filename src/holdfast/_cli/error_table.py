@@ -1,19 +1,22 @@
-"""From what went wrong to what the caller is told: error code, hint and exit code.
+"""The table of errors: code, message, hint and exit code of each kind.
 
 Rules (a2a-cli 11.4, 11.6, appendix D): an error that the protocol names keeps that name; one of
 the command line's own has an ``A2ACLI_ERR_`` code of the specification; what neither of them
 knows has a ``HOLDFAST_ERR_`` code. The exit code says whether the command did its job, and
-always agrees with the code.
+always agrees with the code. Each failure is described by the first row of its kind.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import copy
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast import errors
 from holdfast._cli import error_hints as hints
-from holdfast._cli import error_messages as wording
 from holdfast._cli.errors import AUTH, FAILURE, TIMEOUT, UNREACHABLE, Failure
+from holdfast._cli.options.values import masked_reference, shown_duration
+from holdfast._pipeline.interfaces import CHECK_ADDRESS
+from holdfast._wire.security import ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,46 +24,49 @@ if TYPE_CHECKING:
     from holdfast._cli.errors import CommandState
     from holdfast.errors import A2AError
 
-__all__ = ["describe"]
+__all__ = ["describe", "one_line", "why_away"]
+
+_SEARCH = "reconcile"
+"""The name of the deadline of the search for a lost reply, which the caller did not set."""
 
 
-def describe(error: A2AError, situation: CommandState) -> Failure:
-    """Finds the code, the hint and the exit code of an error."""
-    kind, before_card = _kind(error), situation.card is None
+def describe(error: A2AError, state: CommandState) -> Failure:
+    """Return how an error is described, with what the command knows."""
+    kind, before_card = _kind(error), state.card is None
     row = next(
         row
         for row in _ROWS
         if issubclass(kind, row.kind) and row.before_card in {None, before_card}
     )
-    hint = row.hint(error, situation)
-    if hint is None and hints.may_have_run(error, situation):
-        hint = hints.look_for_message(error, situation)
-    if situation.continues and row.code is None:
+    hint = row.hint(error, state)
+    if hint is None and hints.may_have_run(error, state):
+        hint = hints.search_for_message(error, state)
+    if state.continues and row.code is None:
         rejected = "no new task was made in its place; --debug shows the protocol's own error"
         hint = f"{hint}; {rejected}" if hint else rejected
     return Failure(
-        code=_code(row, error, situation),
-        message=row.message(error, situation),
+        code=_code(row, error, state),
+        message=row.message(error, state),
         hint=hint,
-        a2a_code=_transport_code(error, situation),
+        a2a_code=_transport_code(error, state),
         exit=row.exit,
     )
 
 
-def _transport_code(error: A2AError, situation: CommandState) -> int | str | None:
+def _transport_code(error: A2AError, state: CommandState) -> int | str | None:
     """The code that the transport carried (a2a-cli, appendix B); None where nothing answered."""
     if error.grpc_status:
         return error.grpc_status
-    if error.code is None or (situation.binding == "HTTP+JSON" and error.http_status):
+    if error.code is None or (state.binding == "HTTP+JSON" and error.http_status):
         return error.http_status
     return error.code
 
 
-def _code(row: _Row, error: A2AError, situation: CommandState) -> str:
+def _code(row: _Row, error: A2AError, state: CommandState) -> str:
     """A row's own code, or the protocol's name of the error."""
     if row.code is None:
         return _NAMES.get(type(error), type(error).__name__)
-    if row.kind is errors.AuthenticationError and not hints.gave_what_is_asked_for(situation):
+    if row.kind is errors.AuthenticationError and not hints.has_given_credentials(state):
         return "A2ACLI_ERR_CREDENTIALS_MISSING"
     return row.code
 
@@ -69,17 +75,182 @@ _NAMES: Mapping[type[A2AError], str] = {errors.ParseError: "JSONParseError"}
 """Where the protocol's name (A2A 9.5) is not our class's."""
 
 
+def _kind(error: A2AError) -> type[A2AError]:
+    """The kind that an error counts as: a reply that was lost to the timeout is a timeout."""
+    lost, cause = isinstance(error, errors.OutcomeUnknownError), error.__cause__
+    late = isinstance(cause, errors.DeadlineExceededError) and cause.deadline != _SEARCH
+    return errors.DeadlineExceededError if lost and late else type(error)
+
+
+def why_away(error: A2AError) -> str:
+    """Say why the agent cannot be reached, in one line, without the attempts."""
+    copied = copy.copy(error)
+    copied.excerpt = copied.retry_stopped_reason = None
+    return one_line(copied)
+
+
+def one_line(error: A2AError) -> str:
+    """Return an error in one line, without its attempts, which the caller of this describes."""
+    copied = copy.copy(error)
+    copied.attempts, copied.retry_after, copied.retry_stopped_reason = (), None, None
+    return str(copied)
+
+
+# ── Messages: what happened, in one line, without advice for programs ────────────────────────
+
+
+def _plain_message(error: A2AError, _state: CommandState) -> str:
+    """Return an error in one line, without the hint, and without facts that its reason repeats."""
+    copied, reason = copy.copy(error), error.retry_stopped_reason or ""
+    copied.other_version = None
+    if f"{len(error.attempts) - 1} retries" in reason:
+        copied.attempts = ()
+    if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
+        copied.retry_after = None
+    return str(copied)
+
+
+def _timed_out_message(error: A2AError, state: CommandState) -> str:
+    """Say which timeout expired, and what was known then."""
+    seconds = state.settings.timeout
+    if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
+        seconds = error.timeout  # a cancel has a shorter one
+    limit = f"the timeout of {shown_duration(seconds)} expired"
+    if isinstance(error, errors.DeadlineExceededError) and error.deadline == _SEARCH:
+        within = shown_duration(error.timeout)
+        limit = f"the reply was lost, and the search for the task did not finish within {within}"
+    if isinstance(error, errors.OutcomeUnknownError):
+        return (
+            f"{limit}; the outcome of message {error.message_id} is unknown; it was not sent again"
+        )
+    if state.task is not None:
+        seen = f"task {state.task.id} was last seen {state.task.state}"
+        return f"{limit}; {seen}{_since_then(error)}"
+    if state.card is None:
+        where = masked_reference(str(state.reference))
+        return f"{limit}; the agent's card was still awaited from {where}{_since_then(error)}"
+    return limit
+
+
+def _not_canceled_message(error: A2AError, _state: CommandState) -> str:
+    """Say that a cancellation was not confirmed."""
+    return f"{error.message}{_since_then(error)}"
+
+
+def _state_message(error: A2AError, state: CommandState) -> str:
+    """Return an error in one line, with the state of the task."""
+    suffix = "" if state.task is None else f"; the task is {state.task.state}"
+    return f"{_plain_message(error, state)}{suffix}"
+
+
+def _since_then(error: A2AError) -> str:
+    """Return the failure that lasted until the timeout expired; empty if there was none."""
+    failure = error.__cause__
+    while isinstance(failure, errors.DeadlineExceededError):
+        failure = failure.__cause__
+    if not isinstance(failure, errors.A2AError) or isinstance(failure, errors.OutcomeUnknownError):
+        return ""  # the reply was lost before the timeout, not because of it
+    return f"; since then: {one_line(failure)}"
+
+
+def _reply_lost_message(error: A2AError, _state: CommandState) -> str:
+    """Say that the outcome of a message is unknown."""
+    message_id = cast("errors.OutcomeUnknownError", error).message_id
+    cause = error.__cause__
+    if isinstance(cause, errors.A2AError):
+        why = one_line(cause)
+    elif error.attempts:
+        why = "its reply was lost"
+    else:  # of another process, known from a journal
+        why = (
+            "it may have been sent, and the process that recorded it ended before a reply was "
+            "recorded"
+        )
+    return f"the outcome of message {message_id} is unknown: {why}; it was not sent again"
+
+
+def _without_credentials_message(error: A2AError, _state: CommandState) -> str:
+    """Say that an interface gets no credentials."""
+    where = cast("errors.CredentialOriginError", error).origin
+    return (
+        f"the agent's interface is at {where}, which is not where the card came from; nothing "
+        "was sent there"
+    )
+
+
+def _private_network_message(error: A2AError, _state: CommandState) -> str:
+    """Say that an address is in a network that is too private."""
+    address = cast("errors.NetworkPolicyError", error).address
+    return (
+        f"{error.agent} resolves to {address}, which a card, a catalog or a redirect must not "
+        "name (SSRF protection); nothing was sent there"
+    )
+
+
+def _extension_required_message(error: A2AError, state: CommandState) -> str:
+    """Say which extensions the agent requires."""
+    uris = cast("errors.ExtensionSupportRequiredError", error).extensions
+    if not uris:  # the agent itself reported it
+        return _plain_message(error, state)
+    return f"the agent requires the extension {', '.join(uris)}; nothing was sent"
+
+
+def _extension_undeclared_message(error: A2AError, _state: CommandState) -> str:
+    """Say which extensions the agent does not declare."""
+    uris = cast("errors.ExtensionNotSupportedError", error).extensions
+    return f"the agent's card does not declare the extension {', '.join(uris)}; nothing was sent"
+
+
+def _over_limit_message(error: A2AError, _state: CommandState) -> str:
+    """Say which limit was exceeded, without how a program raises it."""
+    copied = copy.copy(error)
+    which = cast("errors.LimitExceededError", error).which
+    advice = f"; if that is right, raise the limit with Limits({which}=…)"  # for programs
+    copied.message = error.message.replace(advice, "")
+    return str(copied)
+
+
+def _http_message(error: A2AError, state: CommandState) -> str:
+    """Return an HTTP error in one line, without the advice for programs: the hint replaces it."""
+    copied = copy.copy(error)
+    what, found, _ = error.message.partition(CHECK_ADDRESS)
+    copied.message = f"{what}{found.partition(':')[0]}"
+    return _plain_message(copied, state)
+
+
+def _unauthorized_message(error: A2AError, _state: CommandState) -> str:
+    """Say which credentials the agent needs, without how a program passes them."""
+    copied = copy.copy(error)
+    copied.message = error.message.partition(ADVICE)[0]  # what follows is for programs
+    return str(copied)
+
+
+def _card_message(error: A2AError, state: CommandState) -> str:
+    """Say what is wrong with a card, without what a program would do about it."""
+    message = _plain_message(error, state)
+    return message.partition(". ")[0] if hints.is_about_address(error, state) else message
+
+
 # ── The table ────────────────────────────────────────────────────────────────────────────────
 
 
 class _Row(NamedTuple):
-    """What one kind of error is told as; the first row that fits counts."""
+    """How one kind of error is described.
+
+    Attributes:
+        kind: The class; its subclasses are meant, too.
+        code: The code; None for the protocol's name of the error.
+        exit: The exit code.
+        hint: Returns what the caller can do; None if there is nothing useful to say.
+        message: Returns what happened.
+        before_card: Whether the row is for errors before the card is known; None for all.
+    """
 
     kind: type[A2AError]
     code: str | None = None
     exit: int = FAILURE
     hint: Callable[[A2AError, CommandState], str | None] = hints.no_hint
-    message: Callable[[A2AError, CommandState], str] = wording.as_told
+    message: Callable[[A2AError, CommandState], str] = _plain_message
     before_card: bool | None = None
 
 
@@ -88,106 +259,106 @@ _ROWS = (
         errors.DeadlineExceededError,
         "A2ACLI_ERR_TIMEOUT",
         TIMEOUT,
-        hint=hints.wait_for_task,
-        message=wording.timed_out,
+        hint=hints.resume_task,
+        message=_timed_out_message,
     ),
     _Row(
         errors.TaskAuthRequiredError,
         "A2ACLI_ERR_TIMEOUT",
         TIMEOUT,
-        hint=hints.wait_for_task,
-        message=wording.timed_out,
+        hint=hints.resume_task,
+        message=_timed_out_message,
     ),
     _Row(
         errors.CancelUnconfirmedError,
         "A2ACLI_ERR_TIMEOUT",
         TIMEOUT,
-        hint=hints.wait_for_task,
-        message=wording.not_canceled,
+        hint=hints.resume_task,
+        message=_not_canceled_message,
     ),
     _Row(
         errors.OutcomeUnknownError,
         "HOLDFAST_ERR_OUTCOME_UNKNOWN",
-        hint=hints.look_for_message,
-        message=wording.reply_lost,
+        hint=hints.search_for_message,
+        message=_reply_lost_message,
     ),
     _Row(errors.CallEndedError, "HOLDFAST_ERR_CALL_ENDED"),
-    _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=hints.wait_for_task),
-    _Row(errors.VersionNotSupportedError, hint=hints.speak_theirs),
-    _Row(errors.MethodNotFoundError, hint=hints.speak_theirs, before_card=False),
+    _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=hints.resume_task),
+    _Row(errors.VersionNotSupportedError, hint=hints.choose_version),
+    _Row(errors.MethodNotFoundError, hint=hints.choose_version, before_card=False),
     _Row(
         errors.InvalidAgentCardError,
         "A2ACLI_ERR_CARD_INVALID",
         hint=hints.correct_card,
-        message=wording.without_advice,
+        message=_card_message,
     ),
-    _Row(errors.CardSignatureError, "A2ACLI_ERR_CARD_INVALID", hint=hints.have_keys),
+    _Row(errors.CardSignatureError, "A2ACLI_ERR_CARD_INVALID", hint=hints.name_card_keys),
     _Row(
         errors.AuthenticationError,
         "A2ACLI_ERR_AUTH_FAILED",
         AUTH,
         hint=hints.give_credentials,
-        message=wording.unauthorized,
+        message=_unauthorized_message,
     ),
     _Row(
         errors.PermissionDeniedError,
         "A2ACLI_ERR_AUTH_FAILED",
         AUTH,
-        hint=hints.have_permission,
-        message=wording.unauthorized,
+        hint=hints.get_permission,
+        message=_unauthorized_message,
     ),
     _Row(
-        errors.A2AConnectionError, "A2ACLI_ERR_UNREACHABLE", UNREACHABLE, hint=hints.be_reachable
+        errors.A2AConnectionError,
+        "A2ACLI_ERR_UNREACHABLE",
+        UNREACHABLE,
+        hint=hints.check_connection,
     ),
-    _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", UNREACHABLE, hint=hints.answer),
-    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=hints.come_back),
+    _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", UNREACHABLE, hint=hints.check_listener),
+    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=hints.retry_later),
     _Row(
         errors.NetworkPolicyError,
         "HOLDFAST_ERR_NETWORK_POLICY",
-        hint=hints.name_it,
-        message=wording.inside,
+        hint=hints.name_address,
+        message=_private_network_message,
     ),
-    _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT", message=wording.over_limit),
+    _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT", message=_over_limit_message),
     _Row(
         errors.A2AError,
         "A2ACLI_ERR_CARD_NOT_FOUND",
         UNREACHABLE,
-        hint=hints.name_card,
+        hint=hints.check_reference,
         before_card=True,
     ),
     _Row(
         errors.AgentCardResolutionError,
         "HOLDFAST_ERR_NO_TRANSPORT",
-        hint=hints.other_transport,
+        hint=hints.name_endpoint,
     ),
     _Row(
         errors.CredentialOriginError,
         "HOLDFAST_ERR_CREDENTIAL_ORIGIN",
-        hint=hints.trust_it,
-        message=wording.withheld,
+        hint=hints.trust_interface,
+        message=_without_credentials_message,
     ),
     _Row(
         errors.ExtensionNotSupportedError,
         "HOLDFAST_ERR_EXTENSION",
-        hint=hints.leave_it_out,
-        message=wording.undeclared,
+        hint=hints.omit_extension,
+        message=_extension_undeclared_message,
     ),
-    _Row(errors.ExtensionSupportRequiredError, hint=hints.ask_for_it, message=wording.required),
+    _Row(
+        errors.ExtensionSupportRequiredError,
+        hint=hints.declare_extension,
+        message=_extension_required_message,
+    ),
     _Row(
         errors.A2AHTTPError,
         "HOLDFAST_ERR_HTTP",
         hint=hints.check_path,
-        message=wording.without_check,
+        message=_http_message,
     ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
-    _Row(errors.TaskNotFoundError, hint=hints.find_task),
-    _Row(errors.TaskNotCancelableError, message=wording.with_state),
-    _Row(errors.A2AError, hint=hints.speak_theirs),
+    _Row(errors.TaskNotFoundError, hint=hints.check_task_id),
+    _Row(errors.TaskNotCancelableError, message=_state_message),
+    _Row(errors.A2AError, hint=hints.choose_version),
 )
-
-
-def _kind(error: A2AError) -> type[A2AError]:
-    """The kind that an error counts as: a reply that was lost to the timeout is a timeout."""
-    lost, cause = isinstance(error, errors.OutcomeUnknownError), error.__cause__
-    late = isinstance(cause, errors.DeadlineExceededError) and cause.deadline != wording.SEARCH
-    return errors.DeadlineExceededError if lost and late else type(error)

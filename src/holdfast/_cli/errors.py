@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast._cli.values import shown_duration
+from holdfast._cli.options.values import shown_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast._cli.settings import Settings
+    from holdfast._cli.options.settings import Settings
     from holdfast._pipeline.transport import AuthProvider
     from holdfast.types import AgentCard, Task
 
@@ -133,22 +133,22 @@ def internal(error: BaseException) -> Failure:
     )
 
 
-def unwritable(error: OSError, situation: CommandState | None = None) -> Failure:
+def unwritable(error: OSError, state: CommandState | None = None) -> Failure:
     """A result that cannot be shown, which undoes nothing of what led to it.
 
     Args:
         error: Why it cannot.
-        situation: How far the command had come; None if it had not begun.
+        state: How far the command had come; None if it had not begun.
     """
     message = f"the output cannot be written: {error.strerror or error}"
     hint = None
-    if situation is not None:
-        done = ["the message was sent"] if situation.may_have_left else []
-        task = situation.task
+    if state is not None:
+        done = ["the message was sent"] if state.may_have_left else []
+        task = state.task
         if task is not None:
             done.append(f"task {task.id} was last seen {task.state}")
-            look = situation.command("task", "get", task.id)
-            hint = look if task.state.is_terminal else situation.go_on(task.id)
+            look = state.command("task", "get", task.id)
+            hint = look if task.state.is_terminal else state.go_on(task.id)
         elif done:
             hint = "sending it again would run it once more"
         message = "; ".join((message, *done))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from holdfast._cli.binding import bind
-from holdfast._cli.catalog import find_agent
-from holdfast._cli.diagnostics import Diagnostics
+from holdfast._cli.agent.credentials import bind
+from holdfast._cli.agent.reference import find_agent
+from holdfast._cli.agent.session import Session
 from holdfast._cli.error_table import describe
 from holdfast._cli.errors import (
     CLOSED_PIPE,
@@ -29,23 +29,25 @@ from holdfast._cli.errors import (
     internal,
     unwritable,
 )
+from holdfast._cli.options.setting_option import loaded_configuration, notices
+from holdfast._cli.options.settings import read_settings
+from holdfast._cli.options.values import masked_reference
 from holdfast._cli.output.base import OutputError, output_for
 from holdfast._cli.output.events import Failed, Notice, WaitEnded
-from holdfast._cli.session import Session
-from holdfast._cli.settings import read_settings
-from holdfast._cli.sources import loaded_configuration, notices
-from holdfast._cli.values import masked_reference
+from holdfast._wire.origins import SECURITY_LOGGER
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
-    from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.output.base import Output
-    from holdfast._cli.settings import Settings
-    from holdfast.types import Task
+    from types import TracebackType
 
+    from holdfast._cli.environment import CliEnvironment
+    from holdfast._cli.options.settings import Settings
+    from holdfast._cli.output.base import Output
+    from holdfast.types import Task
 
 __all__ = [
     "Action",
+    "Diagnostics",
     "announce",
     "cannot_write",
     "discard",
@@ -55,6 +57,52 @@ __all__ = [
     "perform",
     "reference_of",
 ]
+
+
+class Diagnostics(logging.Handler):
+    """Shows what the library logs, while the context is open.
+
+    Args:
+        output: Where to.
+        enabled: Whether to show all.
+    """
+
+    def __init__(self, output: Output, *, enabled: bool) -> None:
+        super().__init__(logging.DEBUG)
+        self._output = output
+        self._enabled = enabled
+        self._logger = logging.getLogger("holdfast" if enabled else SECURITY_LOGGER)
+        self._level = self._logger.level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows one record."""
+        try:
+            if record.name == SECURITY_LOGGER:
+                self._output.emit(
+                    Notice.warning(record.getMessage().partition("; pass ")[0])
+                )  # of Python
+            else:
+                self._output.emit(Notice("Debug", record.getMessage()))
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
+        """Nobody reads standard error any more: nothing can be said about that."""
+
+    def __enter__(self) -> None:
+        self._level = self._logger.level
+        self._logger.setLevel(logging.DEBUG if self._enabled else logging.WARNING)
+        self._logger.addHandler(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
+
 
 logger = logging.getLogger("holdfast.cli")
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._cli.environment import CliEnvironment
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
-    from holdfast._cli.settings import Settings
     from holdfast._client.answer import Answer
     from holdfast._journal.sqlite import SqliteJournal
     from holdfast._pipeline.listeners import Observation

@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast._cli.batch.session import answer_of, was_not_sent
+from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.events import Notice, ProgressLine
 from holdfast._cli.output.sanitizer import shortened
-from holdfast._cli.values import shown_duration
 from holdfast._client.answer import Answer
 from holdfast.types import Task
 

@@ -19,9 +19,9 @@ from holdfast._cli.batch.session import (
     unusable_journal,
 )
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.options.values import masked_reference
 from holdfast._cli.output import text
 from holdfast._cli.output.events import Notice, Record
-from holdfast._cli.values import masked_reference
 from holdfast._journal.protocol import shown
 from holdfast.errors import A2AError, JournalError
 

@@ -14,12 +14,11 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from holdfast._cli.actions import described_ending
+from holdfast._cli.agent.actions import described_ending
 from holdfast._cli.batch.availability import LONGEST_OUTAGE, is_away
 from holdfast._cli.batch.input import BadLine, Line
-from holdfast._cli.batch.options import STANDARD
+from holdfast._cli.batch.plan import STANDARD, check_not_already_running
 from holdfast._cli.batch.progress import Counts, Progress
-from holdfast._cli.batch.renamed_input import check_not_already_running
 from holdfast._cli.batch.session import (
     answer_of,
     check_journal,
@@ -28,10 +27,10 @@ from holdfast._cli.batch.session import (
     unusable_journal,
     was_not_sent,
 )
-from holdfast._cli.error_messages import away
+from holdfast._cli.error_table import why_away
 from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.events import Notice, RunEnded
-from holdfast._cli.values import shown_duration
 from holdfast._client.batch import RunItem
 from holdfast.errors import (
     A2AConnectionError,
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
 
     from holdfast._cli.batch.availability import WatchedSession
     from holdfast._cli.batch.input import Lines
-    from holdfast._cli.batch.options import Plan
     from holdfast._cli.batch.output import Results
+    from holdfast._cli.batch.plan import Plan
     from holdfast._cli.output.base import Output
     from holdfast._client.answer import Answer
     from holdfast._client.batch import BulkRun
@@ -369,7 +368,7 @@ class Run:
             self._is_away = True
             wait = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
             self._output.emit(
-                Notice.warning(f"the agent cannot be reached: {away(error)}; {wait}")
+                Notice.warning(f"the agent cannot be reached: {why_away(error)}; {wait}")
             )
         elif error is None and self._is_away:
             self._is_away = False
@@ -383,7 +382,7 @@ class Run:
 
     def _left_alone(self, error: A2AError) -> Failure:
         """Return the failure for an agent that was unreachable for too long."""
-        failure = replace(failure_of(error, self._session), message=away(error))
+        failure = replace(failure_of(error, self._session), message=why_away(error))
         most = shown_duration(LONGEST_OUTAGE)
         return self._to_go_on(failure, f"the agent has not been reached for {most}")
 

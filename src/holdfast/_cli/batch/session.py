@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._cli.agent.session import Session
 from holdfast._cli.error_table import describe
 from holdfast._cli.errors import CommandError, Failure, internal
+from holdfast._cli.options.values import masked_reference, shown_duration
 from holdfast._cli.output.json_output import document
-from holdfast._cli.session import Session
-from holdfast._cli.values import masked_reference, shown_duration
 from holdfast._client.answer import Answer
 from holdfast._client.resolve import journal_file
 from holdfast._journal.sqlite import SqliteJournal
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast._cli.environment import CliEnvironment
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
-    from holdfast._cli.settings import Settings
     from holdfast._pipeline.listeners import Observation
     from holdfast.errors import JournalFailure
     from holdfast.types import AgentCard, Event, Task
@@ -113,9 +113,6 @@ class JournaledSession(Session):
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
         """Remember no task: there are many."""
-
-    def _await(self, observation: Observation) -> None:
-        """Report no wait for a reply: many calls are in flight."""
 
     def _observed(self, observation: Observation) -> None:
         if self.settings.verbose:

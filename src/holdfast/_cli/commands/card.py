@@ -14,13 +14,13 @@ import click
 
 from holdfast._cli.commands import execute
 from holdfast._cli.errors import AUTH, CommandError, Failure
-from holdfast._cli.options import CARD, CONTEXT, EVERYWHERE, LINES, with_options
+from holdfast._cli.options.flags import CARD, CONTEXT, EVERYWHERE, LINES, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
 
 __all__ = ["card"]
 

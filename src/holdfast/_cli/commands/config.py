@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._cli.environment import LOGINS
 from holdfast._cli.groups import HelpContext
-from holdfast._cli.login_names import DIRECTORY
-from holdfast._cli.options import (
+from holdfast._cli.options.flags import (
     CONTEXT,
     EVERYWHERE,
     HISTORY,
@@ -23,9 +23,9 @@ from holdfast._cli.options import (
     WAITING,
     with_options,
 )
-from holdfast._cli.settings import effective
-from holdfast._cli.sources import configuration_of, notices
-from holdfast._cli.values import Choice
+from holdfast._cli.options.setting_option import configuration_of, notices
+from holdfast._cli.options.settings import effective
+from holdfast._cli.options.values import Choice
 
 if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
@@ -85,9 +85,9 @@ def _logins(world: CliEnvironment) -> tuple[dict[str, str], list[str]]:
         home = world.home()
     except (OSError, RuntimeError):  # there is none
         return {}, []
-    if not home.joinpath(*DIRECTORY).is_dir():
+    if not home.joinpath(*LOGINS).is_dir():
         return {}, []
-    from holdfast._cli.logins import Logins  # of an extra
+    from holdfast._cli.logins.store import Logins  # of an extra
 
     kept = Logins(home)
     logins, problems = kept.all()

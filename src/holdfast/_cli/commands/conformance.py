@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
-from holdfast._cli.options import CONTEXT, EVERYWHERE, LINES, TCK, with_options
-from holdfast._cli.values import Choice, ParsedParam, complete_path, read_id
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, LINES, TCK, with_options
+from holdfast._cli.options.values import Choice, ParsedParam, complete_path, read_id
 
 if TYPE_CHECKING:
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
 
 __all__ = ["conformance"]
 

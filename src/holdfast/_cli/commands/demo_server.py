@@ -64,7 +64,7 @@ class _DemoCommand(click.Command):
         ctx: click.Context,  # noqa: ARG002  the base names it
         formatter: click.HelpFormatter,
     ) -> None:
-        from holdfast._cli.demo.commands import help_text
+        from holdfast._cli.demo.agent import help_text
         from holdfast._cli.demo.faults import faults_text
 
         for title, text in (("Words", help_text()), ("Faults", faults_text())):

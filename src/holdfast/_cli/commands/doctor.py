@@ -16,12 +16,12 @@ import click
 
 from holdfast._cli.commands import execute
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.options import CONTEXT, EVERYWHERE_BRIEFLY, LINES, with_options
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE_BRIEFLY, LINES, with_options
 
 if TYPE_CHECKING:
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
     from holdfast.doctor import Diagnosis
 
 __all__ = ["doctor"]
@@ -100,7 +100,7 @@ async def _examine(
     """
     import asyncio
 
-    from holdfast._cli.card_keys import card_verifier
+    from holdfast._cli.agent.cards import card_verifier
     from holdfast._cli.output.events import DiagnosisShown, Notice, ProgressLine
     from holdfast._doctor.examination import Examination
     from holdfast._wire.versions import HTTP_BINDINGS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
-from holdfast._cli.options import (
+from holdfast._cli.options.flags import (
     AUTHORIZING,
     CONTEXT,
     EVERYWHERE,
@@ -16,14 +16,48 @@ from holdfast._cli.options import (
     STREAMING,
     with_options,
 )
-from holdfast._cli.task_options import PAGES, RECEIVING
-from holdfast._cli.values import ParsedParam, read_id, read_push_url
+from holdfast._cli.options.values import ParsedParam, read_id, read_listen, read_push_url
 
 if TYPE_CHECKING:
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
 
 __all__ = ["push_config"]
+
+
+_PAGES = (
+    click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=1),
+        show_default="as the agent likes",
+        help="Configurations on a page.",
+    ),
+    click.option(
+        "--page-token",
+        metavar="TOKEN",
+        type=ParsedParam("token", read_id),
+        help="Show the page that this token stands for; each page names that of the next.",
+    ),
+)
+_RECEIVING = (
+    click.option(
+        "--listen",
+        metavar="HOST:PORT",
+        type=ParsedParam("host:port", read_listen),
+        default="127.0.0.1:0",
+        show_default="a free port of this machine's loopback address",
+        help="Address to listen on.",
+    ),
+    click.option(
+        "--url",
+        "receiver_url",
+        metavar="URL",
+        type=ParsedParam("url", read_push_url),
+        show_default="the address itself",
+        help="Address at which the agent reaches this listener, for example through a TLS proxy.",
+    ),
+)
 
 
 @click.group("push-config", context_settings=CONTEXT)
@@ -85,7 +119,7 @@ def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_optio
 
 @push_config.command("list", context_settings=CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(PAGES, LINES, EVERYWHERE)
+@with_options(_PAGES, LINES, EVERYWHERE)
 @click.pass_context
 def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """List the configurations of a task."""
@@ -124,7 +158,7 @@ def push_config_delete(
 
 @push_config.command("receive", context_settings=CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
+@with_options(_RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
 @click.pass_context
 def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Receive push notifications of a task until it ends or waits for a person.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.configuration import DEFAULT, FLAG, Source
 from holdfast._cli.errors import INTERRUPTED, CommandError, Failure
-from holdfast._cli.options import CONTEXT, EVERYWHERE, POLLING, with_options
-from holdfast._cli.settings import read_settings
-from holdfast._cli.values import (
+from holdfast._cli.options.configuration import DEFAULT, FLAG, Source
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, POLLING, with_options
+from holdfast._cli.options.settings import read_settings
+from holdfast._cli.options.values import (
     Choice,
     ParsedParam,
     complete_path,
@@ -27,10 +27,10 @@ from holdfast._cli.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.environment import CliEnvironment
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
-    from holdfast._cli.settings import Settings
     from holdfast._journal.protocol import CallRecord
 
 __all__ = ["resume", "run_lines"]
@@ -192,13 +192,12 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     an error instead, or is not a message; 3 or 4 if the agent cannot be reached or refuses
     the credentials.
     """
+    from holdfast._cli.agent.credentials import bind
     from holdfast._cli.batch.availability import WatchedSession
-    from holdfast._cli.batch.options import STANDARD, Plan
+    from holdfast._cli.batch.plan import STANDARD, Plan
     from holdfast._cli.batch.run import Run
     from holdfast._cli.batch.session import journal_at
-    from holdfast._cli.binding import bind
-    from holdfast._cli.diagnostics import Diagnostics
-    from holdfast._cli.execution import announce, perform, reference_of
+    from holdfast._cli.execution import Diagnostics, announce, perform, reference_of
     from holdfast._cli.output.base import output_for
 
     if options["source"] == STANDARD and options["run_id"] is None:
@@ -361,12 +360,11 @@ def _resume(
     records: Sequence[CallRecord],
 ) -> int:
     """Resume the calls to one agent, or forget the one that is named."""
+    from holdfast._cli.agent.credentials import bind
+    from holdfast._cli.agent.reference import find_agent
     from holdfast._cli.batch import resume as resuming
     from holdfast._cli.batch.session import JournaledSession, journal_at
-    from holdfast._cli.binding import bind
-    from holdfast._cli.catalog import find_agent
-    from holdfast._cli.diagnostics import Diagnostics
-    from holdfast._cli.execution import perform
+    from holdfast._cli.execution import Diagnostics, perform
     from holdfast._cli.output.events import Failed
 
     world: CliEnvironment = ctx.obj

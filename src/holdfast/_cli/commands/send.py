@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
-from holdfast._cli.options import (
+from holdfast._cli.options.flags import (
     AUTHORIZING,
     CONTEXT,
     EVERYWHERE,
@@ -20,14 +20,14 @@ from holdfast._cli.options import (
     WAITING,
     with_options,
 )
-from holdfast._cli.settings import read_settings
-from holdfast._cli.values import ParsedParam, complete_path, read_metadata
+from holdfast._cli.options.settings import read_settings
+from holdfast._cli.options.values import ParsedParam, complete_path, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.parts import Draft
+    from holdfast._cli.options.parts import Draft
 
 __all__ = ["chat", "send"]
 
@@ -124,7 +124,7 @@ def _drafts(ctx: click.Context) -> list[Draft]:
     Raises:
         click.UsageError: A flag about a part follows none, or cannot be right.
     """
-    from holdfast._cli.parts import Draft
+    from holdfast._cli.options.parts import Draft
 
     params = ctx.params
     values: dict[str, Iterator[Any]] = {name: iter(params[name]) for name in _FLAGS}
@@ -163,8 +163,8 @@ def send(ctx: click.Context, /, **options: Any) -> int:
     The message is TEXT, or parts in the order of their flags, or both; TEXT - reads standard
     input. It is never sent twice.
     """
-    from holdfast._cli import actions
-    from holdfast._cli.parts import read_parts
+    from holdfast._cli.agent import actions
+    from holdfast._cli.options.parts import read_parts
 
     parts = read_parts(ctx, options["words"], _drafts(ctx))
     return execute(
@@ -204,10 +204,10 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
 
     Without a terminal, TEXT is sent as by holdfast send.
     """
-    from holdfast._cli import actions
+    from holdfast._cli.agent import actions
     from holdfast._cli.chat import Chat
+    from holdfast._cli.options.parts import read_text
     from holdfast._cli.output.chat_text import ChatOutput
-    from holdfast._cli.parts import read_text
 
     world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._cli.errors import unusable
-from holdfast._cli.options import CONTEXT, EVERYWHERE, with_options
-from holdfast._cli.values import ParsedParam, complete_path, read_id
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, with_options
+from holdfast._cli.options.values import ParsedParam, complete_path, read_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,7 +111,7 @@ def _check(
 
 def _write(path: Path, text: str) -> None:
     """Writes a file in place of the one that is there, and through no link."""
-    from holdfast._cli.saving import write_now
+    from holdfast._cli.agent.download import write_now
 
     write_now(path, text.encode(), overwrite=True)
 

@@ -9,7 +9,7 @@ import click
 
 from holdfast._cli.commands import execute
 from holdfast._cli.commands.push_config import push_config
-from holdfast._cli.options import (
+from holdfast._cli.options.flags import (
     AUTHORIZING,
     CONTEXT,
     EVERYWHERE,
@@ -21,10 +21,86 @@ from holdfast._cli.options import (
     WAITING,
     with_options,
 )
-from holdfast._cli.task_options import LISTING, SAVING
-from holdfast._cli.values import ParsedParam, read_id
+from holdfast._cli.options.setting_option import setting_option
+from holdfast._cli.options.values import (
+    ParsedParam,
+    complete_path,
+    complete_state,
+    read_id,
+    read_state,
+    read_time,
+)
 
 __all__ = ["task"]
+
+
+_LISTING = (
+    setting_option(
+        "--context-id",
+        metavar="ID",
+        type=ParsedParam("id", read_id),
+        help="Only tasks of this context.",
+    ),
+    click.option(
+        "--status",
+        metavar="STATE",
+        type=ParsedParam("state", read_state),
+        shell_complete=complete_state,
+        help="Only tasks in this state, as working or TASK_STATE_WORKING.",
+    ),
+    click.option(
+        "--since",
+        metavar="TIME",
+        type=ParsedParam("time", read_time),
+        help="Only tasks whose state is not older than this, as 2026-11-21 or "
+        "2026-11-21T09:00:00Z; UTC unless it says otherwise.",
+    ),
+    click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(1, 100),
+        default=50,
+        show_default=True,
+        help="Tasks on a page.",
+    ),
+    click.option(
+        "--page-token",
+        metavar="TOKEN",
+        type=ParsedParam("token", read_id),
+        help="Show the page that this token stands for; each page names that of the next.",
+    ),
+    click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
+    click.option("--with-artifacts", is_flag=True, help="Show the artifacts as well."),
+)
+_SAVING = (
+    click.option(
+        "--to",
+        "directory",
+        metavar="DIRECTORY",
+        type=ParsedParam("path", read_id),
+        default=".",
+        show_default="the working directory",
+        shell_complete=complete_path,
+        help="Directory to save to; created if it does not exist.",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace existing files with these names."),
+    click.option(
+        "--max-files",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Save nothing if the task has more files.",
+    ),
+    click.option(
+        "--max-bytes",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=1024**3,
+        show_default="1 GiB",
+        help="Bytes that all files together may have.",
+    ),
+)
 
 
 @click.group("task", context_settings=CONTEXT)
@@ -39,7 +115,7 @@ def task(**_options: object) -> None:
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Show a task as it stands, or with --wait as soon as it ends or waits for a person."""
-    from holdfast._cli import actions
+    from holdfast._cli.agent import actions
 
     return execute(
         ctx,
@@ -50,11 +126,11 @@ def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
 
 @task.command("list", context_settings=CONTEXT)
-@with_options(LISTING, HISTORY, LINES, EVERYWHERE)
+@with_options(_LISTING, HISTORY, LINES, EVERYWHERE)
 @click.pass_context
 def task_list(ctx: click.Context, /, **options: Any) -> int:
     """List tasks, the most recently updated first, page by page."""
-    from holdfast._cli import actions
+    from holdfast._cli.agent import actions
 
     if options["every_page"] and options["page_token"]:
         message = "--all and --page-token contradict each other."
@@ -89,7 +165,7 @@ def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> in
     With --stream, show each event as it arrives, beginning with the task; without it, show the
     task at the end. A stream that is cut is resumed.
     """
-    from holdfast._cli import actions
+    from holdfast._cli.agent import actions
 
     return execute(
         ctx,
@@ -100,7 +176,7 @@ def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> in
 
 @task.command("download", context_settings=CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
-@with_options(SAVING, EVERYWHERE)
+@with_options(_SAVING, EVERYWHERE)
 @click.pass_context
 def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Save the contents of a task's artifacts: files, texts and data.
@@ -110,7 +186,7 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     agent's. A download that the disk has no room for is not started. With -o json the document is
     the task, and the metadata of each part names its file under holdfast/savedAs.
     """
-    from holdfast._cli.downloading import download_task
+    from holdfast._cli.agent.download import download_task
 
     return execute(
         ctx,
@@ -132,7 +208,7 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 @click.pass_context
 def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Ask the agent to cancel a task, and wait until the task has ended."""
-    from holdfast._cli import actions
+    from holdfast._cli.agent import actions
 
     return execute(
         ctx,

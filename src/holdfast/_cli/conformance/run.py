@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure, out_of_time
-from holdfast._cli.options import GET_TCK
+from holdfast._cli.options.flags import GET_TCK
 from holdfast._cli.output import text
 from holdfast._cli.output.events import Measurement, Notice
 from holdfast._model.operations import GET_TASK, WELL_KNOWN
@@ -31,9 +31,9 @@ from holdfast._policy.deadline import Deadline
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.conformance.tck import Kit
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
 
 __all__ = ["measure"]
 

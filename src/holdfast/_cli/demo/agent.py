@@ -1,27 +1,49 @@
-"""The demo agent: a fake agent whose messages meet the same faults, one after the other."""
+"""The demo agent: a fake agent that does what the first word of a message says.
+
+The table of words is its help, and the skills on its card. Each new message meets the same faults,
+one after the other.
+"""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast._cli.demo.commands import behaviour, card_of
+import msgspec
+
 from holdfast._integrations.recognition import recognize
 from holdfast._model import codec
 from holdfast._model.operations import CARD_BINDING
-from holdfast.testing import FakeAgent, Respond
+from holdfast.testing import (
+    FakeAgent,
+    Plan,
+    Respond,
+    Step,
+    asks,
+    completes,
+    crashes,
+    fails,
+    needs_auth,
+    rejects,
+    replies,
+    streams,
+    works_forever,
+)
+from holdfast.types import AgentSkill, Artifact, Part, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast._cli.demo.faults import WrittenFault
     from holdfast._server.host_check import HostRules
     from holdfast._testing.exchange import Exchange
     from holdfast._wire.http import HttpRequest
+    from holdfast.testing import Turn
+    from holdfast.types import AgentCard, Message
 
-__all__ = ["DemoAgent"]
+__all__ = ["WORDS", "DemoAgent", "behaviour", "card_of", "help_text"]
 
 _KNOWN = 1000
 _REMEMBERED = 100
@@ -98,3 +120,156 @@ def _message_id(body: bytes) -> str | None:
     message = codec.as_object(params.get("message")) or {}
     message_id = message.get("messageId")
     return message_id if isinstance(message_id, str) else None
+
+
+_EVERY = 0.3
+"""Seconds from one word of a stream to the next."""
+
+_SLOW = 10.0
+_LONGEST = 3600.0
+_AUTHORIZED_AFTER = 10.0
+
+
+class DemoCommand(NamedTuple):
+    """What a message may begin with.
+
+    Attributes:
+        rest: What stands behind the word.
+        does: What the agent does then.
+        behaves: Does it.
+    """
+
+    rest: str
+    does: str
+    behaves: Callable[[str, Turn], Plan | Message]
+
+
+def _echo(text: str, turn: Turn) -> Plan:
+    """Gives back the text, and every file and object that came with it."""
+    others = tuple(part for part in turn.message.parts if part.text is None)
+    parts = (*((Part(text=text),) if text else ()), *others)
+    return completes(Artifact(artifact_id="artifact-1", parts=parts or (Part(text="nothing?"),)))
+
+
+def _stream(text: str, _turn: Turn) -> Plan:
+    words = text.split() or ["one", "word", "after", "the", "other"]
+    return streams(*(f"{word} " for word in words), every=_EVERY)
+
+
+def _slow(text: str, _turn: Turn) -> Plan:
+    first, _, rest = text.partition(" ")
+    try:
+        seconds = float(first)
+    except ValueError:
+        seconds, rest = _SLOW, text
+    if not 0 <= seconds <= _LONGEST:
+        return rejects(f"the seconds have to be between 0 and {_LONGEST:g}")
+    quarters = [
+        Step(state=TaskState.WORKING, after=seconds / 4 if percent else 0, says=f"{percent} %")
+        for percent in (0, 25, 50, 75)
+    ]
+    done = completes(rest or f"That took {seconds:g} s.").steps[-1]
+    last = msgspec.structs.replace(done, after=seconds / 4)
+    return Plan((Step(state=TaskState.SUBMITTED), *quarters, last))
+
+
+def _auth(text: str, _turn: Turn) -> Plan:
+    prompt = text or f"Authorize me elsewhere; in {_AUTHORIZED_AFTER:g} s you will have done so."
+    return needs_auth(prompt, cleared_after=_AUTHORIZED_AFTER)
+
+
+def _file(text: str, _turn: Turn) -> Plan:
+    name = text or "hello.txt"
+    part = Part(raw=f"This is {name}.\n".encode(), filename=name, media_type="text/plain")
+    return completes(part)
+
+
+def _data(text: str, _turn: Turn) -> Plan:
+    try:
+        value = json.loads(text) if text else {"answer": 42}
+    except (ValueError, RecursionError):
+        return rejects("what stands behind the word data has to be JSON")
+    return completes(Part(data=value))
+
+
+def _help(_text: str, _turn: Turn) -> Plan:
+    return completes(help_text())
+
+
+def _forever(_text: str, _turn: Turn) -> Plan:
+    return works_forever()
+
+
+def _says(
+    make: Callable[[str], Plan | Message], otherwise: str
+) -> Callable[[str, Turn], Plan | Message]:
+    """A word that is about the text behind it, or about some other text where there is none."""
+
+    def behaves(text: str, _turn: Turn) -> Plan | Message:
+        return make(text or otherwise)
+
+    return behaves
+
+
+_AS_ASKED = "as you asked"
+
+WORDS: Mapping[str, DemoCommand] = {
+    "echo": DemoCommand("TEXT", "says it again, as it does with all other messages", _echo),
+    "stream": DemoCommand("TEXT", "says it again, word by word", _stream),
+    "slow": DemoCommand("SECONDS TEXT", "takes so long, and tells how far it is", _slow),
+    "forever": DemoCommand("", "never gets anywhere; cancel it", _forever),
+    "ask": DemoCommand(
+        "QUESTION", "asks, and waits for your answer", _says(asks, "What is your name?")
+    ),
+    "auth": DemoCommand("", f"waits for an authorization, for {_AUTHORIZED_AFTER:g} s", _auth),
+    "fail": DemoCommand("REASON", "fails", _says(fails, _AS_ASKED)),
+    "reject": DemoCommand("REASON", "refuses", _says(rejects, _AS_ASKED)),
+    "crash": DemoCommand("REASON", "raises", _says(crashes, _AS_ASKED)),
+    "message": DemoCommand(
+        "TEXT", "answers by a message, without a task", _says(replies, "Hello.")
+    ),
+    "file": DemoCommand("NAME", "sends a file", _file),
+    "data": DemoCommand("JSON", "sends an object", _data),
+    "help": DemoCommand("", "tells these words", _help),
+}
+
+
+def behaviour(turn: Turn) -> Plan | Message:
+    """Does what the first word of a message says."""
+    text = turn.message.text.strip()
+    if turn.task is not None:  # what it asked for is here
+        return completes(f"You said: {text}" if text else "You said nothing.")
+    first, _, rest = text.partition(" ")
+    word = WORDS.get(first.lower())
+    return _echo(text, turn) if word is None else word.behaves(rest.strip(), turn)
+
+
+def help_text() -> str:
+    """The words, a line for each."""
+    return "\n".join(f"{f'{name} {word.rest}':<20} {word.does}" for name, word in WORDS.items())
+
+
+def card_of(card: AgentCard) -> AgentCard:
+    """The demo agent's card.
+
+    Args:
+        card: That of any fake agent, with its addresses and what it can do.
+    """
+    skills = tuple(
+        AgentSkill(
+            id=name,
+            name=name.capitalize(),
+            description=f"A message that begins with {name!r}: {word.does}.",
+            tags=("demo",),
+            examples=(f"{name} {word.rest}".strip(),),
+        )
+        for name, word in WORDS.items()
+    )
+    return msgspec.structs.replace(
+        card,
+        name="Holdfast demo agent",
+        description="Does what the first word of a message says; 'help' tells the words.",
+        default_input_modes=("text/plain", "application/json", "application/octet-stream"),
+        default_output_modes=("text/plain", "application/json"),
+        skills=skills,
+    )

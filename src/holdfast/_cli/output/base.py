@@ -14,16 +14,16 @@ from urllib.parse import quote
 
 import click
 
+from holdfast._cli.options.values import secrets_in_params, secrets_in_reference
 from holdfast._cli.output.events import Failed, MessageSending, Notice, ProgressLine
 from holdfast._cli.output.sanitizer import clean, clean_line
-from holdfast._cli.values import secrets_in_params, secrets_in_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast._cli.errors import Failure
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.events import OutputEvent
-    from holdfast._cli.settings import Settings
 
 __all__ = ["Output", "OutputError", "encoding_of", "output_for", "write"]
 
@@ -56,7 +56,7 @@ class Output:
         """
         match event:
             case Notice(label, text):
-                self._say(label, text)
+                self._diagnostic(label, text)
             case ProgressLine(line):
                 self._draw(line)
             case Failed(failure):
@@ -75,8 +75,8 @@ class Output:
         """Return a failure as members of a document."""
         return {
             "code": failure.code,
-            "message": clean_line(self._hidden(failure.message)),
-            "hint": None if failure.hint is None else self._hidden(failure.hint),
+            "message": clean_line(self._redacted(failure.message)),
+            "hint": None if failure.hint is None else self._redacted(failure.hint),
             "a2aCode": failure.a2a_code,
         }
 
@@ -93,18 +93,18 @@ class Output:
             self._progress = line
             write(f"{_ERASE_LINE}{clean(line)}", err=True)
 
-    def _say(self, label: str, message: str) -> None:
+    def _diagnostic(self, label: str, message: str) -> None:
         before, self._is_within_line = "\n" if self._is_within_line else "", False
         if self._progress:
             before, self._progress = _ERASE_LINE, ""
-        line = self._broken(f"{label}: {clean_line(self._hidden(message))}")
+        line = self._broken(f"{label}: {clean_line(self._redacted(message))}")
         write(f"{before}{line}\n", err=True)
 
     def _broken(self, line: str) -> str:
         """Break a line for its reader; a line stays whole where it may be copied or parsed."""
         return line
 
-    def _hidden(self, message: str) -> str:
+    def _redacted(self, message: str) -> str:
         if not self._secrets:
             return message
         from holdfast._wire.redaction import redact

@@ -1,17 +1,25 @@
-"""What an agent says in a chat, while it says it: plain text for somebody who reads along.
+r"""What an agent says in a chat, while it says it: plain text, wrapped at words.
 
-Rules: the text of artifacts is written as it grows, one artifact after the other; what the agent
-says about a task at work stands in brackets, and so does what it says at the end beside an answer
-in artifacts; a question, and an answer that is a status message, do not. What is no text is shown
-in fields, as everywhere. Nothing is shown twice, however often the agent sends it: as an artifact
-and as a status message, in a snapshot with another time, or in artifacts of other ids. So an
-artifact that begins as the last status message is held back until it differs from the message.
+Rules:
+- The text of artifacts is written as it grows, one artifact after the other. What the agent says
+  about a task at work stands in brackets, and so does what it says at the end beside an answer in
+  artifacts; a question, and an answer that is a status message, do not. What is no text is shown
+  in fields, as everywhere.
+- Nothing is shown twice, however often the agent sends it: as an artifact and as a status message,
+  in a snapshot with another time, or in artifacts of other ids. So an artifact that begins as the
+  last status message is held back until it differs from the message.
+- A word that no longer fits on its line moves to the next one. The part of it that is already on
+  the screen is taken back: ``\b`` moves over it, spaces hide it.
+- A word longer than a line, such as an address, is left to the terminal, and can be copied.
+- Between wide characters (Chinese, Japanese, Korean) a line may break anywhere.
+- The last column stays free: a terminal that shows a character there may be on the next line.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from typing import TYPE_CHECKING
 
 from holdfast._cli.output.base import write
@@ -19,19 +27,18 @@ from holdfast._cli.output.events import MessageSending
 from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
 from holdfast._cli.output.text import View, artifact_head, contents, field, render_status
 from holdfast._cli.output.text_output import TextOutput
-from holdfast._cli.output.wrapping import Wrapping
 from holdfast._stream.text import TextDelta, TextFold, TextReset
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.events import OutputEvent
-    from holdfast._cli.settings import Settings
     from holdfast._stream.text import TextChange
     from holdfast.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
 
-__all__ = ["ChatOutput", "ChatText"]
+__all__ = ["ChatOutput", "ChatText", "Wrapping"]
 
 _TAKEN_BACK = "[the agent takes this back]"
 
@@ -102,7 +109,7 @@ class ChatText:
             yield from self._release()
         if (status := _without_time(event.status)) != self._status:
             self._status = status
-            yield from self._say(event, "" if task is None else task.text)
+            yield from self._diagnostic(event, "" if task is None else task.text)
 
     def last_seen(self, task: Task) -> Iterator[str]:  # noqa: ARG002  it is said elsewhere
         """Nothing more: how a task stands is said beside the text."""
@@ -215,7 +222,7 @@ class ChatText:
         goes_on = others[: len(told)] == told
         yield from self._parts(others[len(told) :] if goes_on else others)
 
-    def _say(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
+    def _diagnostic(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
         """What the agent says about the state, unless that is the text of the task once more."""
         status = event.status
         if self._view.verbose:
@@ -296,3 +303,86 @@ def _columns() -> int | None:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
         return None
+
+
+_LEAST = 10
+"""Columns below which a terminal's own way of breaking lines is as good."""
+
+_TAB, _WIDEST = 8, 2
+"""Columns of a tab stop, and of a wide character."""
+
+_WIDE = frozenset({"W", "F"})
+_NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
+
+
+class Wrapping:
+    """Breaks the lines of a text that comes in pieces.
+
+    Args:
+        columns: Gives the columns of the terminal; None where there is none, and lines are not
+            broken. It is asked before each piece, since a window may change its size.
+    """
+
+    def __init__(self, columns: Callable[[], int | None]) -> None:
+        self._columns = columns
+        self._column = 0  # where the next character goes
+        self._word = ""  # what stands there of a word that may go on
+        self._word_width = 0
+
+    def feed(self, text: str) -> str:
+        """Return what to write for the next piece of the text.
+
+        Args:
+            text: The piece, which has no control characters but line ends and tabs.
+        """
+        columns = self._columns()
+        if columns is None or columns < _LEAST:
+            return text
+        limit, shown = columns - 1, list[str]()
+        sent, sent_width, word_at = self._word, self._word_width, 0
+        for character in text:
+            width = _width(character)
+            if character in "\n\t ":
+                shown.append(self._space(character, limit))
+            elif width == _WIDEST:
+                shown.append(self._wide(character, limit))
+            else:
+                if self._moves(width, limit):
+                    shown.insert(word_at, f"{chr(8) * sent_width}{' ' * sent_width}\n{sent}")
+                    self._column = self._word_width
+                shown.append(character)
+                self._word += character
+                self._word_width += width
+                self._column += width
+                continue
+            self._word, self._word_width = "", 0
+            sent, sent_width, word_at = "", 0, len(shown)
+        return "".join(shown)
+
+    def _space(self, character: str, limit: int) -> str:
+        width = _TAB - self._column % _TAB if character == "\t" else 1
+        if character == "\n" or self._column + width > limit:
+            self._column = 0
+            return "\n"
+        self._column += width
+        return character
+
+    def _wide(self, character: str, limit: int) -> str:
+        fits = self._column + _WIDEST <= limit
+        self._column = self._column + _WIDEST if fits else _WIDEST
+        return character if fits else f"\n{character}"
+
+    def _moves(self, width: int, limit: int) -> bool:
+        """Whether the word does not fit here, and would on a line of its own."""
+        fits = self._column + width <= limit
+        begins_line = self._column <= self._word_width
+        return not (fits or begins_line or self._word_width + width > limit)
+
+
+def _width(character: str) -> int:
+    """Return the columns that a character takes."""
+    if character.isascii():
+        return 1
+    if unicodedata.category(character) in _NO_WIDTH:
+        return 0
+    return _WIDEST if unicodedata.east_asian_width(character) in _WIDE else 1

@@ -12,10 +12,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast._cli.configuration import Configuration
+    from holdfast._cli.agent.download import Saved
     from holdfast._cli.errors import Failure
-    from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import ResolvedSetting
+    from holdfast._cli.options.configuration import Configuration
+    from holdfast._cli.options.settings import ResolvedSetting
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.doctor import Diagnosis
     from holdfast.types import AgentCard, AgentInterface, Event, Message, Task, WireValue

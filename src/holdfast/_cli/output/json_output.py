@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from holdfast._cli.agent.download import Saved
     from holdfast._cli.errors import Failure
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.events import OutputEvent
-    from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import Settings
     from holdfast.types import Event, WireValue
 
 __all__ = ["SAVED_AS", "JsonOutput", "document", "with_paths", "write_json"]
@@ -82,7 +82,7 @@ class JsonOutput(Output):
     def _show(self, event: OutputEvent) -> None:  # noqa: C901, PLR0912  a case for each event
         match event:
             case TaskBegan(task):  # named where it is no part of the document
-                self._say("Task ID", task.id)
+                self._diagnostic("Task ID", task.id)
                 self.has_named_task = True
             case StreamEvent(of_stream, task):
                 self._document(document(_response(of_stream)))
@@ -95,13 +95,13 @@ class JsonOutput(Output):
                     self._document(document(with_paths(task, files)))
                     return
                 for file in files:  # the document is the error's
-                    self._say("Saved", str(file.path))
+                    self._diagnostic("Saved", str(file.path))
             case ConfigDeleted():  # the agent says nothing
                 self._document(document(Empty()))
             case CardShown(card, _, verification):
                 self._document(document(card))
                 if verification is not None:  # the document is the protocol's own
-                    self._say("Signature", text.verified(verification))
+                    self._diagnostic("Signature", text.verified(verification))
             case SettingsShown():
                 self._document(_settings(event))
             case Record(members):
@@ -111,7 +111,7 @@ class JsonOutput(Output):
             case RunEnded(counts):
                 self._document({"run": counts})
             case DiagnosisShown(diagnosis, is_last):
-                members = diagnosis.hiding(self._hidden).to_dict()
+                members = diagnosis.hiding(self._redacted).to_dict()
                 self._close({"diagnosis": members}, is_last=is_last)
             case MessageSending() | WaitEnded() | StreamEnded():
                 pass  # a document or the error says it
@@ -140,7 +140,7 @@ class JsonOutput(Output):
         """A document without what is secret in its texts."""
         match value:
             case str():
-                return self._hidden(value)
+                return self._redacted(value)
             case dict():
                 members = cast("dict[str, object]", value)
                 return {name: self._hiding(member) for name, member in members.items()}

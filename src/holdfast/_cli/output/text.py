@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast._cli.options.values import hidden, masked_reference
 from holdfast._cli.output.sanitizer import clean, clean_line
-from holdfast._cli.values import hidden, masked_reference
 from holdfast.types import (
     Artifact,
     ListTaskPushNotificationConfigsResponse,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast._cli.configuration import Configuration
-    from holdfast._cli.saving import Saved
-    from holdfast._cli.settings import ResolvedSetting
+    from holdfast._cli.agent.download import Saved
+    from holdfast._cli.options.configuration import Configuration
+    from holdfast._cli.options.settings import ResolvedSetting
     from holdfast._pipeline.cards.verification import CardVerification
     from holdfast.types import AgentCard, AgentInterface, SecurityScheme
 

@@ -1,7 +1,14 @@
-"""``-o text``: labelled lines, and text while it comes."""
+"""``-o text``: labelled lines, and each event of a stream in fields and blocks (a2a-cli 11.2).
+
+Rules: text that grows is one block that grows; a field closes it. The first event with a task, and
+the one with which the task comes to rest, name the task, its context and its state. Text that the
+agent takes back was written already: a field says so, and what it says instead follows. Each part
+is shown once, however often the agent sends it.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast._cli.output import text
@@ -22,17 +29,32 @@ from holdfast._cli.output.events import (
     TaskBegan,
     WaitEnded,
 )
+from holdfast._cli.output.sanitizer import TerminalSanitizer
+from holdfast._cli.output.text import (
+    View,
+    artifact_head,
+    contents,
+    field,
+    identifiers,
+    part_tail,
+    render,
+    render_status,
+    state,
+)
+from holdfast._stream.text import TextDelta, TextFold, TextReset
+from holdfast.types import Message, Task, TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from holdfast._cli.errors import Failure
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.events import OutputEvent
-    from holdfast._cli.settings import Settings
+    from holdfast._stream.fold import TaskUpdate
     from holdfast.doctor import Diagnosis
-    from holdfast.types import Event, Task
+    from holdfast.types import Artifact, Event, Part, TaskStatus
 
-__all__ = ["TextOutput"]
+__all__ = ["LiveText", "TextOutput"]
 
 
 class _Live(Protocol):
@@ -74,7 +96,7 @@ class TextOutput(Output):
                 elif self._identifiers:
                     self._lines([text.state(task)])
             case StreamEvent(of_stream, task):
-                live = self._live = self._live or _live_text(view)
+                live = self._live = self._live or LiveText(view)
                 self._pieces(live, live.event(of_stream, task))
                 self.has_named_task = task is not None
             case StreamEnded():
@@ -94,9 +116,9 @@ class TextOutput(Output):
             case Record(_, lines):
                 self._lines(lines)
             case Measurement(_, lines):
-                self._lines(self._hidden(line) for line in lines)
+                self._lines(self._redacted(line) for line in lines)
             case RunEnded(_, summary):
-                self._say("Summary", summary)
+                self._diagnostic("Summary", summary)
             case DiagnosisShown(diagnosis):
                 self._show_diagnosis(diagnosis)
             case _:
@@ -105,7 +127,7 @@ class TextOutput(Output):
     def _show_diagnosis(self, diagnosis: Diagnosis) -> None:
         from holdfast._cli.output.doctor_text import paper, render_diagnosis
 
-        shown = diagnosis.hiding(self._hidden)
+        shown = diagnosis.hiding(self._redacted)
         lines = render_diagnosis(shown, paper(), verbose=self._verbose)  # with colours
         write("".join(f"{line}\n" for line in lines))
 
@@ -113,10 +135,10 @@ class TextOutput(Output):
         if failure.instead is not None:
             write(f"{text.clean(failure.instead)}\n", err=True)
             return
-        self._say("Error", failure.message)
-        self._say("Code", failure.code)
+        self._diagnostic("Error", failure.message)
+        self._diagnostic("Code", failure.code)
         if failure.hint:
-            self._say("Hint", failure.hint)
+            self._diagnostic("Hint", failure.hint)
 
     def _lines(self, lines: Iterable[str]) -> None:
         write("".join(f"{text.clean(line)}\n" for line in lines))
@@ -128,7 +150,180 @@ class TextOutput(Output):
             self._is_within_line = live.is_within_line
 
 
-def _live_text(view: text.View) -> _Live:
-    from holdfast._cli.output.live import LiveText
+class LiveText:
+    """The events of one stream, as text to write in their order.
 
-    return LiveText(view)
+    Args:
+        view: What to show.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._text = TextFold()
+        self._names: dict[str, str] = {}
+        self._others: dict[str, tuple[Part, ...]] = {}  # told parts that are no text
+        self._named: str | None = None  # the artifact that what comes next belongs to
+        self._block: _Block | None = None
+        self._began = False
+
+    @property
+    def is_within_line(self) -> bool:
+        """Whether what was written last is a line that has no end yet."""
+        return self._block is not None and not self._block.is_at_line_start
+
+    def event(self, event: Event, task: Task | None) -> Iterator[str]:
+        """What there is to write for an event.
+
+        Args:
+            event: The event.
+            task: The task as it stands after it; None for none.
+        """
+        if isinstance(event, Message):
+            yield from self._fields(render(event, self._view))
+        else:
+            yield from self._update(event, task)
+
+    def last_seen(self, task: Task) -> Iterator[str]:
+        """The end of what is told of a task that goes on: no output is without its state."""
+        yield from self._fields((*identifiers(task), state(task)))
+
+    def close(self) -> Iterator[str]:
+        """Closes the block that is open, if one is."""
+        block, self._block = self._block, None
+        if block is not None:
+            yield block.end()
+
+    def _fields(self, lines: Iterable[str]) -> Iterator[str]:
+        yield from self.close()
+        self._named = None
+        yield from (f"{line}\n" for line in lines)
+
+    # ── Events of a task ─────────────────────────────────────────────────────────────────────
+
+    def _update(self, event: TaskUpdate, task: Task | None) -> Iterator[str]:
+        status = None if isinstance(event, TaskArtifactUpdateEvent) else event.status
+        began, self._began = self._began, True
+        if task is not None and (not began or (status is not None and _is_rest(status))):
+            yield from self._fields(identifiers(task))
+            if status is None:
+                yield from self._fields([state(task)])
+        if status is not None:
+            yield from self._fields(render_status(status, event.metadata, self._view))
+        changes = list(self._text.changes(event))
+        if isinstance(event, TaskArtifactUpdateEvent):
+            yield from self._news(event.artifact, changes, append=event.append)
+        elif isinstance(event, Task):
+            yield from self._gone({artifact.artifact_id for artifact in event.artifacts})
+            for artifact in event.artifacts:
+                own = [change for change in changes if change.artifact_id == artifact.artifact_id]
+                yield from self._news(artifact, own, append=False)
+
+    def _gone(self, left: set[str]) -> Iterator[str]:
+        """Says which artifacts the task has no longer."""
+        for artifact_id in [known for known in self._names if known not in left]:
+            yield from self._fields([field("Artifact removed", self._names.pop(artifact_id))])
+            self._others.pop(artifact_id, None)
+
+    def _news(
+        self, artifact: Artifact, changes: list[TextDelta | TextReset], *, append: bool
+    ) -> Iterator[str]:
+        """What is new of an artifact, from what happens to its text."""
+        artifact_id = artifact.artifact_id
+        others = tuple(part for part in artifact.parts if part.text is None)
+        told = self._others.get(artifact_id, ())
+        known = () if append else told
+        is_new = artifact_id not in self._names
+        text = sum(len(change.text) for change in changes if isinstance(change, TextDelta))
+        skipped = 0 if append else len(artifact.text) - text
+        is_replaced = others[: len(known)] != known or any(
+            isinstance(change, TextReset) for change in changes
+        )
+        if is_replaced:
+            known, skipped = (), 0
+        self._others[artifact_id] = (*told, *others) if append else others
+        if is_new or artifact.name:
+            self._names[artifact_id] = artifact.name or artifact_id
+        if is_replaced:
+            yield from self._fields([field("Artifact replaced", self._names[artifact_id])])
+            self._named = artifact_id
+        elif is_new:
+            yield from self._head(artifact_id)
+            yield from (f"{line}\n" for line in artifact_head(artifact, self._view))
+        yield from self._parts(artifact, skipped, len(known))
+
+    def _parts(self, artifact: Artifact, characters: int, others: int) -> Iterator[str]:
+        """The parts behind those many characters of text, and behind that many other parts."""
+        for part in artifact.parts:
+            if part.text is None:
+                if others:
+                    others -= 1
+                    continue
+                yield from self._head(artifact.artifact_id)
+                yield from self.close()
+                yield from (f"{line}\n" for line in contents((part,), self._view))
+            elif new := part.text[characters:]:
+                characters = 0
+                yield from self._grow(artifact.artifact_id, part, new)
+            else:
+                characters -= len(part.text)
+
+    def _head(self, artifact_id: str) -> Iterator[str]:
+        """Names the artifact, unless what came last belongs to it."""
+        if self._named != artifact_id:
+            yield from self._fields([field("Artifact", self._names[artifact_id])])
+            self._named = artifact_id
+
+    def _grow(self, artifact_id: str, part: Part, text: str) -> Iterator[str]:
+        media_type = part.media_type if self._view.verbose else None
+        yield from self._head(artifact_id)
+        if self._block is not None and self._block.media_type != media_type:
+            yield from self.close()
+        if self._block is None:
+            if media_type:
+                yield f"{field('Media type', media_type)}\n"
+            yield "Text:\n"
+            self._block = _Block(media_type)
+        yield self._block.grow(text)
+        if tail := [f"{line}\n" for line in part_tail(part, self._view)]:
+            yield from self.close()
+            yield from tail
+
+
+def _is_rest(status: TaskStatus) -> bool:
+    """Whether nothing happens from here on unless somebody acts."""
+    return status.state.is_terminal or status.state.is_interrupted
+
+
+class _Block:
+    """A block of text that is not yet closed.
+
+    Args:
+        media_type: What to tell apart from text of another type.
+
+    Attributes:
+        is_at_line_start: Whether the line that is written has no character yet.
+    """
+
+    def __init__(self, media_type: str | None) -> None:
+        self.media_type = media_type
+        self.is_at_line_start = True
+        self._is_empty = True
+        self._plain = TerminalSanitizer()
+
+    def grow(self, text: str) -> str:
+        """More of the text; an empty line is written as one space, as none but the end may be."""
+        shown = self._plain.feed(text)
+        if not shown:
+            return ""
+        before = "\n" if self.is_at_line_start else ""
+        self._is_empty, self.is_at_line_start = False, shown.endswith("\n")
+        return _EMPTY_LINE.sub("\n ", before + shown)[len(before) :]
+
+    def end(self) -> str:
+        """The empty line that ends it."""
+        if self._is_empty:
+            return " \n\n"
+        return "\n" if self.is_at_line_start else "\n\n"
+
+
+_EMPTY_LINE = re.compile(r"\n(?=\n)")

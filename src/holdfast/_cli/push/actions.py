@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast._cli.options.values import secrets_in_reference
 from holdfast._cli.output.events import ConfigDeleted, Notice, Result
-from holdfast._cli.values import secrets_in_reference
 
 if TYPE_CHECKING:
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
     from holdfast.types import TaskPushNotificationConfig
 
 __all__ = ["create_push_config", "delete_push_config", "get_push_config", "list_push_configs"]

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlsplit
 
-from holdfast._cli.actions import comment
+from aiohttp import web
+
+from holdfast._cli.agent.actions import comment
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output.events import Notice, Result, StreamEnded, StreamEvent, TaskBegan
-from holdfast._cli.push.serving import Served
 from holdfast._model.hosts import is_loopback
+from holdfast._net.accepting import settle_accepted
 from holdfast._server.host_check import HostCheck, host_rules
 from holdfast._wire.limits import Limits
 from holdfast._wire.notifications import read_notification
@@ -28,14 +30,19 @@ from holdfast.types import Task, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
+    from types import TracebackType
 
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
     from holdfast.types import Event, TaskState
 
     Message = MutableMapping[str, Any]
+    Application = Callable[
+        [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
+        Awaitable[None],
+    ]
 
-__all__ = ["receive"]
+__all__ = ["Served", "receive"]
 
 _WAITING = 256
 """Deliveries that wait to be shown; further ones are answered once there is room."""
@@ -208,3 +215,94 @@ class _Taken:
         event = read_notification(body, Limits()).event  # the receiver has read it before
         if event is not None:
             await self.events.put((event, self._receiver.get_task(self._task_id)))
+
+
+_SHUTDOWN = 2.0
+"""Seconds that requests have to end when the context closes."""
+_KEPT_ALIVE = 15.0
+
+
+class Served:
+    """Serves while the context is open.
+
+    Args:
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+
+    Attributes:
+        url: Where it listens, once the context is open.
+        application: What answers; everything is answered by 503 until there is one.
+
+    Raises:
+        OSError: On entry: nobody can listen there.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._runner = web.ServerRunner(
+            web.Server(self._answer, access_log=None, keepalive_timeout=_KEPT_ALIVE),
+            shutdown_timeout=_SHUTDOWN,
+        )
+        self.url = ""
+        self.application: Application | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        try:
+            self._site = web.TCPSite(self._runner, self._host, self._port)
+            await self._site.start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+        host, port = cast("tuple[str, int]", self._runner.addresses[0][:2])
+        self.url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await settle_accepted()
+            await self._site.stop()
+            await asyncio.sleep(0)  # aiohttp waits for those that do not wait for a request yet
+        finally:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.application is None:
+            return web.Response(status=503)
+        scope: Message = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": f"{request.version.major}.{request.version.minor}",
+            "method": request.method,
+            "scheme": "http",
+            "path": request.path,
+            "query_string": request.query_string.encode(),
+            "headers": [(name.lower(), value) for name, value in request.raw_headers],
+        }
+        status, headers, body = 500, dict[str, str](), bytearray()
+
+        async def receive() -> Message:
+            try:
+                piece = await request.content.readany()
+            except (ConnectionError, web.RequestPayloadError):
+                return {"type": "http.disconnect"}
+            more = not request.content.at_eof()
+            return {"type": "http.request", "body": piece, "more_body": more}
+
+        async def send(message: Message) -> None:
+            nonlocal status, headers
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                body.extend(message.get("body", b""))
+
+        await self.application(scope, receive, send)
+        headers.pop("content-length", None)  # aiohttp says it
+        return web.Response(status=status, headers=headers, body=bytes(body))

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from holdfast._cli.login_names import FLOWS
-from holdfast._cli.sources import setting_option as _option
-from holdfast._cli.values import (
+from holdfast._cli.options.setting_option import setting_option as _option
+from holdfast._cli.options.values import (
     SHORT_BINDINGS,
     Choice,
     ParsedParam,
@@ -61,6 +60,7 @@ __all__ = [
     "STREAMING",
     "TCK",
     "WAITING",
+    "Flow",
     "version_line",
     "with_options",
 ]
@@ -411,10 +411,12 @@ PUSHING = (
     ),
 )
 
+Flow = Literal["device-code", "client-credentials", "authorization-code"]
+"""How a token is had; all but the second need a person."""
 OAUTH = (
     _option(
         "--flow",
-        type=Choice(FLOWS),
+        type=Choice(get_args(Flow)),
         default="device-code",
         help="How to log in.",
     ),

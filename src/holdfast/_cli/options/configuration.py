@@ -6,8 +6,8 @@ Rules:
   literally. A line that is not ``NAME=value``, and a name that only resembles a setting's, are
   reported with the file and the line, and never with a value.
 - A file is the user's own if the user named it, or it is the global one, and it belongs to the
-  user and has mode 0600. What any other file may decide is in `holdfast._cli.trust`: a working
-  directory may have been written by anybody.
+  user and has mode 0600. What any other file may decide is in `holdfast._cli.options.trust`: a
+  working directory may have been written by anybody.
 - A found file that belongs to another user is not read. One that is no regular file is not opened
   for long, and none is read beyond a bound.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast._cli.trust import PREFIX, RULES, rule_of
+from holdfast._cli.options.trust import PREFIX, RULES, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from holdfast._cli.configuration import DEFAULT, FLAG, PREFIX, Source
-from holdfast._cli.login_names import CLIENT_SECRET
-from holdfast._cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
-from holdfast._cli.sources import SettingOption, beside, configuration_of, value_of
-from holdfast._cli.values import hidden, read_switch
+from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX, Source
+from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
+from holdfast._cli.options.setting_option import SettingOption, beside, configuration_of, value_of
+from holdfast._cli.options.values import hidden, read_switch
 from holdfast._wire.versions import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
+"""Variable that holds the client's secret; there is no such flag, which would show it."""
 
 CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
 """Variable that holds the password of the client's key; there is no such flag."""

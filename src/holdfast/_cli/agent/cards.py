@@ -1,4 +1,4 @@
-"""The cache of agent cards between commands, as long as their servers allow (RFC 9111).
+"""The cards of agents: cached between commands as long as servers allow (RFC 9111), and verified.
 
 Rules:
 - Only a card that was fetched without credentials is cached, and only for equal requests: the key
@@ -19,9 +19,11 @@ import json
 import logging
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import click
 import msgspec
 
 from holdfast._net.private_files import NotPrivateError, read_private_file, write_private_file
@@ -32,13 +34,14 @@ from holdfast._wire.network_scope import scope_of_host
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from holdfast._aio.env import Env
+    from holdfast._cli.options.settings import Settings
     from holdfast._net.engine import HttpEngine
     from holdfast._wire.http import HttpRequest, HttpStream
+    from holdfast.signatures import CardVerifier
 
-__all__ = ["CachedCards", "CardCache"]
+__all__ = ["CachedCards", "CardCache", "card_verifier"]
 
 logger = logging.getLogger("holdfast.cli.cache")
 
@@ -271,3 +274,41 @@ def _is_storable(headers: Mapping[str, str], now: float) -> bool:
 
 def _control(headers: Mapping[str, str]) -> str:
     return headers.get("cache-control", "").lower()
+
+
+def card_verifier(settings: Settings) -> CardVerifier | None:
+    """Who verifies cards, by what the command was told.
+
+    Raises:
+        click.UsageError: The keys cannot be read, or nobody can verify what must be.
+    """
+    if settings.card_keys is None and not settings.card_key_hosts:
+        if settings.require_signature:
+            message = "--require-signature: name keys by --card-keys or --card-key-host"
+            raise click.UsageError(message)
+        return None
+    from holdfast.signatures import CardVerifier  # with an extra
+
+    try:
+        keys = None if settings.card_keys is None else _read_keys(settings.card_keys)
+        return CardVerifier(keys, jku_hosts=settings.card_key_hosts)
+    except (ValueError, ImportError) as error:
+        flag = "--card-key-host" if settings.card_keys is None else "--card-keys"
+        message = f"{flag}: {error}"
+    raise click.UsageError(message)
+
+
+def _read_keys(reference: str) -> str:
+    if "://" in reference and not reference.startswith("file://"):
+        return reference
+    path = Path(reference.removeprefix("file://")).expanduser()
+    try:
+        keys = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        message = f"{reference} cannot be read: {why}"
+        raise ValueError(message) from None
+    if not keys.lstrip().startswith(("{", "-----BEGIN ")):  # which would be taken for an address
+        message = f"{reference} holds neither a JWK set nor a key as PEM"
+        raise ValueError(message)
+    return keys

@@ -13,52 +13,36 @@ import shlex
 import uuid
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeGuard
+from typing import TYPE_CHECKING, Self
 
 import click
 
-from holdfast._cli.binding import origin_of
-from holdfast._cli.card_cache import CachedCards, CardCache
-from holdfast._cli.card_keys import card_verifier
-from holdfast._cli.catalog import ListedAddress
-from holdfast._cli.credentials import Credentials
-from holdfast._cli.error_messages import (
-    found,
-    reconnected,
-    reconnecting,
-    retrying,
-    searching,
-    waiting_out,
-)
+from holdfast._cli.agent.cards import CachedCards, CardCache, card_verifier
+from holdfast._cli.agent.credentials import Credentials, origin_of
+from holdfast._cli.agent.progress import ProgressReporter
+from holdfast._cli.agent.reference import ListedAddress
+from holdfast._cli.agent.wire_log import LoggedEngine, LoggedGrpc
+from holdfast._cli.environment import LOGINS
 from holdfast._cli.error_table import describe
-from holdfast._cli.login_names import DIRECTORY
-from holdfast._cli.output.events import Notice
-from holdfast._cli.settings import CLIENT_KEY_PASSWORD
-from holdfast._cli.values import (
+from holdfast._cli.options.settings import CLIENT_KEY_PASSWORD
+from holdfast._cli.options.values import (
     masked_reference,
     read_secret,
     secrets_in_params,
     secrets_in_reference,
 )
-from holdfast._cli.waiting import Waiting
-from holdfast._cli.wire_log import LoggedEngine, LoggedGrpc
+from holdfast._cli.output.events import Notice
 from holdfast._client.client import chosen_interface
 from holdfast._client.connect import connect
 from holdfast._model.extras import install_command
-from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
+from holdfast._model.operations import SEND_NAMES
 from holdfast._net.engine import EngineWithin
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
 from holdfast._pipeline.layers import ReachLayer
 from holdfast._pipeline.listeners import (
-    AttemptFailed,
     AttemptStarted,
-    Reconciled,
-    ReconcileStarted,
-    Reconnected,
-    RequestFinished,
-    RetryScheduled,
 )
 from holdfast._policy.resilience import Resilience
 from holdfast._version import __version__
@@ -78,9 +62,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.logins import KeptCredentials, Login, Logins
+    from holdfast._cli.logins.store import KeptCredentials, Login, Logins
+    from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
-    from holdfast._cli.settings import Settings
     from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
     from holdfast._net.engine import HttpEngine
@@ -94,8 +78,6 @@ __all__ = ["Session"]
 
 logger = logging.getLogger("holdfast.cli")
 
-_FAILURES_TO_REPORT = 2
-"""Failures one after the other from which on it is said that the agent is away."""
 _CERTIFICATE = {
     "cert_file": "--client-cert",
     "key_file": "--client-key",
@@ -158,10 +140,7 @@ class Session:
         self.asks_for_config = False
         self.awaits_card = False
         self._output = output
-        self._waiting = Waiting(output)
         self._is_warned_of_version = False
-        self._failures = 0  # of subscriptions, one after the other
-        self._broke_with: A2AError | None = None  # as far as it was told
         self.reference = reference
         self._ends = math.inf
         self._credentials = (
@@ -170,7 +149,13 @@ class Session:
             else None
         )
         # One who waits for one agent has nowhere else to go: who is away is asked again.
-        self._resilience = Resilience(breaker=None)
+        resilience = Resilience(breaker=None)
+        self._progress = ProgressReporter(
+            self,
+            output,
+            max_attempts=resilience.retry.max_retries + 1,
+            reports_replies=journal is None,
+        )
         self.env = world.env
         engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
         self.plain_engine: HttpEngine = engine
@@ -192,7 +177,7 @@ class Session:
                 _card_of_endpoint(settings) if settings.is_endpoint else reference,
                 auth=self._auth,
                 timeout=settings.timeout,
-                resilience=self._resilience,
+                resilience=resilience,
                 card_ttl=math.inf,
                 engine=self._with_cached_cards(),
                 extensions=settings.extensions,
@@ -227,7 +212,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._waiting.end()
+        self._progress.end_wait()
         await self.client.close()
         await self.engine.close()
 
@@ -278,15 +263,15 @@ class Session:
     @property
     def logins(self) -> Logins:
         """Where the user is logged in."""
-        from holdfast._cli.logins import Logins  # of an extra
+        from holdfast._cli.logins.store import Logins  # of an extra
 
         return Logins(self._world.home())
 
     def _kept(self, reference: str | Path) -> KeptCredentials | None:
         """The tokens of the user's logins, if there are any that may count."""
-        if not self._world.home().joinpath(*DIRECTORY).is_dir():
+        if not self._world.home().joinpath(*LOGINS).is_dir():
             return None
-        from holdfast._cli.logins import KeptCredentials
+        from holdfast._cli.logins.store import KeptCredentials
 
         logins = self.logins
         if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
@@ -326,11 +311,11 @@ class Session:
         """
         self.check()
         self.awaits_card = True
-        self._await_card()
+        self._progress.await_card()
         try:
             card = await self.client.agent_card(timeout=self.left())
         finally:
-            self._waiting.end()
+            self._progress.end_wait()
         self.awaits_card = False
         self.card = card
         version = self.settings.version
@@ -476,8 +461,7 @@ class Session:
         return self.message_id
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
-        self._waiting.end()
-        self._answers_again()
+        self._progress.note_answer()
         if task is None:
             return
         if self.task is None or self.task.state is not task.state:
@@ -493,73 +477,9 @@ class Session:
             self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{what}"))
 
     def _observed(self, observation: Observation) -> None:
-        """Says why nothing happens for a while; also where nobody looks, as other tools do.
-
-        Of what was said in vain it is known here whether it was said at all.
-        """
-        self._await(observation)
         if isinstance(observation, AttemptStarted):
             self.may_have_left |= observation.operation in SEND_NAMES
-        elif isinstance(observation, ReconcileStarted):
-            self._output.emit(Notice.warning(searching(observation)))
-        elif isinstance(observation, Reconciled):
-            if observation.task_id is not None:
-                self._output.emit(Notice.warning(found(observation)))
-        elif isinstance(observation, RetryScheduled):
-            self._output.emit(Notice.warning(self._retrying(observation)))
-        elif not self.follows:
-            self._wait_out(observation)
-        elif isinstance(observation, Reconnected):
-            if self._was_cut(observation):
-                self._output.emit(Notice.warning(reconnected(observation)))
-        elif _is_cut(observation):
-            self._output.emit(Notice.warning(reconnecting(observation)))
-
-    def _await_card(self) -> None:
-        self._waiting.begin(f"the agent card of {masked_reference(str(self.reference))}")
-
-    def _await(self, observation: Observation) -> None:
-        """Report a long wait for the card or a reply, until the task is known."""
-        if isinstance(observation, AttemptFailed | RequestFinished):
-            self._waiting.end()
-        elif not isinstance(observation, AttemptStarted):
-            return
-        elif observation.operation == GET_AGENT_CARD.name:
-            self._await_card()
-        elif self.task is None:
-            what = "the message" if observation.operation in SEND_NAMES else observation.operation
-            agent = masked_reference(observation.agent or str(self.reference))
-            self._waiting.begin(f"the reply from {agent} to {what}")
-
-    def _wait_out(self, observation: Observation) -> None:
-        """Says, once an outage, that the agent is away; a cut alone costs who waits nothing."""
-        if isinstance(observation, Reconnected):
-            self._answers_again()
-        elif _is_cut(observation) and self.task is not None:
-            self._failures += 1
-            if self._failures == _FAILURES_TO_REPORT:
-                self._output.emit(Notice.warning(waiting_out(observation, self.task.id)))
-
-    def _answers_again(self) -> None:
-        if self._failures >= _FAILURES_TO_REPORT:
-            self._output.emit(Notice.warning("the agent answers again"))
-        self._failures = 0
-
-    def _retrying(self, retry: RetryScheduled) -> str:
-        """What is said of another try; a task that is waited for is asked for without end."""
-        if retry.operation != GET_TASK.name or self.task is None:
-            return retrying(retry, self._resilience.retry.max_retries + 1)
-        offers = self.card is not None and bool(self.card.capabilities.streaming)
-        return reconnecting(retry) if self.follows and offers else retrying(retry, None)
-
-    def _was_cut(self, observation: Reconnected) -> bool:
-        """Whether it was a cut: where a task waits for somebody, a stream may end in good order.
-
-        An observation tells the last failure of its stream, however long ago that was.
-        """
-        broke = observation.error is not None and observation.error is not self._broke_with
-        self._broke_with = observation.error
-        return broke or self.task is None or not self.task.state.is_interrupted
+        self._progress.observe(observation)
 
     def _warn(self) -> None:
         """Names what is in effect, and what may be a surprise."""
@@ -629,15 +549,6 @@ def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
             told = told.replace(name, flag)
         raise click.UsageError(told) from None
     return {"tls": tls}
-
-
-def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
-    """Whether a try to pick up a stream failed, and there will be another one."""
-    return (
-        isinstance(observation, AttemptFailed)
-        and observation.operation == SUBSCRIBE_TO_TASK.name
-        and bool(observation.error.transient)
-    )
 
 
 def _check_version(version: str) -> None:

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from holdfast._cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX, looks_like_setting
-from holdfast._cli.trust import RULES, rule_of
-from holdfast._cli.values import read_switch
+from holdfast._cli.options.configuration import (
+    DEFAULT,
+    ENVIRONMENT,
+    FLAG,
+    PREFIX,
+    looks_like_setting,
+)
+from holdfast._cli.options.trust import RULES, rule_of
+from holdfast._cli.options.values import read_switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from click.types import OptionHelpExtra
 
-    from holdfast._cli.configuration import Configuration, FileSetting, Ignored, Source
     from holdfast._cli.environment import CliEnvironment
+    from holdfast._cli.options.configuration import Configuration, FileSetting, Ignored, Source
 
 __all__ = [
     "SettingOption",
@@ -35,7 +41,7 @@ __all__ = [
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-_CONFIGURATION = "holdfast._cli.sources.configuration"
+_CONFIGURATION = "holdfast._cli.options.setting_option.configuration"
 _MOST_NAMES = 50
 """Unknown names that are reported at most; a file may hold thousands."""
 

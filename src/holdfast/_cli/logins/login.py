@@ -7,25 +7,30 @@ a person has to do is told on standard error, and nothing is asked for.
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.login_names import CLIENT_SECRET, client_secret
+from holdfast._auth.oauth.servers import discover
+from holdfast._cli.error_table import one_line
+from holdfast._cli.errors import AUTH, UNREACHABLE, CommandError, Failure
+from holdfast._cli.options.settings import CLIENT_SECRET
+from holdfast._cli.options.values import masked_reference, read_secret
 from holdfast._cli.output.events import Notice, Record
-from holdfast._cli.values import read_secret
+from holdfast.errors import A2AError, AuthenticationError, NetworkPolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
+    from holdfast._cli.agent.session import Session
+    from holdfast._cli.commands.auth import LoginRequest
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.login_names import Flow
-    from holdfast._cli.logins import Login
+    from holdfast._cli.logins.store import Login
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
+    from holdfast._net.engine import HttpEngine
     from holdfast.auth.oauth import (
         AuthorizationServer,
         DevicePrompt,
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
         TokenStore,
     )
 
-__all__ = ["LoginRequest", "log_in", "log_out", "show_all_logins", "show_login"]
+__all__ = ["log_in", "log_out", "show_all_logins", "show_login"]
 
 _GRANTS = {
     "device-code": "device_code",
@@ -52,45 +57,9 @@ _UNNAMED = (
 )
 
 
-class LoginRequest(NamedTuple):
-    """The options of ``auth login``."""
-
-    flow: Flow
-    issuer: str | None
-    client_id: str
-    secret: str | None
-    client_auth: str | None
-    scopes: Sequence[str]
-    resource: str | None
-    trusted: Sequence[str]
-    allows_unadvertised_pkce: bool
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> LoginRequest:
-        if not options["client_id"]:
-            message = "Missing option '--client-id': name the client that the server knows."
-            raise click.UsageError(message)
-        file = options["client_secret_file"]
-        try:  # before the event loop runs, which a pipe that is not written would block
-            secret = None if file is None else client_secret(file)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        return cls(
-            flow=options["flow"],
-            issuer=options["issuer"],
-            client_id=options["client_id"],
-            secret=secret,
-            client_auth=options["client_auth"],
-            scopes=options["scope"],
-            resource=options["resource"],
-            trusted=options["trust_server"],
-            allows_unadvertised_pkce=options["allow_unadvertised_pkce"],
-        )
-
-
 async def log_in(session: Session, output: Output, request: LoginRequest) -> None:
     from holdfast._auth.oauth.requests import concerns_resource, oauth_library
-    from holdfast._cli.logins import Login
+    from holdfast._cli.logins.store import Login
     from holdfast.errors import AuthenticationError
 
     named = session.settings.agent_source
@@ -198,7 +167,6 @@ async def _server(
 ) -> tuple[AuthorizationServer, tuple[str, ...]]:
     """The authorization server, and what the token must be for."""
     from holdfast._auth.oauth.servers import check_endpoint, named_in, named_origins
-    from holdfast._cli.login_server import discover_server
     from holdfast.auth.oauth import FromCard
 
     engine = session.plain_engine
@@ -208,7 +176,7 @@ async def _server(
         except ValueError as error:
             message = f"--issuer: {error}"
             raise click.UsageError(message) from None
-        return await discover_server(engine, request.issuer), tuple(request.scopes)
+        return await _discover_server(engine, request.issuer), tuple(request.scopes)
     card, flow = await session.get_card(), _GRANTS[request.flow]
     origins = named_origins(card, flow)
     if not origins:
@@ -232,7 +200,7 @@ async def _server(
     if named.server is not None:
         return named.server, scopes
     url = named.metadata_url or ""
-    server = await discover_server(engine, url, at=url)
+    server = await _discover_server(engine, url, at=url)
     where.check_server(server)
     return server, scopes
 
@@ -307,7 +275,7 @@ async def show_login(session: Session, output: Output) -> None:
 
 
 async def show_all_logins(world: CliEnvironment, output: Output) -> None:
-    from holdfast._cli.logins import Logins
+    from holdfast._cli.logins.store import Logins
     from holdfast.errors import AuthenticationError
 
     logins = Logins(world.home())
@@ -364,3 +332,60 @@ def _described(login: Login, token: Token | None, what: str) -> tuple[dict[str, 
         "renewed": renewed,
     }
     return members, lines
+
+
+_WRONG = "check {}: it must name an authorization server"
+_ANY = "check {}, and that an authorization server answers there"
+
+_BY_FAILURE = {
+    "dns": "check the host's name in {}",
+    "refused": "check {}, and that the server is running at this address",
+    "tls": "check {} and the server's certificate",
+    "proxy": "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",
+}
+
+
+async def _discover_server(
+    engine: HttpEngine, issuer: str, *, at: str | None = None
+) -> AuthorizationServer:
+    """Read the metadata of an authorization server.
+
+    Args:
+        engine: Sends the requests.
+        issuer: The issuer that ``--issuer`` names, or the address of the metadata.
+        at: The address of the metadata where the agent's card names it.
+
+    Raises:
+        CommandError: The server cannot be used.
+        NetworkPolicyError: The address is in a network that must not be reached.
+    """
+    source = "--issuer" if at is None else "the address that the agent's card names"
+    try:
+        return (await discover(engine, issuer, at=at)).server
+    except NetworkPolicyError:
+        raise
+    except AuthenticationError as error:
+        hint = "try again later" if error.transient else _WRONG.format(source)
+        raise CommandError(
+            Failure(
+                code="A2ACLI_ERR_AUTH_FAILED",
+                message=error.message,
+                hint=hint,
+                a2a_code=error.http_status,
+                exit=AUTH,
+            )
+        ) from None
+    except A2AError as error:
+        raise CommandError(_unreachable(error, issuer, source)) from None
+
+
+def _unreachable(error: A2AError, address: str, source: str) -> Failure:
+    described = copy.copy(error)
+    described.agent = None
+    hint = _BY_FAILURE.get(getattr(error, "failure", ""), _ANY)
+    return Failure(
+        code="A2ACLI_ERR_UNREACHABLE",
+        message=f"the authorization server {masked_reference(address)}: {one_line(described)}",
+        hint=hint.format(source),
+        exit=UNREACHABLE,
+    )

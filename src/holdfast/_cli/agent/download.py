@@ -1,4 +1,4 @@
-"""Saving the files of a task (``task download``).
+"""Saving the contents of a task's artifacts (``task download``).
 
 Rules: nothing that is there is replaced unless the caller says so, and what a link leads to never;
 what is replaced is so in one step, by the whole new file; a file that cannot be written to its end
@@ -16,26 +16,32 @@ import os
 import secrets
 import shutil
 import stat
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.values import masked_reference
+from holdfast._aio.cancel_scope import CancelScope
+from holdfast._cli.agent.files import files_of
+from holdfast._cli.errors import CommandError, Failure, out_of_time
+from holdfast._cli.options.values import masked_reference
+from holdfast._cli.output.events import FilesSaved, Notice
 from holdfast._model.addresses import is_http_address
 from holdfast._net.engine import fetch
 from holdfast._wire.http import HttpRequest, presentable
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import NetworkReach, scope_of_host
 from holdfast._wire.origins import origin
-from holdfast.errors import A2AHTTPError, LimitExceededError, NetworkPolicyError
+from holdfast.errors import A2AError, A2AHTTPError, LimitExceededError, NetworkPolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from holdfast._cli.files import File
+    from holdfast._cli.agent.files import File
+    from holdfast._cli.agent.session import Session
+    from holdfast._cli.output.base import Output
     from holdfast._net.engine import HttpEngine
 
-__all__ = ["LARGEST", "Saved", "check_free", "content_of", "write"]
+__all__ = ["LARGEST", "Saved", "check_free", "content_of", "download_task", "write"]
 
 LARGEST = 100 * 1024 * 1024
 """Bytes of a file that is fetched."""
@@ -163,3 +169,82 @@ def write_now(path: Path, content: bytes, *, overwrite: bool) -> None:
         with contextlib.suppress(OSError):
             written.unlink()
         raise
+
+
+async def download_task(
+    session: Session,
+    output: Output,
+    *,
+    task_id: str,
+    directory: Path,
+    overwrite: bool,
+    most_files: int,
+    most_bytes: int,
+) -> None:
+    """Saves what is in the task's artifacts.
+
+    Args:
+        session: The agent.
+        output: Where it is shown.
+        task_id: The task.
+        directory: Where to save.
+        overwrite: Whether files that are there are replaced.
+        most_files: Files that the task may have.
+        most_bytes: Bytes that they may have together.
+
+    Raises:
+        CommandError: There are too many, files are in the way, or one could not be saved.
+        A2AError: The task could not be had.
+    """
+    await session.prepare()
+    task = await session.client.get_task(
+        task_id, timeout=session.left(), headers=session.svc_params
+    )
+    files = list(islice(files_of(task), most_files + 1))
+    check_size(files, most_files=most_files, most_bytes=most_bytes)
+    if not overwrite:
+        check_free(directory, files)
+    saved: list[Saved] = []
+    failed = 0
+    for file in files:
+        try:
+            left = most_bytes - sum(one.size for one in saved)
+            saved.append(await _save(session, file, directory, left, overwrite=overwrite))
+        except A2AError as error:
+            failed += 1
+            output.emit(Notice.warning(f"{file.name} is not saved: {error}"))
+    output.emit(FilesSaved(task, saved, is_whole=not failed))
+    if failed:
+        raise CommandError(
+            Failure(
+                code="HOLDFAST_ERR_DOWNLOAD",
+                message=f"{failed} of {len(files)} files of task {task.id} could not be fetched",
+            )
+        )
+    if not files:
+        output.emit(Notice.warning(f"task {task.id} has nothing to save"))
+    if not task.state.is_terminal:
+        output.emit(
+            Notice.warning(f"task {task.id} is still {task.state}: there may be more to come")
+        )
+
+
+async def _save(
+    session: Session, file: File, directory: Path, left: int, *, overwrite: bool
+) -> Saved:
+    path = directory / file.name
+    async with CancelScope.within(session.left()) as scope:
+        agent = await session.named_address()
+        content = await content_of(file, session.engine, agent, most_bytes=left)
+    if scope.expired:
+        raise CommandError(out_of_time(session.settings.timeout))
+    try:
+        await write(path, content, overwrite=overwrite)
+    except OSError as error:
+        raise CommandError(
+            Failure(
+                code="HOLDFAST_ERR_FILE",
+                message=f"{path} cannot be written: {error.strerror or error}",
+            )
+        ) from None
+    return Saved(file, path, len(content))

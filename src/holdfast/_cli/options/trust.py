@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import ge, le
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast._cli.values import read_duration, read_switch, read_timeout
+from holdfast._cli.options.values import read_duration, read_switch, read_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._auth.oauth.files import read_private, write_private
-from holdfast._cli.credentials import asks_for_token
-from holdfast._cli.login_names import DIRECTORY, Flow
+from holdfast._cli.agent.credentials import asks_for_token
+from holdfast._cli.environment import LOGINS
+from holdfast._cli.options.flags import Flow
 from holdfast._model.operations import GET_AGENT_CARD
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials
@@ -76,7 +77,7 @@ class Logins:
     """
 
     def __init__(self, home: Path) -> None:
-        self._directory = home.joinpath(*DIRECTORY)
+        self._directory = home.joinpath(*LOGINS)
         self._tokens = FileTokenStore(self._directory)
 
     def store(self, agent: str) -> TokenStore:

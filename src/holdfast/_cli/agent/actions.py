@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import CommandError, out_of_time
+from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.events import (
     MessageSending,
     Notice,
@@ -16,7 +17,6 @@ from holdfast._cli.output.events import (
     TaskBegan,
 )
 from holdfast._cli.output.sanitizer import shortened
-from holdfast._cli.values import shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
 from holdfast.types import ListTasksResponse, Message, Role, SendMessageResponse, Task, TaskState
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
-    from holdfast._cli.session import Session
     from holdfast._client.event_stream import EventStream
     from holdfast.types import Part
 

@@ -1,0 +1,270 @@
+"""Reports of what a command waits for, and of what the client does about failures.
+
+Rules: a short wait is silent; a long one is reported after a few seconds, and then seldom, on
+standard error, with or without a terminal. Each report is one line without advice for programs. A
+cut of a stream is reported to those who follow the stream; to others, only an outage is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import math
+from typing import TYPE_CHECKING, TypeGuard
+
+from holdfast._cli.error_table import one_line
+from holdfast._cli.options.values import masked_reference, shown_duration
+from holdfast._cli.output.events import Notice
+from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
+from holdfast._pipeline.listeners import (
+    AttemptFailed,
+    AttemptStarted,
+    Reconciled,
+    ReconcileStarted,
+    Reconnected,
+    RequestFinished,
+    RetryScheduled,
+)
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from holdfast._cli.agent.session import Session
+    from holdfast._cli.output.base import Output
+    from holdfast._pipeline.listeners import Observation
+
+__all__ = ["ProgressReporter"]
+
+_SILENT_S = 3.0
+"""Seconds for which a wait is silent."""
+
+_REPEATED_S = 30.0
+"""Seconds between two reports, also of different waits."""
+
+_FAILURES_TO_REPORT = 2
+"""Consecutive failures from which on the agent is reported as unreachable."""
+
+
+class ProgressReporter:
+    """Reports the waits and the failures of a session.
+
+    Args:
+        session: What is known of the agent and the task.
+        output: Where to report.
+        max_attempts: How often a call is attempted at most.
+        reports_replies: Whether to report the wait for a reply; not where many are in flight.
+    """
+
+    def __init__(
+        self, session: Session, output: Output, *, max_attempts: int, reports_replies: bool
+    ) -> None:
+        self._session = session
+        self._output = output
+        self._max_attempts = max_attempts
+        self._reports_replies = reports_replies
+        self._waiting = _Waiting(output)
+        self._failures = 0  # of subscriptions, one after the other
+        self._last_cut: A2AError | None = None  # that was reported
+
+    def await_card(self) -> None:
+        """Report the wait for the agent's card, if it is long."""
+        where = masked_reference(str(self._session.reference))
+        self._waiting.begin(f"the agent card of {where}")
+
+    def end_wait(self) -> None:
+        """Note that nothing is waited for."""
+        self._waiting.end()
+
+    def observe(self, observation: Observation) -> None:
+        """Report why nothing happens for a while, whether or not there is a terminal."""
+        if self._reports_replies:
+            self._await(observation)
+        if (line := self._line(observation)) is not None:
+            self._output.emit(Notice.warning(line))
+
+    def note_answer(self) -> None:
+        """Note that the agent answers; report it after an outage that was reported."""
+        self._waiting.end()
+        self._end_outage()
+
+    def _line(self, observation: Observation) -> str | None:
+        """Return the report of an observation; None for none."""
+        match observation:
+            case ReconcileStarted():
+                return _search_line(observation)
+            case Reconciled():
+                return None if observation.task_id is None else _found_line(observation)
+            case RetryScheduled():
+                return self._retry_line(observation)
+            case _ if not self._session.follows:
+                return self._outage_line(observation)
+            case Reconnected():
+                return _reconnected_line(observation) if self._was_cut(observation) else None
+            case _:
+                return _reconnecting_line(observation) if _is_cut(observation) else None
+
+    def _await(self, observation: Observation) -> None:
+        """Report a long wait for the card or a reply, until the task is known."""
+        if isinstance(observation, AttemptFailed | RequestFinished):
+            self._waiting.end()
+        elif not isinstance(observation, AttemptStarted):
+            return
+        elif observation.operation == GET_AGENT_CARD.name:
+            self.await_card()
+        elif self._session.task is None:
+            what = "the message" if observation.operation in SEND_NAMES else observation.operation
+            agent = masked_reference(observation.agent or str(self._session.reference))
+            self._waiting.begin(f"the reply from {agent} to {what}")
+
+    def _outage_line(self, observation: Observation) -> str | None:
+        """Return that the agent is unreachable, once an outage; a cut alone is not reported."""
+        task = self._session.task
+        if isinstance(observation, Reconnected):
+            self._end_outage()
+        elif _is_cut(observation) and task is not None:
+            self._failures += 1
+            if self._failures == _FAILURES_TO_REPORT:
+                return _outage_line(observation, task.id)
+        return None
+
+    def _end_outage(self) -> None:
+        if self._failures >= _FAILURES_TO_REPORT:
+            self._output.emit(Notice.warning("the agent answers again"))
+        self._failures = 0
+
+    def _retry_line(self, retry: RetryScheduled) -> str:
+        """Return the report of a retry; polls of a task that is waited for have no bound."""
+        session = self._session
+        if retry.operation != GET_TASK.name or session.task is None:
+            return _retry_line(retry, self._max_attempts)
+        offers = session.card is not None and bool(session.card.capabilities.streaming)
+        if session.follows and offers:
+            return _reconnecting_line(retry)
+        return _retry_line(retry, None)
+
+    def _was_cut(self, observation: Reconnected) -> bool:
+        """Whether it was a cut: where a task waits for a person, a stream may end in good order.
+
+        An observation has the last failure of its stream, however long ago that was.
+        """
+        task = self._session.task
+        is_new = observation.error is not None and observation.error is not self._last_cut
+        self._last_cut = observation.error
+        return is_new or task is None or not task.state.is_interrupted
+
+
+class _Waiting:
+    """Reports what a command waits for."""
+
+    def __init__(self, output: Output) -> None:
+        self._subject: str | None = None
+        self._output = output
+        self._reported = -math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, subject: str) -> None:
+        """Note that a wait begins; it ends the one before."""
+        self.end()
+        self._subject = subject
+        loop = asyncio.get_running_loop()
+        at = max(loop.time() + _SILENT_S, self._reported + _REPEATED_S)
+        self._timer = loop.call_at(at, self._report)
+
+    def end(self) -> None:
+        """Note that the wait has ended."""
+        self._subject = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _report(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._reported = loop.time()
+        self._timer = loop.call_later(_REPEATED_S, self._report)
+        with contextlib.suppress(OSError):  # the next write reports it
+            self._output.emit(Notice("Progress", f"waiting for {self._subject}"))
+
+
+def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
+    """Whether an attempt to resume a stream failed, and another one follows."""
+    return (
+        isinstance(observation, AttemptFailed)
+        and observation.operation == SUBSCRIBE_TO_TASK.name
+        and bool(observation.error.transient)
+    )
+
+
+# ── Lines ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _retry_line(retry: RetryScheduled, max_attempts: int | None) -> str:
+    """Say that an attempt failed and another one follows.
+
+    Args:
+        retry: The attempt that follows.
+        max_attempts: How many attempts there are at most; None if more may follow.
+    """
+    wait = shown_duration(math.ceil(retry.wait * 10) / 10)
+    count = "" if max_attempts is None else f" (attempt {retry.number} of {max_attempts})"
+    return f"{_failure(retry.operation, retry.error)}; trying again in {wait}{count}"
+
+
+def _reconnected_line(observation: Reconnected) -> str:
+    """Say that a stream that was cut was resumed."""
+    what = "the stream was cut"
+    if observation.error is not None:
+        what = f"{what}: {_without_excerpt(observation.error)}"
+    return (
+        f"{what}; reconnected to task {observation.task_id}; status messages sent in between may "
+        "be missing"
+    )
+
+
+def _reconnecting_line(failed: AttemptFailed | RetryScheduled) -> str:
+    """Say that a stream that was cut cannot be resumed yet."""
+    return (
+        "the stream was cut, and cannot be resumed yet: "
+        f"{_failure(failed.operation, failed.error)}; trying again"
+    )
+
+
+def _outage_line(failed: AttemptFailed, task_id: str) -> str:
+    """Say that the agent cannot be reached while a task is waited for."""
+    return (
+        f"{_failure(failed.operation, failed.error)}; waiting for task {task_id} until the agent "
+        "answers again"
+    )
+
+
+def _search_line(started: ReconcileStarted) -> str:
+    """Say that the reply to a message is lost and that its task is searched for."""
+    cause = started.error.__cause__
+    why = f"{started.operation}: no reply came"
+    if isinstance(cause, A2AError):
+        why = _failure(started.operation, cause)
+    search = "no time is left to search for its task"
+    if started.timeout:
+        search = f"searching for its task for up to {shown_duration(started.timeout)}"
+    return (
+        f"{why}; the reply to message {started.message_id} is lost: {search}; the message is not "
+        "sent again"
+    )
+
+
+def _found_line(reconciled: Reconciled) -> str:
+    """Say that the search for a message's task has found it."""
+    return (
+        f"the search found task {reconciled.task_id}, which message {reconciled.message_id} made"
+    )
+
+
+def _failure(operation: str, error: A2AError) -> str:
+    """Return what failed and why; the operation is named once."""
+    line = _without_excerpt(error)
+    return line if line.startswith(f"{operation} ") else f"{operation}: {line}"
+
+
+def _without_excerpt(error: A2AError) -> str:
+    """Return an error in one line, without what the agent answered."""
+    error = copy.copy(error)
+    error.excerpt = None
+    return one_line(error)

@@ -1,0 +1,1 @@
+"""Logins at agents, by OAuth: the flows and the store."""
