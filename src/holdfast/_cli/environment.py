@@ -8,7 +8,6 @@ function. What was typed can be brought back and edited, and is forgotten with t
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -67,16 +66,6 @@ def user_cache() -> Path | None:
     return home.joinpath(*usual, *below) if home.is_dir() else None
 
 
-def _open_terminal() -> Terminal | None:
-
-    return open_terminal()
-
-
-def _interrupts(call: Callable[[], None]) -> AbstractContextManager[None]:
-
-    return interrupts(call)
-
-
 def _system_env() -> Env:
     from holdfast._aio.env import SystemEnv
 
@@ -101,49 +90,6 @@ def _aiohttp_engine(*, verify: bool, tls: TlsConfig | None = None) -> HttpEngine
 
 LOGINS = (".config", "holdfast", "logins")
 """Where logins are kept, below the home directory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CliEnvironment:
-    """What commands run in.
-
-    Attributes:
-        run: Runs a coroutine to its end.
-        engine: Makes what carries requests; `verify` says whether certificates are verified, and
-            `tls`, which is there if the client shows one of its own, says all of it.
-        home: Gives the home directory.
-        directory: Gives the working directory.
-        cache: Gives the directory of cached cards; None for no cache.
-        terminal: Gives the terminal that somebody sits at; None for none.
-        interrupts: Calls at each Ctrl-C, as long as the context is open.
-        env: Wall time, randomness and ids.
-        look_at_tls: Looks at the TLS of a server; see `holdfast._net.tls`.
-    """
-
-    run: Callable[[Coroutine[Any, Any, None]], None] = _run
-    engine: Callable[..., HttpEngine] = _aiohttp_engine
-    home: Callable[[], Path] = Path.home
-    directory: Callable[[], Path] = Path.cwd
-    cache: Callable[[], Path | None] = user_cache
-    terminal: Callable[[], Terminal | None] = _open_terminal
-    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = _interrupts
-    env: Env = field(default_factory=_system_env)
-    look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
-
-    def read_configuration(self, named: str | None) -> Configuration:
-        """Reads the configuration files.
-
-        Args:
-            named: The file to read in place of the local one, as the caller wrote it.
-
-        Raises:
-            OSError: That file cannot be read.
-            ValueError: It is not UTF-8.
-        """
-        from holdfast._cli.options.configuration import read_configuration
-
-        path = None if named is None else Path(named).expanduser()
-        return read_configuration(path, home=self.home, directory=self.directory)
 
 
 class InterruptedLine(Exception):  # noqa: N818  it is no error
@@ -201,6 +147,8 @@ def interrupts(call: Callable[[], None]) -> Generator[None]:
     A Ctrl-C that comes before the loop has seen the one before raises `KeyboardInterrupt`: the
     loop is blocked, for example by a pipe whose reader reads no more.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     unseen = 0
 
@@ -255,6 +203,8 @@ class _Terminal:
 
     @contextlib.contextmanager
     def interrupts(self, call: Callable[[], None]) -> Generator[None]:
+        import asyncio
+
         loop = asyncio.get_running_loop()
 
         def interrupted(_number: int, _frame: FrameType | None) -> None:
@@ -280,3 +230,46 @@ class _Terminal:
             return
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliEnvironment:
+    """What commands run in.
+
+    Attributes:
+        run: Runs a coroutine to its end.
+        engine: Makes what carries requests; `verify` says whether certificates are verified, and
+            `tls`, which is there if the client shows one of its own, says all of it.
+        home: Gives the home directory.
+        directory: Gives the working directory.
+        cache: Gives the directory of cached cards; None for no cache.
+        terminal: Gives the terminal that somebody sits at; None for none.
+        interrupts: Calls at each Ctrl-C, as long as the context is open.
+        env: Wall time, randomness and ids.
+        look_at_tls: Looks at the TLS of a server; see `holdfast._net.tls`.
+    """
+
+    run: Callable[[Coroutine[Any, Any, None]], None] = _run
+    engine: Callable[..., HttpEngine] = _aiohttp_engine
+    home: Callable[[], Path] = Path.home
+    directory: Callable[[], Path] = Path.cwd
+    cache: Callable[[], Path | None] = user_cache
+    terminal: Callable[[], Terminal | None] = open_terminal
+    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
+    env: Env = field(default_factory=_system_env)
+    look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
+
+    def read_configuration(self, named: str | None) -> Configuration:
+        """Reads the configuration files.
+
+        Args:
+            named: The file to read in place of the local one, as the caller wrote it.
+
+        Raises:
+            OSError: That file cannot be read.
+            ValueError: It is not UTF-8.
+        """
+        from holdfast._cli.options.configuration import read_configuration
+
+        path = None if named is None else Path(named).expanduser()
+        return read_configuration(path, home=self.home, directory=self.directory)
