@@ -144,11 +144,14 @@ class Input(Enum):
 
 _S, _I = State, Input
 
-_LOST = frozenset({_S.RECONNECTING, _S.RESTING, _S.POLLING, _S.SEARCHING})
+_LOST = frozenset({_S.RECONNECTING, _S.RESTING, _S.POLLING})
 """What follows a connection that broke."""
 
-_READ = {_I.END: _LOST | {_S.DONE}, _I.CUT: _LOST}
-"""What every connection may do."""
+_LOST_FIRST = _LOST | {_S.SEARCHING}
+"""The same of the first connection, which may not have named its task."""
+
+_READ = {_I.END: _LOST, _I.CUT: _LOST}
+"""What every later connection may do."""
 
 _MERGED = frozenset({_S.MERGING, _S.COMPARING, _S.CONFIRMING, _S.DONE})
 """What follows an event that is merged."""
@@ -167,14 +170,16 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
         _I.NO_STREAMS: frozenset({_S.POLLING, _S.DONE}),
         _I.FOUND: _LOST | {_S.DONE},
         _I.EXPIRED: frozenset({_S.DONE}),
-        **_READ,
+        _I.END: _LOST_FIRST | {_S.DONE},
+        _I.CUT: _LOST_FIRST,
     },
     _S.CHECKING: {
         _I.EVENT: frozenset({_S.FOLLOWING, _S.DONE}),
         _I.TASK: _LOST | {_S.FOLLOWING, _S.DONE},
         _I.NO_TASK: frozenset({_S.FOLLOWING}),
         _I.EXPIRED: frozenset({_S.CHECKING}),
-        **_READ,
+        _I.END: _LOST | {_S.DONE},
+        _I.CUT: _LOST,
     },
     _S.RECONNECTING: {
         _I.SUBSCRIBED: frozenset({_S.JOINED}),
@@ -228,7 +233,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
         for state in (_S.REFUSED, _S.DOUBTED, _S.RESTING, _S.POLLING)
     },
     _S.SEARCHING: {
-        _I.FOUND: frozenset({_S.RECONNECTING, _S.RESTING, _S.POLLING, _S.DONE}),
+        _I.FOUND: _LOST | {_S.DONE},
     },
     _S.DONE: {
         _I.NO_STREAMS: frozenset({_S.DONE}),
