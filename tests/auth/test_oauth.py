@@ -1358,7 +1358,7 @@ async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
         pass
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    monkeypatch.setattr("holdfast._auth.oauth.files._ROOT", owner + 1)
+    monkeypatch.setattr("holdfast._auth.oauth.files._ROOT_USER_ID", owner + 1)
 
     with pytest.raises(AuthenticationError, match=f"lock belongs to user {owner}"):
         async with store.turn("k"):

@@ -1,1 +1,1 @@
-"""Credentials: where they come from."""
+"""Providers of credentials."""

@@ -1,4 +1,4 @@
-"""Credentials: where they come from; `holdfast._pipeline.credentials` adds them to requests."""
+"""Sources of credentials; `holdfast._pipeline.credentials` adds the credentials to requests."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ __all__ = [
 
 
 class StaticAuth:
-    """Credentials that never change, whatever the card says.
+    """Credentials that are the same for every request, whatever the card requires.
 
     Args:
-        headers: The headers that carry them.
+        headers: Headers that carry the credentials.
 
     Raises:
-        TypeError: They are no dict of headers.
+        TypeError: The argument is not a dict of headers.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -57,7 +57,7 @@ class StaticAuth:
         self._credentials = Credentials(headers=dict(headers))
 
     async def credentials(self, _call: AnyCall, /) -> Credentials:
-        """The same headers for each attempt."""
+        """Return the same headers for each attempt."""
         return self._credentials
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
@@ -73,15 +73,15 @@ class StaticAuth:
 def to_provider(
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None,
 ) -> AuthProvider | None:
-    """Reads what a caller passes as ``auth=``.
+    """Convert the caller's ``auth=`` to a provider.
 
     Args:
         auth: A value for ``Authorization``, such as ``"Bearer …"``; headers; a provider; or a
-            credential service, to be asked as the card wants.
+            credential service, which provides what the card requires.
 
     Raises:
-        ValueError: It holds no credential, or a header that HTTP does not allow.
-        TypeError: It is none of these.
+        ValueError: There is no credential, or a header is invalid in HTTP.
+        TypeError: The argument has another type.
     """
     match auth:
         case None:
@@ -111,20 +111,22 @@ def to_provider(
 def one_provider(
     provider: AuthProvider | None, interceptors: Iterable[Interceptor]
 ) -> AuthProvider | None:
-    """The one place that credentials come from: a provider, or an `AuthInterceptor`.
+    """Return the only source of credentials: the provider, or an `AuthInterceptor`.
 
     Raises:
-        ValueError: There is more than one.
+        ValueError: There is more than one source.
     """
-    found: list[AuthProvider] = [one for one in interceptors if isinstance(one, AuthInterceptor)]
+    providers: list[AuthProvider] = [
+        interceptor for interceptor in interceptors if isinstance(interceptor, AuthInterceptor)
+    ]
     if provider is not None:
-        found.append(provider)
-    if len(found) > 1:
+        providers.append(provider)
+    if len(providers) > 1:
         text = "credentials come from one place: auth=, or one AuthInterceptor"
         raise ValueError(text)
-    return found[0] if found else None
+    return providers[0] if providers else None
 
 
 def _has(auth: object, *methods: str) -> bool:
-    able = all(callable(getattr(auth, method, None)) for method in methods)
-    return able and not isinstance(auth, type)
+    has_methods = all(callable(getattr(auth, method, None)) for method in methods)
+    return has_methods and not isinstance(auth, type)

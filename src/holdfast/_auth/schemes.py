@@ -1,7 +1,7 @@
-"""Credentials by the names of the card's security schemes (A2A 4.5).
+"""Credentials by the security schemes of a card (A2A 4.5).
 
-A service knows a credential for a scheme; which schemes count, and where each credential goes, the
-card says.
+A service provides a credential for a scheme. The card determines which schemes are required, and
+where each credential goes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ __all__ = [
     "SchemeCredentials",
 ]
 
-_NOTHING = Credentials()
+_NO_CREDENTIALS = Credentials()
 
 
 class CredentialService(Protocol):
-    """Knows credentials by the names of security schemes."""
+    """Provides credentials by the names of security schemes."""
 
     async def get_credentials(
         self, scheme: str, context: ClientCallContext | None, /
     ) -> str | None:
-        """The credential for a scheme; None if there is none.
+        """Return the credential for a scheme; None if there is none.
 
-        For HTTP Bearer, OAuth 2.0 and OpenID Connect that is the token alone, for HTTP Basic
+        For HTTP Bearer, OAuth 2.0 and OpenID Connect it is only the token, for HTTP Basic
         ``user:password``, for an API key the key.
 
         Args:
-            scheme: The name under which the card declares it.
-            context: What the caller said about the call.
+            scheme: Name of the scheme in the card.
+            context: Context of the call, from the caller.
         """
         ...
 
@@ -51,11 +51,11 @@ class SchemeCredentials:
     """The same credentials for every call of a client.
 
     Args:
-        credentials: By the names of the card's security schemes.
+        credentials: Credentials by the names of the card's security schemes.
 
     Raises:
-        TypeError: They are not a mapping of strings to strings.
-        ValueError: There are none, or one is empty or ``"None"``.
+        TypeError: The argument is not a mapping of strings to strings.
+        ValueError: The mapping is empty, or a credential is empty or ``"None"``.
     """
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
@@ -73,7 +73,7 @@ class SchemeCredentials:
     async def get_credentials(
         self, scheme: str, _context: ClientCallContext | None, /
     ) -> str | None:
-        """The credential for a scheme, if it was given."""
+        """Return the credential for a scheme; None if there is none."""
         return self._credentials.get(scheme)
 
     def __repr__(self) -> str:
@@ -81,9 +81,9 @@ class SchemeCredentials:
 
 
 class InMemoryContextCredentialStore:
-    """Credentials of many sessions, for one client that serves them all.
+    """Credentials of many sessions, for one client that serves all of them.
 
-    A call says which session it is for: ``context=ClientCallContext(state={"sessionId": …})``.
+    Pass the session of a call as ``context=ClientCallContext(state={"sessionId": …})``.
     """
 
     def __init__(self) -> None:
@@ -92,10 +92,10 @@ class InMemoryContextCredentialStore:
     async def set_credentials(
         self, session_id: str, security_scheme_name: str, credential: str
     ) -> None:
-        """Keeps a credential until its session is forgotten, or it is set anew.
+        """Store a credential until it is replaced, or its session is forgotten.
 
         Raises:
-            ValueError: One of them is empty.
+            ValueError: An argument is empty.
         """
         not_empty("session_id", session_id)
         not_empty("security_scheme_name", security_scheme_name)
@@ -103,13 +103,13 @@ class InMemoryContextCredentialStore:
         self._sessions.setdefault(session_id, {})[security_scheme_name] = credential
 
     async def forget_session(self, session_id: str) -> None:
-        """Forgets all credentials of a session; one that is not known is no error."""
+        """Remove all credentials of a session; an unknown session is not an error."""
         self._sessions.pop(session_id, None)
 
     async def get_credentials(
         self, security_scheme_name: str, context: ClientCallContext | None
     ) -> str | None:
-        """The credential that the call's session has for a scheme."""
+        """Return the credential of the call's session for a scheme."""
         session_id = None if context is None else context.state.get("sessionId")
         if not isinstance(session_id, str):
             return None
@@ -120,20 +120,20 @@ class InMemoryContextCredentialStore:
 
 
 class AuthInterceptor(Interceptor):
-    """Gives each call the credentials that the agent's card asks for.
+    """Adds the credentials that the agent's card requires to each call.
 
     The card's ``securityRequirements`` are tried in order: the first one whose schemes all have a
-    credential counts. Mutual TLS needs none, since the connection carries it; a requirement that
-    needs none at all is the last resort. If the card requires nothing, nothing is added. If it
-    requires what the service does not have, the call fails before anything is sent. What single
-    skills require is not looked at: a client cannot know which of them a message is for.
+    credential is used. Mutual TLS needs none, since the connection carries it; a requirement
+    without any credentials is tried last. If the card requires nothing, nothing is added. If the
+    service lacks a required credential, the call fails before anything is sent. Requirements of
+    single skills are ignored: a client cannot know which skill a message is for.
 
-    It is an `AuthProvider`: wherever it is passed, as ``auth=`` or among the ``interceptors``,
-    its credentials go with each attempt, and to trusted origins only. After a 401 it asks the
-    service again, and tries once more if that gives something else.
+    It is an `AuthProvider`: whether passed as ``auth=`` or among the ``interceptors``, its
+    credentials are added to each attempt, and sent to trusted origins only. After a 401 it asks
+    the service again, and retries once if that returns another credential.
 
     Args:
-        credential_service: Who knows the credentials.
+        credential_service: Provides the credentials.
     """
 
     def __init__(self, credential_service: CredentialService) -> None:
@@ -141,33 +141,33 @@ class AuthInterceptor(Interceptor):
         self._service = credential_service
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
-        """What the card of the call's endpoint asks for.
+        """Return the credentials that the card of the call's endpoint requires.
 
         Raises:
-            AuthenticationError: A credential is missing or malformed, or the card asks for what
-                this client does not know. Nothing was sent.
+            AuthenticationError: A credential is missing or malformed, or the card requires an
+                unsupported scheme. Nothing was sent.
         """
-        asked = [] if call.card is None else alternatives(call.card)
-        if call.card is None or not asked:
-            return _NOTHING
+        required = [] if call.card is None else alternatives(call.card)
+        if call.card is None or not required:
+            return _NO_CREDENTIALS
         held: dict[str, str | None] = {}
-        for alternative in asked:
+        for alternative in required:
             for scheme in alternative.carriers:
                 if scheme not in held:
                     held[scheme] = await self._ask(scheme, call.context)
             credentials = alternative.credentials_from(held)
             if credentials is not None:
                 return credentials
-        raise unsatisfied_error(call.card, asked, held)
+        raise unsatisfied_error(call.card, required, held)
 
     async def on_unauthorized(self, call: AnyCall, _error: AuthenticationError, /) -> bool:
-        """Whether there are other credentials by now."""
+        """Return whether the service has other credentials by now."""
         try:
             credentials = await self.credentials(call)
         except AuthenticationError:
             return False
-        again = with_credentials(call, credentials)
-        return (again.headers, again.query) != (call.headers, call.query)
+        retried = with_credentials(call, credentials)
+        return (retried.headers, retried.query) != (call.headers, call.query)
 
     async def _ask(self, scheme: str, context: ClientCallContext | None) -> str | None:
         credential = await self._service.get_credentials(scheme, context)

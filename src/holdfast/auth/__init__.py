@@ -1,4 +1,4 @@
-"""Credentials: where those of a client come from."""
+"""Authentication: providers of a client's credentials."""
 
 from __future__ import annotations
 

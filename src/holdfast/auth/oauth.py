@@ -1,11 +1,11 @@
-"""OAuth 2 and OpenID Connect: tokens for agents, fetched, kept and renewed (extra ``oauth``).
+"""OAuth 2 and OpenID Connect: providers that fetch, store and renew tokens (extra ``oauth``).
 
     auth = ClientCredentials("https://id.example.com", "my-client", "my-secret", scopes=["a2a"])
     async with holdfast.connect("https://agent.example.com", auth=auth) as agent:
         ...
 
-Each provider is an `AuthProvider`. What it asks of the authorization server is written by
-`oauthlib` and goes through an `HttpEngine`.
+Each provider is an `AuthProvider`. `oauthlib` encodes its requests to the authorization server,
+and an `HttpEngine` sends them.
 """
 
 from holdfast._auth.oauth.files import FileTokenStore

@@ -1,1 +1,1 @@
-"""OAuth 2 and OpenID Connect: tokens, fetched, kept and renewed."""
+"""OAuth 2 and OpenID Connect: providers that fetch, store and renew tokens."""

@@ -1,7 +1,7 @@
-"""Tokens in files that nobody else can read.
+"""Tokens in files that only their owner can read.
 
-Rules: files and directories are kept as `holdfast._net.private_files` says, also for a lock;
-what is open to others is refused, since a rename could send the token of one agent to another.
+Rules: files and directories, also of locks, follow the rules of `holdfast._net.private_files`.
+Those that others can write to are refused, since a rename could send one agent's token to another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._auth.oauth.tokens import Token, turn_of
+from holdfast._auth.oauth.tokens import Token, hold_lock
 from holdfast._model.settings import check_kind
 from holdfast._net import private_files
 from holdfast._net.private_files import SAFE_OPEN_FLAGS, NotPrivateError, check_regular
@@ -27,21 +27,22 @@ if TYPE_CHECKING:
 
 __all__ = ["FileTokenStore", "read_private", "write_private"]
 
-_LARGEST = 256 * 1024
-_LINKS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))
-"""How systems say that they follow no link."""
+_MAX_FILE_BYTES = 256 * 1024
+_LINK_ERRORS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))
+"""Error numbers for a link that was not followed."""
 
-_ROOT = 0
+_ROOT_USER_ID = 0
 
 
 class FileTokenStore:
-    """Tokens in files, one for each name, which survive the process and are shared by several.
+    """Tokens in files, one per name; they survive the process, and processes may share them.
 
     Args:
-        directory: Where they are; made with mode 0700 if it is not there, and else left as it is.
+        directory: Directory of the files; created with mode 0700 if it is missing, otherwise
+            unchanged.
 
     Raises:
-        TypeError: It is no path.
+        TypeError: The argument is not a path.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -49,11 +50,11 @@ class FileTokenStore:
         self._directory = Path(directory)
 
     async def load(self, key: str, /) -> Token | None:
-        """The token of that name.
+        """Return the token of a name; None if there is none.
 
         Raises:
-            AuthenticationError: Its file can be read by others, its directory written to by all
-                users, or it holds something else.
+            AuthenticationError: Others can read the file, all users can write to its directory, or
+                it does not contain a token.
         """
         path = self.path(key)
         content = await asyncio.to_thread(read_private, path)
@@ -66,40 +67,41 @@ class FileTokenStore:
             raise AuthenticationError(text, executed=False) from None
 
     async def save(self, key: str, token: Token, /) -> None:
-        """Keeps a token.
+        """Store a token.
 
         Raises:
-            AuthenticationError: It cannot be written, or all users may write to its directory.
+            AuthenticationError: The file cannot be written, or all users can write to its
+                directory.
         """
         await asyncio.to_thread(write_private, self.path(key), msgspec.json.encode(token))
 
     async def remove(self, key: str, /) -> None:
-        """Forgets a token."""
+        """Remove a token."""
         with contextlib.suppress(FileNotFoundError):
             self.path(key).unlink()
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
-        """Lets one after the other, other processes included."""
-        return turn_of(_FileLock(self.path(key).with_suffix(".lock")))
+        """Return the lock of a name, shared with other processes."""
+        return hold_lock(_FileLock(self.path(key).with_suffix(".lock")))
 
     def __repr__(self) -> str:
         return f"FileTokenStore({str(self._directory)!r})"
 
     def path(self, key: str) -> Path:
-        """The file of a token."""
+        """Return the file of a token."""
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         return self._directory / f"{digest[:32]}.json"
 
 
 def read_private(path: Path) -> bytes | None:
-    """What is in a file that only its owner can read; None if there is none.
+    """Return the content of a file that only its owner can read; None if it does not exist.
 
     Raises:
-        AuthenticationError: Others can read it, it belongs to another user, every user may
-            rename it, it is a link or no regular file, or it cannot be read.
+        AuthenticationError: Others can read it, it belongs to another user, all users can rename
+            it, it is a link or not a regular file, or it cannot be read.
     """
     try:
-        return private_files.read_private_file(path, max_bytes=_LARGEST)
+        return private_files.read_private_file(path, max_bytes=_MAX_FILE_BYTES)
     except NotPrivateError as error:
         raise _refused(error) from None
     except OSError as error:
@@ -107,10 +109,10 @@ def read_private(path: Path) -> bytes | None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Writes a file that only its owner can read, in one step.
+    """Write a file that only its owner can read, atomically.
 
     Raises:
-        AuthenticationError: It cannot be written, or every user may write to its directory.
+        AuthenticationError: The file cannot be written, or all users can write to its directory.
     """
     try:
         private_files.write_private_file(path, content)
@@ -136,17 +138,17 @@ def _refused(error: NotPrivateError) -> AuthenticationError:
 
 
 def _unusable(path: Path, error: OSError) -> AuthenticationError:
-    is_link = error.errno in _LINKS and path.is_symlink()
-    why = "it is a link, which is not followed; remove it" if is_link else error.strerror
-    return AuthenticationError(f"{path} cannot be used for tokens: {why}", executed=False)
+    is_link = error.errno in _LINK_ERRORS and path.is_symlink()
+    reason = "it is a link, which is not followed; remove it" if is_link else error.strerror
+    return AuthenticationError(f"{path} cannot be used for tokens: {reason}", executed=False)
 
 
 class _FileLock:
-    """A lock that processes share; where the system has none, it is free."""
+    """Lock between processes; always free on systems without file locks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._number: int | None = None
+        self._descriptor: int | None = None
 
     def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002  as of a lock
         try:
@@ -155,43 +157,43 @@ class _FileLock:
             return True
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            number = os.open(self._path, os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS, 0o600)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS, 0o600)
         except OSError as error:
             raise _unusable(self._path, error) from None
         try:
-            self._check(os.fstat(number))
-            fcntl.flock(number, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
+            self._check(os.fstat(descriptor))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
         except BlockingIOError:
-            os.close(number)
+            os.close(descriptor)
             return False
         except OSError as error:
-            os.close(number)
+            os.close(descriptor)
             raise _unusable(self._path, error) from None
         except AuthenticationError:
-            os.close(number)
+            os.close(descriptor)
             raise
-        self._number = number
+        self._descriptor = descriptor
         return True
 
     def _check(self, status: os.stat_result) -> None:
-        """Checks that a lock is a file that no other user could lock for ever.
+        """Check that no other user could hold the lock forever.
 
         Raises:
-            AuthenticationError: It is no regular file, or belongs to another user.
+            AuthenticationError: The lock is not a regular file, or belongs to another user.
         """
         try:
             check_regular(self._path, status)
         except NotPrivateError as error:
             raise _refused(error) from None
-        if status.st_uid not in (os.geteuid(), _ROOT):
+        if status.st_uid not in (os.geteuid(), _ROOT_USER_ID):
             text = f"{self._path} belongs to user {status.st_uid}; remove it"
             raise AuthenticationError(text, executed=False)
 
     def release(self) -> None:
-        number, self._number = self._number, None
-        if number is not None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
             import fcntl
 
-            # Closing alone would not do where a process was forked meanwhile: it has it, too.
-            fcntl.flock(number, fcntl.LOCK_UN)
-            os.close(number)
+            # Closing alone does not unlock it if a forked process has the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)

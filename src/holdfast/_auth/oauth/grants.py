@@ -1,4 +1,4 @@
-"""The grants: by what a client gets its tokens (RFC 6749, 4; RFC 8628)."""
+"""OAuth grants: the ways in which a client obtains tokens (RFC 6749, 4; RFC 8628)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._arguments import check_hook, check_seconds
-from holdfast._auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
+from holdfast._auth.oauth.provider import GrantRequest, OAuthOptions, OAuthProvider
 from holdfast._auth.oauth.redirects import LoopbackRedirect
 from holdfast._auth.oauth.requests import error_code, oauth_library, seconds_in
 from holdfast._auth.oauth.servers import PKCE_METHOD, PKCE_NOT_ADVERTISED, check_endpoint
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 __all__ = ["AuthorizationCode", "ClientCredentials", "DeviceCode", "DevicePrompt"]
 
-_DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
-_INTERVAL, _SLOWER, _LONGEST_INTERVAL = 5.0, 5.0, 60.0
-_LONGEST_PROMPT = 1800.0
+_DEVICE_CODE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_DEFAULT_INTERVAL_S, _SLOW_DOWN_S, _MAX_INTERVAL_S = 5.0, 5.0, 60.0
+_MAX_PROMPT_S = 1800.0
 
 
 class ClientCredentials(OAuthProvider):
     """Tokens for a program that acts for itself (RFC 6749, 4.4).
 
     Args:
-        server: The issuer, whose metadata say where its endpoints are (RFC 8414, OpenID Connect
-            Discovery); an `AuthorizationServer`, which says it itself; or `FromCard`.
-        client_id: The client's id there.
-        client_secret: Its secret; None where a certificate says who it is (``tls=``).
+        server: The issuer, whose metadata lists its endpoints (RFC 8414, OpenID Connect
+            Discovery); an `AuthorizationServer`, which lists them itself; or `FromCard`.
+        client_id: Id of the client at the server.
+        client_secret: Secret of the client; None if a certificate authenticates it (``tls=``).
         options: See `OAuthOptions`.
 
     Raises:
-        ValueError: A value that cannot be right.
-        TypeError: A value of another type.
+        ValueError: A value is invalid.
+        TypeError: A value has another type.
         ImportError: The extra ``oauth`` is not installed.
     """
 
@@ -62,45 +62,45 @@ class ClientCredentials(OAuthProvider):
     ) -> None:
         super().__init__(server, client_id, client_secret=client_secret, **options)
 
-    async def _grant(self, asking: Asking) -> Token:
-        token = await asking.endpoint.ask_token(asking.parameters("client_credentials"))
+    async def _grant(self, request: GrantRequest) -> Token:
+        token = await request.endpoint.request_token(request.parameters("client_credentials"))
         return msgspec.structs.replace(token, refresh_token=None)  # RFC 6749, 4.4.3
 
 
 class DevicePrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is to be told, so that they allow it elsewhere (RFC 8628, 3.3).
+    """Instructions for a user who approves the login on another device (RFC 8628, 3.3).
 
     Attributes:
-        verification_uri: Where to go.
-        user_code: What to enter there.
-        verification_uri_complete: The same with the code in it; None if there is none.
-        expires_in: Seconds until it is too late.
+        verification_uri: URL to open.
+        user_code: Code to enter there.
+        verification_uri_complete: URL that includes the code; None if there is none.
+        expires_in: Seconds until the code expires.
     """
 
     verification_uri: str
     user_code: str
     verification_uri_complete: str | None = None
-    expires_in: float = _LONGEST_PROMPT
+    expires_in: float = _MAX_PROMPT_S
 
 
 class DeviceCode(OAuthProvider):
-    """Tokens that a person allows on another device (RFC 8628).
+    """Tokens that a user approves on another device (RFC 8628).
 
     Args:
         server: See `ClientCredentials`.
-        client_id: The client's id there.
-        prompt: Told what the person has to do; a function or a coroutine function.
-        client_secret: The client's secret, if it has one.
+        client_id: Id of the client at the server.
+        prompt: Function or coroutine function that shows the user the instructions.
+        client_secret: Secret of the client, if it has one.
         options: See `OAuthOptions`.
 
     Raises:
-        ValueError: A value that cannot be right.
-        TypeError: A value of another type.
+        ValueError: A value is invalid.
+        TypeError: A value has another type.
         ImportError: The extra ``oauth`` is not installed.
     """
 
     _flow = "device_code"
-    _patience = _LONGEST_PROMPT
+    _user_timeout = _MAX_PROMPT_S
 
     def __init__(
         self,
@@ -114,55 +114,54 @@ class DeviceCode(OAuthProvider):
         check_hook("prompt", prompt)
         self._prompt = prompt
 
-    async def _grant(self, asking: Asking) -> Token:
-        url = asking.endpoint.server.device_authorization_endpoint
+    async def _grant(self, request: GrantRequest) -> Token:
+        url = request.endpoint.server.device_authorization_endpoint
         if url is None:
-            raise _lacks("device_authorization_endpoint")
-        said = asking.parameters("")
-        del said["grant_type"]
+            raise _missing_endpoint_error("device_authorization_endpoint")
+        parameters = request.parameters("")
+        del parameters["grant_type"]
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        document = await self._within_timeout(asking.endpoint.post(url, said))
+        requested_at = loop.time()
+        document = await self._within_timeout(request.endpoint.post(url, parameters))
         prompt, code, interval = _read_prompt(document)
-        await _told(self._prompt, prompt)
-        ends = begun + prompt.expires_in
+        await _call(self._prompt, prompt)
+        expires_at = requested_at + prompt.expires_in
         while True:
-            if loop.time() + interval >= ends:
+            if loop.time() + interval >= expires_at:
                 text = f"the login was not approved within {prompt.expires_in:g} s; begin again"
                 raise AuthenticationError(text, data={"error": "expired_token"}, executed=False)
             await asyncio.sleep(interval)
-            parameters = {"grant_type": _DEVICE_CODE, "device_code": code}
-            if asking.resource is not None:
-                parameters["resource"] = asking.resource
+            parameters = {"grant_type": _DEVICE_CODE_GRANT, "device_code": code}
+            if request.resource is not None:
+                parameters["resource"] = request.resource
             try:
-                return await self._within_timeout(asking.endpoint.ask_token(parameters))
+                return await self._within_timeout(request.endpoint.request_token(parameters))
             except A2AError as error:
                 interval = _next_interval(error, interval)
 
 
 class AuthorizationCode(OAuthProvider):
-    """Tokens that a person allows in their browser (RFC 6749, 4.1, with PKCE, RFC 7636).
+    """Tokens that a user approves in a browser (RFC 6749, 4.1, with PKCE, RFC 7636).
 
     Args:
         server: See `ClientCredentials`.
-        client_id: The client's id there.
-        client_secret: The client's secret, if it has one.
-        open_url: Shows the person the address to go to; a function or a coroutine function. The
-            system's browser if left out.
-        redirect_uri: Where the server sends the browser back to, if that is a place of yours;
-            pass `receive` with it. If left out, a port of 127.0.0.1 is opened for the while (RFC
-            8252, 7.3).
-        receive: Waits for the browser there, and gives the address that it came with.
-        patience: Seconds that the person has.
-        allow_unadvertised_pkce: Whether to log in although neither the server's metadata (RFC
-            8414, ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``)
-            advertises PKCE with S256. The code challenge is sent in any case, but a server that
-            ignores it lets anyone redeem a stolen authorization code.
+        client_id: Id of the client at the server.
+        client_secret: Secret of the client, if it has one.
+        open_url: Function or coroutine function that shows the user the URL to open; by default it
+            is opened in the system's browser.
+        redirect_uri: Redirect URI, if you receive the redirect yourself; needs `receive`. By
+            default a port of 127.0.0.1 is opened during the login (RFC 8252, 7.3).
+        receive: Waits for the redirect, and returns the URL that the browser requested.
+        patience: Seconds that the user has to approve the login.
+        allow_unadvertised_pkce: Log in even if neither the server's metadata (RFC 8414,
+            ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``) advertises
+            PKCE with S256. The code challenge is sent in any case, but if the server ignores it,
+            anyone can redeem a stolen authorization code.
         options: See `OAuthOptions`.
 
     Raises:
-        ValueError: A value that cannot be right.
-        TypeError: A value of another type.
+        ValueError: A value is invalid.
+        TypeError: A value has another type.
         ImportError: The extra ``oauth`` is not installed.
     """
 
@@ -192,14 +191,14 @@ class AuthorizationCode(OAuthProvider):
         if redirect_uri is not None:
             check_endpoint(redirect_uri, "redirect_uri")
         self._redirect_uri, self._receive = redirect_uri, receive
-        self._patience = self._seconds = check_seconds("patience", patience)
+        self._user_timeout = self._seconds = check_seconds("patience", patience)
         check_kind("allow_unadvertised_pkce", allow_unadvertised_pkce, bool)
         self._allows_unadvertised_pkce = allow_unadvertised_pkce
 
-    async def _grant(self, asking: Asking) -> Token:
-        if asking.endpoint.server.authorization_endpoint is None:
-            raise _lacks("authorization_endpoint")
-        methods = asking.endpoint.server.code_challenge_methods_supported
+    async def _grant(self, request: GrantRequest) -> Token:
+        if request.endpoint.server.authorization_endpoint is None:
+            raise _missing_endpoint_error("authorization_endpoint")
+        methods = request.endpoint.server.code_challenge_methods_supported
         if PKCE_METHOD not in methods and not self._allows_unadvertised_pkce:
             text = (
                 f"{PKCE_NOT_ADVERTISED}: log in with DeviceCode, or pass "
@@ -209,126 +208,130 @@ class AuthorizationCode(OAuthProvider):
         async with CancelScope.within(self._seconds):
             state = secrets.token_urlsafe(32)
             if self._redirect_uri is not None and self._receive is not None:
-                return await self._through(asking, self._redirect_uri, self._receive, state)
+                return await self._authorize(request, self._redirect_uri, self._receive, state)
             async with LoopbackRedirect(state) as redirect:
-                return await self._through(asking, redirect.uri, redirect.received, state)
+                return await self._authorize(request, redirect.uri, redirect.received, state)
         text = f"the login was not approved within {self._seconds:g} s; begin again"
         raise AuthenticationError(text, executed=False)
 
-    async def _through(
+    async def _authorize(
         self,
-        asking: Asking,
+        request: GrantRequest,
         redirect_uri: str,
         receive: Callable[[], Awaitable[str]],
         state: str,
     ) -> Token:
-        client: Any = oauth_library().WebApplicationClient(asking.endpoint.client.client_id)
+        client: Any = oauth_library().WebApplicationClient(request.endpoint.client.client_id)
         verifier: str = client.create_code_verifier(64)
         challenge: str = client.create_code_challenge(verifier, PKCE_METHOD)
-        more = {} if asking.resource is None else {"resource": asking.resource}
-        endpoint = asking.endpoint.server.authorization_endpoint or ""
-        # The library takes https alone, and the authorization server may be on this machine.
+        resource = {} if request.resource is None else {"resource": request.resource}
+        endpoint = request.endpoint.server.authorization_endpoint or ""
+        # The library accepts only https, but the authorization server may be on this machine.
         url: str = client.prepare_request_uri(
             _https(endpoint),
             redirect_uri=redirect_uri,
-            scope=list(asking.scopes) or None,
+            scope=list(request.scopes) or None,
             state=state,
             code_challenge=challenge,
             code_challenge_method=PKCE_METHOD,
-            **more,
+            **resource,
         )
-        await self._shown(endpoint.partition(":")[0] + url[len("https") :])
-        answer = await receive()
-        code = _code_in(answer, state, asking.endpoint.server)
+        await self._show(endpoint.partition(":")[0] + url[len("https") :])
+        redirect_url = await receive()
+        code = _code_in(redirect_url, state, request.endpoint.server)
         parameters = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
-            **more,
+            **resource,
         }
-        return await asking.endpoint.ask_token(parameters)
+        return await request.endpoint.request_token(parameters)
 
-    async def _shown(self, url: str) -> None:
+    async def _show(self, url: str) -> None:
         if self._open_url is not webbrowser.open:
-            await _told(self._open_url, url)
-        # Some browsers run in the terminal, and come back when they are closed.
+            await _call(self._open_url, url)
+        # Some browsers run in the terminal, and return when they are closed.
         elif not await asyncio.to_thread(webbrowser.open, url):
             text = "there is no browser on this machine; pass open_url=, which shows the address"
             raise AuthenticationError(text, executed=False)
 
 
-async def _told(hook: Callable[[Any], Any], value: Any) -> None:
-    done = hook(value)
-    if inspect.isawaitable(done):
-        await done
+async def _call(hook: Callable[[Any], Any], value: Any) -> None:
+    result = hook(value)
+    if inspect.isawaitable(result):
+        await result
 
 
 def _https(url: str) -> str:
     return f"https:{url.partition(':')[2]}"
 
 
-def _lacks(endpoint: str) -> AuthenticationError:
+def _missing_endpoint_error(endpoint: str) -> AuthenticationError:
     text = f"the authorization server has no {endpoint}, which this grant needs"
     return AuthenticationError(text, executed=False)
 
 
 def _read_prompt(document: Mapping[str, Any]) -> tuple[DevicePrompt, str, float]:
-    """Reads a device authorization response (RFC 8628, 3.2)."""
+    """Decode a device authorization response (RFC 8628, 3.2)."""
     code, user_code = document.get("device_code"), document.get("user_code")
-    uri = document.get("verification_uri", document.get("verification_url"))  # as Google has it
-    complete = document.get("verification_uri_complete")
+    uri = document.get("verification_uri", document.get("verification_url"))  # Google's name
+    complete_uri = document.get("verification_uri_complete")
     try:
         if not isinstance(code, str) or not isinstance(user_code, str):
             text = "it has no code"
-            raise TypeError(text)  # noqa: TRY301  told below, with what else may be wrong
+            raise TypeError(text)  # noqa: TRY301  reported below, like other faults
         prompt = DevicePrompt(
             verification_uri=check_endpoint(uri, "verification_uri"),
             user_code=one_line(user_code, 100),
             verification_uri_complete=(
-                None if complete is None else check_endpoint(complete, "verification_uri_complete")
+                None
+                if complete_uri is None
+                else check_endpoint(complete_uri, "verification_uri_complete")
             ),
-            expires_in=min(seconds_in(document.get("expires_in")) or 600.0, _LONGEST_PROMPT),
+            expires_in=min(seconds_in(document.get("expires_in")) or 600.0, _MAX_PROMPT_S),
         )
     except (ValueError, TypeError) as error:
         text = f"the authorization server's answer to a device cannot be used: {error}"
         raise AuthenticationError(text, executed=False) from None
     interval = seconds_in(document.get("interval"))
-    return prompt, code, min(max(interval or _INTERVAL, 1.0), _LONGEST_INTERVAL)
+    return prompt, code, min(max(interval or _DEFAULT_INTERVAL_S, 1.0), _MAX_INTERVAL_S)
 
 
 def _next_interval(error: A2AError, interval: float) -> float:
-    """Seconds until the next look (RFC 8628, 3.5); raises what is the end of it.
+    """Return the seconds until the next poll (RFC 8628, 3.5), or raise a final error.
 
-    A server that is away for a moment is asked again, less often: the person may be typing.
+    A transient failure only makes polls less frequent, since the user may be approving.
     """
-    said = error_code(error)
-    if said == "authorization_pending":
+    code = error_code(error)
+    if code == "authorization_pending":
         return interval
-    if said == "slow_down":
-        return interval + _SLOWER
+    if code == "slow_down":
+        return interval + _SLOW_DOWN_S
     if error.transient or isinstance(error, A2AConnectionError | A2ATimeoutError):
-        return max(min(interval * 2, _LONGEST_INTERVAL), error.retry_after or 0.0)
+        return max(min(interval * 2, _MAX_INTERVAL_S), error.retry_after or 0.0)
     raise error
 
 
-def _code_in(answer: str, state: str, server: AuthorizationServer) -> str:
-    """The code that the browser brought (RFC 6749, 4.1.2), if it is the answer to our question."""
-    said = {name: values[0] for name, values in parse_qs(urlsplit(answer).query).items()}
-    if not hmac.compare_digest(said.get("state", "").encode(), state.encode()):
+def _code_in(redirect_url: str, state: str, server: AuthorizationServer) -> str:
+    """Return the code of the browser's redirect (RFC 6749, 4.1.2), after validation."""
+    response = {name: values[0] for name, values in parse_qs(urlsplit(redirect_url).query).items()}
+    if not hmac.compare_digest(response.get("state", "").encode(), state.encode()):
         text = "OAuth state mismatch: the browser response does not belong to this login"
         raise AuthenticationError(text, executed=False)
-    issuer, named = server.issuer, said.get("iss")
-    is_missing = named is None and server.authorization_response_iss_parameter_supported
-    if is_missing or (named is not None and issuer is not None and named != issuer):
+    issuer, named_issuer = server.issuer, response.get("iss")
+    is_missing = named_issuer is None and server.authorization_response_iss_parameter_supported
+    if is_missing or (named_issuer is not None and issuer is not None and named_issuer != issuer):
         text = "OAuth issuer mismatch: the browser response is from another server (iss)"
         raise AuthenticationError(text, executed=False)
-    if "error" in said:
-        code = one_line(said["error"], 200)
-        words = one_line(said.get("error_description", ""), 200)
-        told = f"the authorization was denied: {code}{f' ({words})' if words else ''}"
-        raise AuthenticationError(told, data={"error": code}, executed=False)
-    if "code" not in said:
+    if "error" in response:
+        code = one_line(response["error"], 200)
+        description = one_line(response.get("error_description", ""), 200)
+        denial = (
+            f"the authorization was denied: {code}{f' ({description})' if description else ''}"
+        )
+        raise AuthenticationError(denial, data={"error": code}, executed=False)
+    if "code" not in response:
         text = "the browser response has no authorization code"
         raise AuthenticationError(text, executed=False)
-    return said["code"]
+    return response["code"]

@@ -1,8 +1,8 @@
-"""Tokens as credentials: kept, renewed before they end, and replaced after a 401.
+"""OAuth tokens as credentials: cached, renewed before they expire, and replaced after a 401.
 
-Rules: all calls of one event loop share one fetch, and all loops, threads and processes that share
-a `TokenStore` take turns; a token that is refused is forgotten only if it is still the one in use;
-what an authorization server answers is a failure of the credentials, and never of the agent.
+Rules: all calls of one event loop share one fetch; loops, threads and processes that share a
+`TokenStore` fetch one after the other. A refused token is dropped only if it is still the current
+one. An error of the authorization server is a failure of the credentials, never of the agent.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from holdfast._arguments import (
     not_empty,
 )
 from holdfast._auth.oauth.requests import (
-    AskedServer,
     ClientIdentity,
+    OAuthEndpoint,
     concerns_resource,
     error_code,
     oauth_library,
@@ -37,9 +37,9 @@ from holdfast._auth.oauth.requests import (
 from holdfast._auth.oauth.servers import (
     AuthorizationServer,
     FromCard,
+    card_server,
     check_endpoint,
     discover,
-    named_in,
 )
 from holdfast._auth.oauth.step_up import StepUp
 from holdfast._auth.oauth.tokens import MemoryTokenStore, Token
@@ -67,49 +67,49 @@ if TYPE_CHECKING:
     from holdfast.errors import PermissionDeniedError
     from holdfast.types import AgentCard
 
-__all__ = ["Asking", "OAuthOptions", "OAuthProvider"]
+__all__ = ["GrantRequest", "OAuthOptions", "OAuthProvider"]
 
 T = TypeVar("T")
 
-_METHODS = ("client_secret_basic", "client_secret_post", "none")
-_NOTHING = Credentials()
-_REMEMBERED = 256
+_CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post", "none")
+_NO_CREDENTIALS = Credentials()
+_MAX_PURPOSES = 256
 """Purposes of tokens to remember: a card may name others each time."""
-_PAUSE = 30.0
-"""Seconds after a refused token for which its successor stays, though that is refused as well: an
-agent that takes none would have a new one fetched, or a person asked, for each call."""
+_REPLACEMENT_PAUSE_S = 30.0
+"""Seconds after a refused token in which its successor is kept, even if that is refused too.
+Otherwise an agent that refuses every token would cause a fetch, or a login, for each call."""
 
 
-class Asking(NamedTuple):
-    """What a token is asked for.
+class GrantRequest(NamedTuple):
+    """Request for a token by a grant.
 
     Attributes:
-        endpoint: Whom to ask.
-        scopes: What it must be for.
-        resource: Whom it is for (RFC 8707); None where that is not said.
+        endpoint: The authorization server to call.
+        scopes: Scopes that the token must have.
+        resource: Resource of the token (RFC 8707); None to send none.
     """
 
-    endpoint: AskedServer
+    endpoint: OAuthEndpoint
     scopes: tuple[str, ...]
     resource: str | None
 
     def parameters(self, grant: str, **more: str) -> dict[str, str]:
-        """The parameters of a request for a token by some grant."""
-        said = {"grant_type": grant, **more}
+        """Return the parameters of a token request."""
+        form = {"grant_type": grant, **more}
         if self.scopes:
-            said["scope"] = " ".join(self.scopes)
+            form["scope"] = " ".join(self.scopes)
         if self.resource is not None:
-            said["resource"] = self.resource
-        return said
+            form["resource"] = self.resource
+        return form
 
 
 class _Purpose(NamedTuple):
-    """What tokens are for that are the same for all: who gives them, whom they are shown to.
+    """Key of tokens: tokens with the same key are interchangeable.
 
-    The client that asks decides how far inside the network their server may be.
+    `reach`, which is not part of the key, limits the networks of the server for this client.
     """
 
-    place: str
+    source: str
     metadata_url: str | None
     server: AuthorizationServer | None
     scopes: tuple[str, ...]
@@ -117,15 +117,15 @@ class _Purpose(NamedTuple):
     reach: NetworkReach | None = None
 
     def key(self, client_id: str) -> str:
-        said = (self.place, client_id, *sorted(self.scopes), f"resource={self.resource or ''}")
-        return " ".join(said)
+        parts = (self.source, client_id, *sorted(self.scopes), f"resource={self.resource or ''}")
+        return " ".join(parts)
 
 
-class _Held(msgspec.Struct):
-    """The tokens of one event loop: by purpose, with the moment at which each ends."""
+class _LoopTokens(msgspec.Struct):
+    """Tokens of one event loop by purpose, each with its expiry on the loop's clock."""
 
     tokens: BoundedDict[str, tuple[Token, float | None]] = msgspec.field(
-        default_factory=lambda: BoundedDict(_REMEMBERED)
+        default_factory=lambda: BoundedDict(_MAX_PURPOSES)
     )
     fetches: SingleFlight[Token] = msgspec.field(default_factory=lambda: SingleFlight(_cancelled))
 
@@ -135,27 +135,27 @@ def _cancelled() -> AuthenticationError:
 
 
 class OAuthOptions(TypedDict, total=False):
-    """What every provider of tokens takes besides its own arguments.
+    """Options of every provider of tokens.
 
     Attributes:
-        client_auth: How the client says who it is: ``client_secret_basic``,
-            ``client_secret_post`` or ``none``; what the server takes if left out.
-        scopes: What tokens must be for, besides what the card requires (`FromCard`).
-        resource: The resource that tokens are for (RFC 8707), as an absolute URI. If left out,
-            it is the origin that a call goes to, such as ``https://agent.example.com``: one token
-            serves all interfaces of an agent there, and no agent elsewhere. False sends no
-            resource, for servers that refuse the parameter.
-        step_up: The scopes that the client requests if an agent answers that they are missing
-            (403, ``insufficient_scope``). True allows the scopes that the agent's card declares,
-            which the agent itself writes; False, the default, allows none.
-        store: Where tokens are kept; in memory if left out.
-        margin: Seconds before its end in which a token is not used any more; at most a quarter
-            of its life.
+        client_auth: How the client authenticates: ``client_secret_basic``, ``client_secret_post``
+            or ``none``; by default a method that the server supports.
+        scopes: Scopes of the tokens, in addition to those that the card requires (`FromCard`).
+        resource: Resource of the tokens (RFC 8707), as an absolute URI. By default the origin of a
+            call, such as ``https://agent.example.com``: one token serves all interfaces of an
+            agent there, and no agent elsewhere. False sends no resource, for servers that reject
+            the parameter.
+        step_up: Scopes that the client requests if an agent answers that they are missing (403,
+            ``insufficient_scope``). True allows the scopes that the agent's card declares, which
+            the agent itself writes; False, the default, allows none.
+        store: Storage of tokens; in memory by default.
+        margin: Seconds before the expiry in which a token is not used any more; at most a quarter
+            of its lifetime.
         timeout: Seconds that the authorization server has for each token.
-        engine: What carries requests to it; used and not closed. If left out, connections are
-            made for each fetch, and closed after it.
-        tls: Whom to trust there, and which certificate to show, without `engine`.
-        env: Wall time, for tests.
+        engine: Carries requests to the authorization server; not closed. By default connections
+            are opened for each fetch, and closed after it.
+        tls: TLS settings for the authorization server, without `engine`.
+        env: Provides wall time, for tests.
     """
 
     client_auth: str | None
@@ -171,15 +171,15 @@ class OAuthOptions(TypedDict, total=False):
 
 
 class OAuthProvider(ABC):
-    """Shows tokens of an authorization server to an agent; an `AuthProvider`.
+    """Base class of providers of tokens; an `AuthProvider`.
 
-    Give it as ``auth=`` to `connect`; several clients may share it. The token goes to the origins
-    that the client trusts and nowhere else, as all credentials do.
+    Pass it as ``auth=`` to `connect`; several clients may share it. Like all credentials, tokens
+    are sent only to origins that the client trusts.
     """
 
     _flow: str
-    _patience: float | None = None
-    """Seconds that a person may take; None where nobody is asked."""
+    _user_timeout: float | None = None
+    """Seconds that a user may take; None for grants without a user."""
 
     def __init__(
         self,
@@ -206,8 +206,8 @@ class OAuthProvider(ABC):
         not_empty("client_id", client_id)
         if client_secret is not None:
             check_credential("client_secret", client_secret)
-        if client_auth is not None and client_auth not in _METHODS:
-            text = f"client_auth must be one of {', '.join(_METHODS)}"
+        if client_auth is not None and client_auth not in _CLIENT_AUTH_METHODS:
+            text = f"client_auth must be one of {', '.join(_CLIENT_AUTH_METHODS)}"
             raise ValueError(text)
         if client_auth is not None and (client_auth == "none") != (client_secret is None):
             text = f"client_auth={client_auth!r} and client_secret do not fit each other"
@@ -230,27 +230,27 @@ class OAuthProvider(ABC):
             resolve_engine(engine)
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
-        self._held = PerLoop(_Held)
-        self._refused: BoundedDict[str, tuple[str, float]] = BoundedDict(_REMEMBERED)
-        self._found: BoundedDict[str, tuple[AuthorizationServer, NetworkReach | None]] = (
-            BoundedDict(_REMEMBERED)
+        self._held = PerLoop(_LoopTokens)
+        self._refused: BoundedDict[str, tuple[str, float]] = BoundedDict(_MAX_PURPOSES)
+        self._servers: BoundedDict[str, tuple[AuthorizationServer, NetworkReach | None]] = (
+            BoundedDict(_MAX_PURPOSES)
         )
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
-        """A token that has not ended, fetched where there is none.
+        """Return a valid token, fetching one if there is none.
 
         Raises:
-            AuthenticationError: There is none to be had; `data` is what the server says.
+            AuthenticationError: No token was issued; `data` is the server's error response.
             CredentialOriginError: The card names a server that is not trusted.
         """
         purpose = self._purpose(call)
         if purpose is None:
-            return _NOTHING
+            return _NO_CREDENTIALS
         token = await self._token(purpose)
         return Credentials(headers={"authorization": f"Bearer {token.access_token}"})
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Whether there is another token than the one that was refused."""
+        """Return whether there is another token than the refused one."""
         purpose = self._purpose(call)
         if purpose is None:
             return False
@@ -259,32 +259,32 @@ class OAuthProvider(ABC):
             return await self._stepped_up(call, purpose, error, challenge.scopes)
         if challenge is not None and challenge.error == "invalid_request":
             return False
-        refused = _shown(call)
+        refused = _token_of(call)
         self._forget(purpose, refused)
         return (await self._token(purpose)).access_token != refused
 
     def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
-        """Told of a 401 after which the call is not sent again: the token is not used again."""
+        """Drop the token of a call that failed with 401 and will not be retried."""
         challenge = bearer_challenge(error.headers)
         is_bad = challenge is None or challenge.error in {None, "invalid_token"}
         purpose = self._purpose(call) if is_bad else None
         if purpose is not None:
-            self._forget(purpose, _shown(call))
+            self._forget(purpose, _token_of(call))
 
     async def on_forbidden(self, call: AnyCall, error: PermissionDeniedError, /) -> bool:
-        """Whether there is a token for more, where the one that was shown is for too little."""
+        """Return whether a token with more scopes was obtained, if the current one lacked some."""
         purpose, challenge = self._purpose(call), bearer_challenge(error.headers)
         if purpose is None or challenge is None or challenge.error != "insufficient_scope":
             return False
         return await self._stepped_up(call, purpose, error, challenge.scopes)
 
     async def token(self, agent_card: AgentCard | None = None) -> Token:
-        """The token that a call would carry, fetched where there is none.
+        """Return the token that a call would carry, fetching one if there is none.
 
         Args:
-            agent_card: The card of the agent: its first interface says whom the token is for, and
-                it names the server where that is left to it. Without it, and without `resource`,
-                the token is for no agent in particular, and calls do not use it.
+            agent_card: Card of the agent: its first interface determines the resource of the
+                token, and it names the server for `FromCard`. Without it, and without `resource`,
+                the token is for no particular agent, and calls do not use it.
 
         Raises:
             AuthenticationError: See `credentials`.
@@ -298,10 +298,10 @@ class OAuthProvider(ABC):
         return await self._token(purpose)
 
     @abstractmethod
-    async def _grant(self, asking: Asking) -> Token:
-        """Gets a token from nothing but the grant."""
+    async def _grant(self, request: GrantRequest) -> Token:
+        """Obtain a token by the grant."""
 
-    # ── What for ─────────────────────────────────────────────────────────────────────────────
+    # ── Purposes ─────────────────────────────────────────────────────────────────────────────
 
     def _purpose(self, call: AnyCall) -> _Purpose | None:
         purpose = self._purpose_for(
@@ -318,32 +318,32 @@ class OAuthProvider(ABC):
             return _Purpose(server, None, None, self._scopes, resource)
         if isinstance(server, AuthorizationServer):
             return _Purpose(server.token_endpoint, None, server, self._scopes, resource)
-        named = None if card is None else named_in(card, self._flow, server)
+        named = None if card is None else card_server(card, self._flow, server)
         if named is None:
             return None
-        # What one agent's card says counts for that agent alone; and what one server gave out is
-        # shown to no other one, though the card names that now.
-        at = named.metadata_url or ("" if named.server is None else named.server.token_endpoint)
-        place = f"{canonical_origin(url) if url else ''} {named.scheme} {at}"
+        # A card is valid only for its own agent; and a token of one server is not sent to
+        # another one that the card names later.
+        address = named.metadata_url or (named.server.token_endpoint if named.server else "")
+        source = f"{canonical_origin(url) if url else ''} {named.scheme} {address}"
         scopes = tuple(dict.fromkeys((*self._scopes, *named.scopes)))
-        return _Purpose(place, named.metadata_url, named.server, scopes, resource)
+        return _Purpose(source, named.metadata_url, named.server, scopes, resource)
 
     def _key(self, purpose: _Purpose) -> str:
         return purpose.key(self._client.client_id)
 
     def _scopes_of(self, purpose: _Purpose) -> tuple[str, ...]:
-        """What tokens are asked for: what they must be for, and what step-ups have added."""
+        """Return the scopes to request: of the purpose, and those that step-ups added."""
         return tuple(dict.fromkeys((*purpose.scopes, *self._step_up.granted(self._key(purpose)))))
 
-    # ── Having one ───────────────────────────────────────────────────────────────────────────
+    # ── Fetching ─────────────────────────────────────────────────────────────────────────────
 
     async def _token(self, purpose: _Purpose, more: tuple[str, ...] = ()) -> Token:
-        """A token that has not ended; another one for `more` scopes, if there are any."""
+        """Return a valid token; a new one with the scopes in `more`, if there are any."""
         key = self._key(purpose)
         held = self._held.here()
-        known = held.tokens.get(key)
-        if not more and known is not None and self._is_fresh(*known):
-            return known[0]
+        current = held.tokens.get(key)
+        if not more and current is not None and self._is_fresh(*current):
+            return current[0]
         name = " ".join((key, *sorted(more)))
         try:
             return await held.fetches.run(lambda: self._fetched(purpose, more, name), name)
@@ -351,7 +351,7 @@ class OAuthProvider(ABC):
             raise self._failure(error) from error
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
-        """The error of one who waits, with facts of its own."""
+        """Return the error for one waiting call, with its own facts."""
         if isinstance(error, CredentialOriginError):
             return copy.copy(error)
         if isinstance(error, AuthenticationError):
@@ -363,44 +363,46 @@ class OAuthProvider(ABC):
         own.executed = False
         return own
 
-    def _is_fresh(self, token: Token, ends: float | None) -> bool:
-        """Whether it may be used, by both clocks: one may be set, and the other one sleeps."""
+    def _is_fresh(self, token: Token, expires_at: float | None) -> bool:
+        """Return whether a token is valid by both clocks: one may be set, the other may stop."""
         left = token.left(self._env.wall(), margin=self._margin)
         if left is not None and left <= 0:
             return False
-        return ends is None or asyncio.get_running_loop().time() < ends
+        return expires_at is None or asyncio.get_running_loop().time() < expires_at
 
     def _hold(self, key: str, token: Token) -> None:
         left = token.left(self._env.wall(), margin=self._margin)
-        ends = None if left is None else asyncio.get_running_loop().time() + left
-        self._held.here().tokens[key] = (token, ends)
+        expires_at = None if left is None else asyncio.get_running_loop().time() + left
+        self._held.here().tokens[key] = (token, expires_at)
 
     async def _within_timeout(self, request: Awaitable[T]) -> T:
-        """Return what a request to the authorization server gives, within `timeout`.
+        """Return the result of a request to the authorization server, within `timeout`.
 
         Raises:
-            AuthenticationError: It took too long.
+            AuthenticationError: The timeout has expired.
         """
-        at = asyncio.get_running_loop().time() + self._timeout
-        return await wait_until(at, request, self._too_late)
+        deadline_at = asyncio.get_running_loop().time() + self._timeout
+        return await wait_until(deadline_at, request, self._timeout_error)
 
-    def _too_late(self) -> AuthenticationError:
+    def _timeout_error(self) -> AuthenticationError:
         text = f"the authorization server gave no token for {self._timeout:g} s or more"
         return AuthenticationError(text, transient=True, executed=False)
 
     async def _fetched(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
-        """Return the store's token, or a new one; the fetch of one is not interrupted half-way."""
+        """Return the store's token, or a new one; a fetch that has started is completed."""
         seconds = self._timeout
-        if self._patience is not None:  # somebody else's person first, and then one's own
-            seconds = 2 * (self._patience + 2 * self._timeout)
-        at = asyncio.get_running_loop().time() + seconds
-        return await wait_until(at, self._fetched_in_turn(purpose, more, name), self._too_late)
+        if self._user_timeout is not None:  # another provider's user first, then its own
+            seconds = 2 * (self._user_timeout + 2 * self._timeout)
+        deadline_at = asyncio.get_running_loop().time() + seconds
+        return await wait_until(
+            deadline_at, self._fetched_in_turn(purpose, more, name), self._timeout_error
+        )
 
     async def _fetched_in_turn(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
         key = self._key(purpose)
         async with self._store.turn(key):
             token = await self._store.load(key)
-            # Read within the turn: another step-up may have come to its end in the one before.
+            # Read while locked: another step-up may have finished before.
             needed = {*self._step_up.granted(key), *more}
             if more and token is not None and not purpose.scopes:
                 # The scopes that the server grants by default are kept.
@@ -411,18 +413,18 @@ class OAuthProvider(ABC):
                 self._hold(key, token)
                 return token
             owned: HttpEngine | None = None
-            used, owned = resolve_engine(self._engine, self._tls)
+            engine, owned = resolve_engine(self._engine, self._tls)
             if purpose.reach is not None:
-                used = EngineWithin(used, purpose.reach)
+                engine = EngineWithin(engine, purpose.reach)
             try:
-                fresh = await self._got(purpose, scopes, used, token, name)
+                fresh = await self._obtain(purpose, scopes, engine, token, name)
             except A2AError:
-                self._found.pop(purpose.place, None)  # it may have moved
+                self._servers.pop(purpose.source, None)  # it may have moved
                 raise
             finally:
                 if owned is not None:
                     await owned.close()
-            if fresh.scopes is None:  # it is for what was asked for (RFC 6749, 5.1)
+            if fresh.scopes is None:  # those that were requested (RFC 6749, 5.1)
                 fresh = msgspec.structs.replace(fresh, scopes=scopes)
             self._step_up.note_granted(key, more)
             self._hold(key, fresh)
@@ -430,19 +432,19 @@ class OAuthProvider(ABC):
         return fresh
 
     def _scopes_held(self, key: str) -> tuple[str, ...]:
-        """What the token in use is for: a server may give scopes by default."""
-        known = self._held.here().tokens.get(key)
-        return () if known is None else known[0].scopes or ()
+        """Return the scopes of the current token: a server may grant scopes by default."""
+        current = self._held.here().tokens.get(key)
+        return () if current is None else current[0].scopes or ()
 
     def _is_usable(self, token: Token, key: str, needed: set[str]) -> bool:
         left = token.left(self._env.wall(), margin=self._margin)
-        is_enough = needed <= set(token.scopes or ())
-        known = self._held.here().tokens.get(key)  # which is over, or is not for enough
-        is_over = known is not None and known[0].access_token == token.access_token
+        has_scopes = needed <= set(token.scopes or ())
+        current = self._held.here().tokens.get(key)  # expired, or with too few scopes
+        is_expired = current is not None and current[0].access_token == token.access_token
         is_refused = token.access_token == self._refused.get(key, ("", 0.0))[0]
-        return is_enough and not (is_over or is_refused) and (left is None or left > 0)
+        return has_scopes and not (is_expired or is_refused) and (left is None or left > 0)
 
-    async def _got(
+    async def _obtain(
         self,
         purpose: _Purpose,
         scopes: tuple[str, ...],
@@ -450,18 +452,18 @@ class OAuthProvider(ABC):
         last: Token | None,
         name: str,
     ) -> Token:
-        server, reach = await self._where(purpose, engine)
-        endpoint = AskedServer(engine, self._env, server, self._client, reach)
-        asking = Asking(endpoint, scopes, purpose.resource)
+        server, reach = await self._resolve_server(purpose, engine)
+        endpoint = OAuthEndpoint(engine, self._env, server, self._client, reach)
+        request = GrantRequest(endpoint, scopes, purpose.resource)
         try:
             if last is not None and last.refresh_token is not None:
-                self._held.here().fetches.shield(name)  # what it is spent for would be lost
+                self._held.here().fetches.shield(name)  # its replacement would be lost
                 try:
-                    return await self._within_timeout(_refreshed(asking, last))
+                    return await self._within_timeout(_refreshed(request, last))
                 except AuthenticationError as error:
                     if not _is_spent(error):
                         raise
-            return await self._grant(asking)
+            return await self._grant(request)
         except AuthenticationError as error:
             if purpose.resource is not None and concerns_resource(error):
                 error.message = (
@@ -471,56 +473,56 @@ class OAuthProvider(ABC):
                 )
             raise
 
-    async def _where(
+    async def _resolve_server(
         self, purpose: _Purpose, engine: HttpEngine
     ) -> tuple[AuthorizationServer, NetworkReach | None]:
         if purpose.server is not None:
             return purpose.server, None
-        found = self._found.get(purpose.place)
-        if found is None:
-            issuer = purpose.metadata_url or purpose.place
-            discovering = discover(engine, issuer, at=purpose.metadata_url)
-            said = await self._within_timeout(discovering)
+        resolved = self._servers.get(purpose.source)
+        if resolved is None:
+            issuer = purpose.metadata_url or purpose.source
+            discovery = discover(engine, issuer, at=purpose.metadata_url)
+            server, scope = await self._within_timeout(discovery)
             if isinstance(self._server, FromCard):
-                self._server.check_server(said.server)
-            found = self._found[purpose.place] = (said.server, NetworkReach(inward=said.asked))
-        return found
+                self._server.check_server(server)
+            resolved = self._servers[purpose.source] = (server, NetworkReach(inward=scope))
+        return resolved
 
-    # ── Having another one ───────────────────────────────────────────────────────────────────
+    # ── Replacing ────────────────────────────────────────────────────────────────────────────
 
     def _forget(self, purpose: _Purpose, refused: str) -> None:
-        """Uses a token no more that was refused, if it is still the one in use."""
+        """Drop a refused token, if it is still the current one."""
         key = self._key(purpose)
         held = self._held.here()
-        known, now = held.tokens.get(key), asyncio.get_running_loop().time()
-        last, at = self._refused.get(key, (refused, now))
-        if last != refused and 0 <= now - at < _PAUSE:
+        current, now = held.tokens.get(key), asyncio.get_running_loop().time()
+        last, refused_at = self._refused.get(key, (refused, now))
+        if last != refused and 0 <= now - refused_at < _REPLACEMENT_PAUSE_S:
             return
-        if known is not None and known[0].access_token == refused:
+        if current is not None and current[0].access_token == refused:
             del held.tokens[key]
         self._refused[key] = (refused, now)
 
     async def _stepped_up(
-        self, call: AnyCall, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...]
+        self, call: AnyCall, purpose: _Purpose, error: A2AError, requested: tuple[str, ...]
     ) -> bool:
-        """Asks for the scopes that a token lacks, if an agent may ask for them."""
+        """Request the scopes that a token lacks, if the agent is allowed to."""
         key = self._key(purpose)
-        has = {*self._scopes_of(purpose), *self._scopes_held(key)}
-        missing = tuple(dict.fromkeys(scope for scope in wanted if scope not in has))
+        present = {*self._scopes_of(purpose), *self._scopes_held(key)}
+        missing = tuple(dict.fromkeys(scope for scope in requested if scope not in present))
         objection = self._step_up.objection(key, missing, call.card)
-        if wanted and objection is None:
-            # Where nothing is missing, another step-up has added it since.
+        if requested and objection is None:
+            # If nothing is missing, another step-up has added it meanwhile.
             try:
                 token = await self._token(purpose, missing)
             except A2AError as failure:
                 if missing and not failure.transient:
                     self._step_up.note_refused(key, missing)
                 raise
-            if token.access_token != _shown(call):
+            if token.access_token != _token_of(call):
                 return True
         advice = "" if objection is None else f"; {objection}"
         error.message = (
-            f"{error.message}; the token must be for {' '.join(wanted) or 'more'}{advice}"
+            f"{error.message}; the token must be for {' '.join(requested) or 'more'}{advice}"
         )
         return False
 
@@ -543,7 +545,7 @@ def _checked_resource(resource: object) -> str | Literal[False] | None:
         return resource
     check_kind("resource", resource, str, or_else=" or False")
     parts = urlsplit(str(resource))
-    if not parts.scheme or "#" in str(resource) or any(one <= " " for one in str(resource)):
+    if not parts.scheme or "#" in str(resource) or any(char <= " " for char in str(resource)):
         text = "resource must be an absolute URI without fragment (RFC 8707, 2)"
         raise ValueError(text)
     if parts.username is not None:
@@ -552,27 +554,27 @@ def _checked_resource(resource: object) -> str | Literal[False] | None:
     return str(resource)
 
 
-def _shown(call: AnyCall) -> str:
-    """The token that a call carried."""
+def _token_of(call: AnyCall) -> str:
+    """Return the token that a call carried."""
     return call.headers.get("authorization", "").removeprefix("Bearer ")
 
 
-async def _refreshed(asking: Asking, last: Token) -> Token:
-    """Spends a refresh token (RFC 6749, 6); where the server gives no other, it stays."""
-    spent = last.refresh_token or ""
-    parameters = asking.parameters("refresh_token", refresh_token=spent)
-    scopes = asking.scopes  # of a reply without scopes: those that were requested (5.1), or
+async def _refreshed(request: GrantRequest, last: Token) -> Token:
+    """Use a refresh token (RFC 6749, 6); it is kept unless the server issues another."""
+    refresh_token = last.refresh_token or ""
+    parameters = request.parameters("refresh_token", refresh_token=refresh_token)
+    scopes = request.scopes  # of a response without scopes: the requested ones (5.1), or
     if last.scopes is not None and set(scopes) <= set(last.scopes):
         parameters.pop("scope", None)
-        scopes = last.scopes  # where none are requested, the same as before (6)
-    fresh = await asking.endpoint.ask_token(parameters)
+        scopes = last.scopes  # if none are requested, the previous ones (6)
+    fresh = await request.endpoint.request_token(parameters)
     if fresh.refresh_token is None:
-        fresh = msgspec.structs.replace(fresh, refresh_token=spent)
+        fresh = msgspec.structs.replace(fresh, refresh_token=refresh_token)
     if fresh.scopes is None:
         fresh = msgspec.structs.replace(fresh, scopes=scopes)
     return fresh
 
 
 def _is_spent(error: AuthenticationError) -> bool:
-    """Whether a refresh token is worth nothing any more, so that the grant begins anew."""
+    """Return whether a refresh token is invalid, so that the grant starts anew."""
     return error_code(error) in {"invalid_grant", "invalid_scope"}

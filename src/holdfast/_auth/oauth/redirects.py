@@ -1,8 +1,8 @@
-"""Where a browser comes back to: a port of this machine, open for one answer (RFC 8252, 7.3).
+"""Loopback redirect of a login: a port of this machine, open for one response (RFC 8252, 7.3).
 
-Rules: it listens on 127.0.0.1 alone; only one path is answered, and the first request for it that
-carries the right ``state`` counts, since any page in any browser can make others; requests are
-small, and have a moment to come; what it shows holds nothing of what it was sent.
+Rules: it listens on 127.0.0.1 only. It serves one path, and accepts the first request with the
+right ``state``, since any page in any browser can send others. The size and time of a request are
+bounded. The page that it shows repeats nothing of the request.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["LoopbackRedirect"]
 
 _PATH = "/callback"
-_REQUEST = 10.0
-"""Seconds that a request has to come."""
+_REQUEST_TIMEOUT_S = 10.0
+"""Time in which a request must arrive."""
 
-_LARGEST = 16 * 1024
-_DONE = b"<!doctype html><title>Done</title><p>You can close this window."
+_MAX_REQUEST_BYTES = 16 * 1024
+_PAGE = b"<!doctype html><title>Done</title><p>You can close this window."
 
 
 class LoopbackRedirect:
-    """Waits for a browser. Use it as an async context manager.
+    """Waits for the browser's redirect. Use it as an async context manager.
 
     Args:
-        state: What the browser brings along that nobody else knows.
+        state: Secret state of the login, which the browser must return.
 
     Attributes:
-        uri: The address to send the browser to.
+        uri: Redirect URI for the authorization request.
     """
 
     def __init__(self, state: str) -> None:
@@ -42,14 +42,16 @@ class LoopbackRedirect:
         self._state = state.encode()
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connections: set[asyncio.Task[None]] = set()
-        self._has_left = False
+        self._is_closed = False
 
     async def received(self) -> str:
-        """The address that the browser came with."""
+        """Return the URL that the browser requested."""
         return await self._answer
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=_LARGEST)
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES
+        )
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{_PATH}"
         return self
 
@@ -59,7 +61,7 @@ class LoopbackRedirect:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._has_left = True
+        self._is_closed = True
         self._answer.cancel()
         for task in self._connections:
             task.cancel()
@@ -70,23 +72,23 @@ class LoopbackRedirect:
         await asyncio.sleep(0)
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._has_left:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closed:
             writer.transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._answered(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._respond(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-        # Not the task itself: it may be cancelled before it has begun.
+        # Not in the task: it may be cancelled before it starts.
         task.add_done_callback(lambda _: writer.close())
 
-    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_REQUEST):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 target = self._target(head)
                 status = "200 OK" if target is not None else "404 Not Found"
-                body = _DONE if target is not None else b""
+                body = _PAGE if target is not None else b""
                 writer.write(
                     f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
                     f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\n"
@@ -97,10 +99,10 @@ class LoopbackRedirect:
             if target is not None and not self._answer.done():
                 self._answer.set_result(self.uri.removesuffix(_PATH) + target)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
-            pass  # somebody else's request, or half of one
+            pass  # another request, or an incomplete one
 
     def _target(self, head: bytes) -> str | None:
-        """The target of a request, if it is the browser's."""
+        """Return the target of a request if it is the browser's redirect."""
         method, _, rest = head.partition(b"\r\n")[0].decode("ascii").partition(" ")
         target = rest.rpartition(" ")[0]
         path, _, query = target.partition("?")

@@ -1,8 +1,8 @@
-"""What is asked of an authorization server, and what it answers.
+"""Requests to an authorization server, and its responses.
 
-`oauthlib` writes and reads the messages; the bytes go through the `HttpEngine`. Rules: no redirect
-is followed, since what is sent is secret; no exception of the library leaves this module; an error
-says by `data` what the server said, and repeats no secret.
+`oauthlib` encodes the messages; the `HttpEngine` carries them. Rules: no redirect is followed,
+since requests contain secrets; no exception of the library leaves this module; `data` of an error
+has the server's error response, and no error repeats a secret.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from holdfast._wire.network_scope import NetworkReach
 
 __all__ = [
-    "AskedServer",
     "ClientIdentity",
+    "OAuthEndpoint",
     "concerns_resource",
     "error_code",
     "oauth_library",
@@ -46,17 +46,17 @@ __all__ = [
     "token_in",
 ]
 
-_PASSING = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
-_SHOWN = 200
-_LONGEST_LIFE = 10 * 365 * 86400.0
-_LONGEST_NUMBER = 30
+_TRANSIENT_CODES = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
+_MAX_TEXT_CHARACTERS = 200
+_MAX_LIFETIME_S = 10 * 365 * 86400.0
+_MAX_NUMBER_CHARACTERS = 30
 
 
 def oauth_library() -> ModuleType:
-    """The library's module of OAuth 2; for those who will need it later, too.
+    """Return the module ``oauthlib.oauth2``.
 
     Raises:
-        ImportError: It comes with an extra, which is not installed.
+        ImportError: The extra ``oauth`` is not installed.
     """
     try:
         import oauthlib.oauth2
@@ -68,13 +68,13 @@ def oauth_library() -> ModuleType:
 
 
 class ClientIdentity(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and how that is said (RFC 6749, 2.3).
+    """Identity of a client, and how it authenticates (RFC 6749, 2.3).
 
     Attributes:
-        client_id: The client's id.
-        client_secret: Its secret; None for a public client, or one that a certificate names.
-        method: ``client_secret_basic``, ``client_secret_post`` or ``none``; None for what the
-            server takes.
+        client_id: Id of the client.
+        client_secret: Secret of the client; None for a public client, or one with a certificate.
+        method: ``client_secret_basic``, ``client_secret_post`` or ``none``; None for one that the
+            server supports.
     """
 
     client_id: str
@@ -84,37 +84,37 @@ class ClientIdentity(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"ClientIdentity({self.client_id!r}, method={self.method!r})"
 
-    def signed(
+    def authenticated(
         self, parameters: Mapping[str, str], supported: tuple[str, ...]
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """The headers and the parameters of a request by this client."""
-        method = self.method or self._fitting(supported)
+        """Return the headers and parameters of a request, with the client's authentication."""
+        method = self.method or self._supported_method(supported)
         if method == "client_secret_basic" and self.client_secret is not None:
             pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
             value = base64.b64encode(pair.encode()).decode()
             return {"authorization": f"Basic {value}"}, dict(parameters)
-        said = {**parameters, "client_id": self.client_id}
+        combined = {**parameters, "client_id": self.client_id}
         if method == "client_secret_post" and self.client_secret is not None:
-            said["client_secret"] = self.client_secret
-        return {}, said
+            combined["client_secret"] = self.client_secret
+        return {}, combined
 
-    def _fitting(self, supported: tuple[str, ...]) -> str:
+    def _supported_method(self, supported: tuple[str, ...]) -> str:
         if self.client_secret is None:
             return "none"
-        # Where nothing is said, Basic is what every server must take (RFC 6749, 2.3.1).
+        # Every server must support Basic (RFC 6749, 2.3.1).
         is_post = "client_secret_post" in supported and "client_secret_basic" not in supported
         return "client_secret_post" if is_post else "client_secret_basic"
 
 
-class AskedServer(NamedTuple):
-    """An authorization server, and who asks it.
+class OAuthEndpoint(NamedTuple):
+    """Authorization server, as a client calls it.
 
     Attributes:
-        engine: What carries the requests.
-        env: Where wall time comes from.
+        engine: Carries the requests.
+        env: Provides wall time.
         server: The server.
-        client: Who asks.
-        reach: How far inside it may be; None where the caller named it.
+        client: Identity of the client.
+        reach: Networks where the server may be; None if the caller named it.
     """
 
     engine: HttpEngine
@@ -123,36 +123,36 @@ class AskedServer(NamedTuple):
     client: ClientIdentity
     reach: NetworkReach | None = None
 
-    async def ask_token(self, parameters: Mapping[str, str]) -> Token:
-        """Asks for a token.
+    async def request_token(self, parameters: Mapping[str, str]) -> Token:
+        """Request a token.
 
         Args:
-            parameters: Of the grant, ``grant_type`` among them.
+            parameters: Parameters of the grant, including ``grant_type``.
 
         Raises:
-            AuthenticationError: There is none; `data` is what the server said.
-            A2AError: What the engine raises.
+            AuthenticationError: The server issued no token; `data` is its error response.
+            A2AError: An error of the engine.
         """
-        at = self.env.wall()
+        requested_at = self.env.wall()
         document = await self.post(self.server.token_endpoint, parameters)
         secrets = self._secrets(parameters)
         try:
-            return token_in(document, at=at)
+            return token_in(document, at=requested_at)
         except AuthenticationError as error:
             redact(error, secrets)
             raise
 
     async def post(self, url: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Asks for anything, and gives the JSON object of a success.
+        """Send a request, and return the JSON object of a successful response.
 
         Raises:
-            AuthenticationError: It is no success, or no object.
-            A2AError: What the engine raises.
+            AuthenticationError: The response is an error, or not a JSON object.
+            A2AError: An error of the engine.
         """
-        headers, said = self.client.signed(
+        headers, form = self.client.authenticated(
             parameters, self.server.token_endpoint_auth_methods_supported
         )
-        grant, rest = said.pop("grant_type", ""), said
+        grant = form.pop("grant_type", "")
         request = HttpRequest(
             method="POST",
             url=url,
@@ -161,36 +161,36 @@ class AskedServer(NamedTuple):
                 "accept": "application/json",
                 "content-type": "application/x-www-form-urlencoded",
             },
-            body=_encoded(grant, rest).encode(),
+            body=_form_encoded(grant, form).encode(),
             timeouts=TIMEOUTS,
             limits=LIMITS,
-            max_idle=1.0,  # a code and a refresh token can be spent once only
+            max_idle=1.0,  # a code or refresh token can be used only once
             reach=self.reach,
         )
         try:
             reply = await self.engine.request(request)
             return _read(reply, url, now=self.env.wall())
         except A2AError as error:
-            carried = headers.get("authorization", "").partition(" ")[2]
-            redact(error, [*self._secrets(parameters), *filter(None, [carried])])
+            credentials = headers.get("authorization", "").partition(" ")[2]
+            redact(error, [*self._secrets(parameters), *filter(None, [credentials])])
             error.agent = presentable(url)
             raise
 
     def _secrets(self, parameters: Mapping[str, str]) -> list[str]:
-        said = [parameters.get(name, "") for name in _SECRET]
-        own = self.client.client_secret or ""
-        return [one for one in (*said, own, quote_plus(own)) if one]
+        values = [parameters.get(name, "") for name in _SECRET_PARAMETERS]
+        client_secret = self.client.client_secret or ""
+        return [value for value in (*values, client_secret, quote_plus(client_secret)) if value]
 
 
-_SECRET = ("code", "code_verifier", "device_code", "refresh_token", "token")
+_SECRET_PARAMETERS = ("code", "code_verifier", "device_code", "refresh_token", "token")
 
 
-def _encoded(grant: str, parameters: Mapping[str, str]) -> str:
+def _form_encoded(grant: str, parameters: Mapping[str, str]) -> str:
     oauth_library()
     if grant:
         from oauthlib.oauth2.rfc6749 import parameters as messages
 
-        write = cast("Any", messages).prepare_token_request  # its types are not whole
+        write = cast("Any", messages).prepare_token_request  # incompletely typed
         return str(write(grant, include_client_id=True, **parameters))
     from oauthlib import common
 
@@ -208,105 +208,107 @@ def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
             executed=False,
         )
     if document is not None and isinstance(document.get("error"), str):
-        raise _refused(document, reply, url, now=now)
-    told = from_http_status(reply, now=now)
+        raise _error_response(document, reply, url, now=now)
+    http_error = from_http_status(reply, now=now)
     raise AuthenticationError(
-        f"{presentable(url)} gave no token: {told.message}"
+        f"{presentable(url)} gave no token: {http_error.message}"
         if reply.status != 200
         else f"{presentable(url)} answered with something that is not a token",
         http_status=reply.status,
-        headers=told.headers,
-        transient=told.transient,
-        retry_after=told.retry_after,
+        headers=http_error.headers,
+        transient=http_error.transient,
+        retry_after=http_error.retry_after,
         executed=False,
     )
 
 
-def _refused(
+def _error_response(
     document: Mapping[str, Any], reply: HttpReply, url: str, *, now: float
 ) -> AuthenticationError:
-    """The error of an error response (RFC 6749, 5.2)."""
-    code = one_line(str(document["error"]), _SHOWN)
+    """Return the error of an error response (RFC 6749, 5.2)."""
+    code = one_line(str(document["error"]), _MAX_TEXT_CHARACTERS)
     description = document.get("error_description")
     data = {"error": code}
-    words = ""
+    suffix = ""
     if isinstance(description, str) and description.strip():
-        data["error_description"] = one_line(description, _SHOWN)
-        words = f" ({data['error_description']})"
-    told = from_http_status(reply, now=now)
+        data["error_description"] = one_line(description, _MAX_TEXT_CHARACTERS)
+        suffix = f" ({data['error_description']})"
+    http_error = from_http_status(reply, now=now)
     return AuthenticationError(
-        f"{presentable(url)} gave no token: {code}{words}",
+        f"{presentable(url)} gave no token: {code}{suffix}",
         data=data,
         http_status=reply.status,
-        headers=told.headers,
-        transient=code in _PASSING or (told.transient and reply.status >= 429),
-        retry_after=told.retry_after,
+        headers=http_error.headers,
+        transient=code in _TRANSIENT_CODES or (http_error.transient and reply.status >= 429),
+        retry_after=http_error.retry_after,
         executed=False,
     )
 
 
 def error_code(error: A2AError) -> str | None:
-    """What the server calls an error (RFC 6749, 5.2); None if it did not say."""
+    """Return the server's error code (RFC 6749, 5.2); None if there is none."""
     data = codec.as_object(error.data)
     code = None if data is None else data.get("error")
     return code if isinstance(code, str) else None
 
 
 def concerns_resource(error: A2AError) -> bool:
-    """Whether a server refuses the resource that a token was to be for (RFC 8707, 2).
+    """Return whether a server rejects the requested resource (RFC 8707, 2).
 
-    Some refuse the parameter itself, by ``invalid_request`` and a description.
+    Some servers reject the parameter itself, by ``invalid_request`` and a description.
     """
     code, data = error_code(error), codec.as_object(error.data) or {}
-    described = str(data.get("error_description", "")).lower()
-    return code == "invalid_target" or (code == "invalid_request" and "resource" in described)
+    description = str(data.get("error_description", "")).lower()
+    return code == "invalid_target" or (code == "invalid_request" and "resource" in description)
 
 
 def token_in(document: Mapping[str, Any], *, at: float) -> Token:
-    """Reads a token response (RFC 6749, 5.1).
+    """Decode a token response (RFC 6749, 5.1).
 
     Args:
         document: The response.
-        at: Wall time when it was asked for, from which its life is counted.
+        at: Wall time of the request, from which the lifetime counts.
 
     Raises:
-        AuthenticationError: It is none, or of a type that is not known.
+        AuthenticationError: The response has no token, or one of an unsupported type.
     """
-    value, kind = document.get("access_token"), document.get("token_type", "Bearer")
-    fault = bearer_fault(value) if isinstance(value, str) else "none at all"
-    if not isinstance(value, str) or fault is not None:
+    access_token, token_type = document.get("access_token"), document.get("token_type", "Bearer")
+    fault = bearer_fault(access_token) if isinstance(access_token, str) else "none at all"
+    if not isinstance(access_token, str) or fault is not None:
         text = f"the authorization server gave an access token that is {fault}"
         raise AuthenticationError(text, executed=False)
-    if not isinstance(kind, str) or kind.lower() != "bearer":
-        text = f"the authorization server gave a token of type {str(kind)[:40]!r}, not Bearer"
+    if not isinstance(token_type, str) or token_type.lower() != "bearer":
+        text = (
+            f"the authorization server gave a token of type {str(token_type)[:40]!r}, not Bearer"
+        )
         raise AuthenticationError(text, executed=False)
     refresh, scope = document.get("refresh_token"), document.get("scope")
     if not (_is_text(refresh) and _is_text(scope)):
         text = "the authorization server gave a token with a text that no request can carry"
         raise AuthenticationError(text, executed=False)
-    life = seconds_in(document.get("expires_in"))
+    lifetime = seconds_in(document.get("expires_in"))
     return Token(
-        access_token=value,
+        access_token=access_token,
         refresh_token=refresh if isinstance(refresh, str) and refresh else None,
         issued_at=at,
-        expires_at=None if life is None else at + life,
+        expires_at=None if lifetime is None else at + lifetime,
         scopes=tuple(scope.split()) if isinstance(scope, str) else None,
     )
 
 
 def _is_text(value: object) -> bool:
-    """Whether a text can be written; a JSON one may hold half a character."""
-    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
+    """Return whether a value, if it is a string, has no lone surrogate."""
+    return not isinstance(value, str) or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def seconds_in(value: object) -> float | None:
-    """A number of seconds, which some servers write as a string; None if it is none."""
-    if isinstance(value, str) and len(value) < _LONGEST_NUMBER:
+    """Convert a number of seconds, possibly in a string; None if it is invalid."""
+    if isinstance(value, str) and len(value) < _MAX_NUMBER_CHARACTERS:
         try:
             value = float(value)
         except ValueError:
             return None
-    is_none = isinstance(value, float) and math.isnan(value)
-    if is_none or isinstance(value, bool) or not isinstance(value, int | float):
+    is_nan = isinstance(value, float) and math.isnan(value)
+    if is_nan or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(min(max(0, value), _LONGEST_LIFE))
+    return float(min(max(0, value), _MAX_LIFETIME_S))

@@ -1,10 +1,9 @@
-"""Authorization servers: where their endpoints are, and who says so.
+"""Authorization servers: their endpoints, and which sources of them are trusted.
 
-Rules: a client secret, a code or a refresh token goes to endpoints that the caller named, that the
-metadata of an issuer names which the caller named, or that a card, or metadata that it points to,
-names at an origin which the caller trusts; never to where a card alone points. Metadata counts
-only if it names the issuer that was asked (RFC 8414, 3.3; OpenID Connect Discovery 4.3). All of
-them are https, but for loopback.
+Rules: a client secret, code or refresh token is sent only to endpoints that the caller named, that
+the metadata of a caller's issuer names, or that a card or its metadata names at an origin that the
+caller trusts; a card alone is never enough. Metadata is accepted only if it names the requested
+issuer (RFC 8414, 3.3; OpenID Connect Discovery 4.3). All addresses are https, except loopback.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ __all__ = [
     "PKCE_METHOD",
     "PKCE_NOT_ADVERTISED",
     "AuthorizationServer",
+    "CardServer",
     "FromCard",
-    "Named",
+    "card_server",
+    "card_server_origins",
     "check_endpoint",
     "discover",
-    "named_in",
-    "named_origins",
     "object_in",
 ]
 
@@ -49,13 +48,13 @@ LIMITS = Limits(body=256 * 1024)
 TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=15.0, idle=10.0)
 
 PKCE_METHOD = "S256"
-"""The only method of PKCE that is used; ``plain`` protects nothing where it is read."""
+"""The only supported method of PKCE; ``plain`` does not protect a code that is read."""
 
 PKCE_NOT_ADVERTISED = (
     "the authorization server does not advertise PKCE with S256 (RFC 7636), without which a "
     "stolen authorization code can be redeemed"
 )
-"""What errors say of a server that does not name that method."""
+"""Text of errors about a server without that method."""
 
 _ENDPOINTS = (
     "token_endpoint",
@@ -66,24 +65,23 @@ _ENDPOINTS = (
 
 
 class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an authorization server is, in the words of its metadata (RFC 8414, 2).
+    """Endpoints of an authorization server, with the names of its metadata (RFC 8414, 2).
 
     Attributes:
-        token_endpoint: Where tokens come from.
-        issuer: How it names itself; None if that is not known.
-        authorization_endpoint: Where a person's browser goes, for `AuthorizationCode`.
-        device_authorization_endpoint: Where device codes come from, for `DeviceCode`.
-        revocation_endpoint: Where tokens are given back (RFC 7009).
-        token_endpoint_auth_methods_supported: How clients say who they are there.
-        authorization_response_iss_parameter_supported: Whether it names itself in what it
-            answers by way of the browser (RFC 9207).
-        code_challenge_methods_supported: The PKCE methods of the server (RFC 7636).
-            `AuthorizationCode` needs ``S256`` among them, which is the default for a server that
-            you describe yourself.
+        token_endpoint: Issues tokens.
+        issuer: Issuer identifier; None if unknown.
+        authorization_endpoint: Opened in the user's browser, for `AuthorizationCode`.
+        device_authorization_endpoint: Issues device codes, for `DeviceCode`.
+        revocation_endpoint: Revokes tokens (RFC 7009).
+        token_endpoint_auth_methods_supported: Authentication methods for clients.
+        authorization_response_iss_parameter_supported: The server sends its issuer in browser
+            redirects (RFC 9207).
+        code_challenge_methods_supported: PKCE methods (RFC 7636). `AuthorizationCode` needs
+            ``S256``, the default for a server that you describe yourself.
 
     Raises:
-        ValueError: An address that cannot be right, or is not https.
-        TypeError: A value of another type.
+        ValueError: An address is invalid, or not https.
+        TypeError: A value has another type.
     """
 
     token_endpoint: str
@@ -104,24 +102,24 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FromCard:
-    """The authorization server that an agent's card names, at origins that the caller trusts.
+    """The authorization server in an agent's card, if it is at a trusted origin.
 
     Args:
-        trusted: Origins of authorization servers, such as ``"https://id.example.com"``. What the
-            card names elsewhere is never called, and neither are endpoints elsewhere of metadata
-            that the card names: whoever writes the card chooses among all that is published there.
-        scheme: Name of the security scheme on the card; the first one that fits if left out.
+        trusted: Origins of authorization servers, such as ``"https://id.example.com"``. Servers at
+            other origins are never called, even as endpoints in metadata that the card names: the
+            author of the card can choose among everything that is published there.
+        scheme: Name of the security scheme in the card; by default the first suitable one.
 
     Raises:
-        ValueError: There is no origin, or one that cannot be right.
-        TypeError: An argument of another type.
+        ValueError: The list is empty, or an origin is invalid.
+        TypeError: An argument has another type.
     """
 
     def __init__(self, trusted: Iterable[str], *, scheme: str | None = None) -> None:
         check_kind("scheme", scheme, (str, type(None)))
         origins = items("trusted", trusted)
         self.trusted = frozenset(
-            canonical_origin(check_endpoint(one, "trusted origin")) for one in origins
+            canonical_origin(check_endpoint(url, "trusted origin")) for url in origins
         )
         if not self.trusted:
             text = "trusted is empty; name the origins of the authorization servers to trust"
@@ -129,27 +127,27 @@ class FromCard:
         self.scheme = scheme
 
     def check_server(self, server: AuthorizationServer) -> None:
-        """Checks that a server whose metadata a card names is trusted with all its endpoints.
+        """Check that all endpoints of a server from a card's metadata are trusted.
 
         Raises:
-            CredentialOriginError: One of them is at an origin that is not.
+            CredentialOriginError: An endpoint is at another origin.
         """
         for name in _ENDPOINTS:
             url = getattr(server, name)
             if url is not None:
                 self.check_origin(canonical_origin(url))
 
-    def check_origin(self, at: str) -> None:
-        """Checks that an origin is trusted.
+    def check_origin(self, origin: str) -> None:
+        """Check that an origin is trusted.
 
         Raises:
-            CredentialOriginError: It is not.
+            CredentialOriginError: The origin is not trusted.
         """
-        if at not in self.trusted:
+        if origin not in self.trusted:
             raise CredentialOriginError(
-                f"the card names an authorization server at {at}, which is not among those that "
-                f"you trust ({', '.join(sorted(self.trusted))}); nothing was sent there",
-                origin=at,
+                f"the card names an authorization server at {origin}, which is not among those "
+                f"that you trust ({', '.join(sorted(self.trusted))}); nothing was sent there",
+                origin=origin,
                 executed=False,
             )
 
@@ -157,14 +155,14 @@ class FromCard:
         return f"FromCard({sorted(self.trusted)}, scheme={self.scheme!r})"
 
 
-class Named(NamedTuple):
-    """What a card says of its authorization server.
+class CardServer(NamedTuple):
+    """Authorization server in a card.
 
     Attributes:
-        server: Its endpoints; None where it names metadata.
-        metadata_url: Where those are to be found.
-        scopes: What tokens must be for.
-        scheme: Name of the scheme that says so.
+        server: Its endpoints; None if the card names metadata.
+        metadata_url: URL of the metadata; None if the card names endpoints.
+        scopes: Scopes that tokens must have.
+        scheme: Name of the security scheme.
     """
 
     server: AuthorizationServer | None
@@ -174,23 +172,23 @@ class Named(NamedTuple):
 
 
 class Discovered(NamedTuple):
-    """What an issuer says of itself.
+    """Metadata of an issuer.
 
     Attributes:
         server: Its endpoints.
-        asked: Where it lies; its endpoints may lie no further inside.
+        scope: Network scope of the issuer; its endpoints may be in no more private one.
     """
 
     server: AuthorizationServer
-    asked: NetworkScope
+    scope: NetworkScope
 
 
 def check_endpoint(url: object, what: str) -> str:
-    """Checks an address that gets secrets: https, or on this machine.
+    """Check a URL to which secrets are sent: https, or on this machine.
 
     Raises:
-        ValueError: It is another one, or cannot be right.
-        TypeError: It is no string.
+        ValueError: The URL is invalid, or not secure.
+        TypeError: The value is not a string.
     """
     checked = check_url(url, what, no_user="pass client_id and client_secret instead")
     parts = urlsplit(checked)
@@ -201,7 +199,7 @@ def check_endpoint(url: object, what: str) -> str:
 
 
 def metadata_addresses(issuer: str) -> tuple[str, ...]:
-    """Where an issuer's metadata may be (RFC 8414, 3.1 and 5; OpenID Connect Discovery 4)."""
+    """Return the possible metadata URLs of an issuer (RFC 8414, 3.1, 5; OpenID Discovery 4)."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     return tuple(
@@ -216,17 +214,17 @@ def metadata_addresses(issuer: str) -> tuple[str, ...]:
 
 
 async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) -> Discovered:
-    """Asks an issuer where its endpoints are.
+    """Fetch the metadata of an issuer.
 
     Args:
-        engine: What carries the requests.
-        issuer: Its name, which the metadata must repeat; where a card names the metadata alone,
-            the address of these.
-        at: Where the metadata is; looked for below the issuer if left out.
+        engine: Carries the requests.
+        issuer: Identifier of the issuer, which the metadata must repeat; the URL of the metadata
+            if a card names only that.
+        at: URL of the metadata; by default below the issuer.
 
     Raises:
-        AuthenticationError: There is no metadata, or it is somebody else's.
-        A2AError: What the engine raises.
+        AuthenticationError: There is no metadata, or it is of another issuer.
+        A2AError: An error of the engine.
     """
     refused = ""
     for url in (at,) if at is not None else metadata_addresses(issuer):
@@ -237,71 +235,71 @@ async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) ->
             timeouts=TIMEOUTS,
             limits=LIMITS,
         )
-        got = await fetch(engine, request, elsewhere=False)
-        if got.reply.status >= 500 or got.reply.status == 429:
+        reply, _, scope = await fetch(engine, request, elsewhere=False)
+        if reply.status >= 500 or reply.status == 429:
             raise AuthenticationError(
-                f"the metadata of {presentable(issuer)} was answered by HTTP {got.reply.status}",
-                http_status=got.reply.status,
+                f"the metadata of {presentable(issuer)} was answered by HTTP {reply.status}",
+                http_status=reply.status,
                 transient=True,
                 executed=False,
             )
-        document = object_in(got.reply.body) if got.reply.status == 200 else None
+        document = object_in(reply.body) if reply.status == 200 else None
         if document is None:
-            is_ok = got.reply.status == 200
-            refused = f"HTTP {got.reply.status}{', not a JSON object' if is_ok else ''}"
+            is_ok = reply.status == 200
+            refused = f"HTTP {reply.status}{', not a JSON object' if is_ok else ''}"
             continue
-        expected = _issuer_of(url) if at is not None else issuer
-        return Discovered(_server_in(document, expected), got.scope)
+        expected = _issuer_of_metadata(url) if at is not None else issuer
+        return Discovered(_server_in(document, expected), scope)
     text = f"{presentable(issuer)} has no metadata of an authorization server ({refused})"
     raise AuthenticationError(text, executed=False)
 
 
-def named_in(card: AgentCard, flow: str, where: FromCard) -> Named | None:
-    """What a card says of the authorization server of a flow; None if it says nothing.
+def card_server(card: AgentCard, flow: str, trust: FromCard) -> CardServer | None:
+    """Return the authorization server in a card for a flow; None if there is none.
 
     Args:
         card: The card.
-        flow: The flow's name on it, as ``client_credentials``.
-        where: Whom the caller trusts.
+        flow: Name of the flow in the card, such as ``client_credentials``.
+        trust: The caller's trusted origins.
 
     Raises:
-        CredentialOriginError: It names one that the caller does not trust.
-        AuthenticationError: What it names cannot be an address.
+        CredentialOriginError: The server is not trusted.
+        AuthenticationError: An address is invalid.
     """
     required = {
         name: scopes.list
         for needed in card.security_requirements
         for name, scopes in needed.schemes.items()
     }
-    names = [where.scheme] if where.scheme else [*required, *card.security_schemes]
+    names = [trust.scheme] if trust.scheme else [*required, *card.security_schemes]
     for name in dict.fromkeys(names):
         scheme = card.security_schemes.get(name)
-        found = None if scheme is None else _named(scheme, flow)
-        if found is not None:
-            _check_trust(found, where, name)
-            return _as_named(found, name, required.get(name, ()))
+        addresses = None if scheme is None else _addresses_for(scheme, flow)
+        if addresses is not None:
+            _check_trust(addresses, trust, name)
+            return _as_card_server(addresses, name, required.get(name, ()))
     return None
 
 
-def named_origins(card: AgentCard, flow: str) -> list[str]:
-    """The origins of the authorization server that a card names for a flow, whoever they are."""
+def card_server_origins(card: AgentCard, flow: str) -> list[str]:
+    """Return the origins of the authorization server in a card, trusted or not."""
     for scheme in card.security_schemes.values():
-        found = _named(scheme, flow)
-        if found is not None:
-            named = [url for url in _addresses(found) if is_http_address(url)]
-            return list(dict.fromkeys(map(canonical_origin, named)))
+        addresses = _addresses_for(scheme, flow)
+        if addresses is not None:
+            urls = [url for url in _urls_in(addresses) if is_http_address(url)]
+            return list(dict.fromkeys(map(canonical_origin, urls)))
     return []
 
 
-_Found = dict[str, Any]
-"""Addresses by the names of metadata, ``metadata_url`` among them; and ``is_pkce_required``."""
+_Addresses = dict[str, Any]
+"""Endpoints by their names in metadata, or ``metadata_url``; and ``is_pkce_required``."""
 
 
-def _addresses(found: _Found) -> list[str]:
-    return [value for value in found.values() if isinstance(value, str)]
+def _urls_in(addresses: _Addresses) -> list[str]:
+    return [value for value in addresses.values() if isinstance(value, str)]
 
 
-def _named(scheme: SecurityScheme, flow: str) -> _Found | None:
+def _addresses_for(scheme: SecurityScheme, flow: str) -> _Addresses | None:
     oidc, oauth = scheme.open_id_connect_security_scheme, scheme.oauth2_security_scheme
     if oidc is not None and oidc.open_id_connect_url:
         return {"metadata_url": oidc.open_id_connect_url}
@@ -319,29 +317,29 @@ def _named(scheme: SecurityScheme, flow: str) -> _Found | None:
     return None
 
 
-def _check_trust(found: _Found, where: FromCard, scheme: str) -> None:
-    for url in _addresses(found):
+def _check_trust(addresses: _Addresses, trust: FromCard, scheme: str) -> None:
+    for url in _urls_in(addresses):
         try:
-            at = canonical_origin(check_endpoint(url, "address"))
+            origin = canonical_origin(check_endpoint(url, "address"))
         except ValueError as error:
             text = f"the card's scheme {scheme!r} cannot be used: {error}"
             raise AuthenticationError(text, schemes=(scheme,), executed=False) from None
-        where.check_origin(at)
+        trust.check_origin(origin)
 
 
-def _as_named(found: _Found, scheme: str, scopes: tuple[str, ...]) -> Named:
-    metadata_url = found.pop("metadata_url", None)
-    methods = (PKCE_METHOD,) if found.pop("is_pkce_required", False) else ()
+def _as_card_server(addresses: _Addresses, scheme: str, scopes: tuple[str, ...]) -> CardServer:
+    metadata_url = addresses.pop("metadata_url", None)
+    methods = (PKCE_METHOD,) if addresses.pop("is_pkce_required", False) else ()
     server = (
-        AuthorizationServer(**found, code_challenge_methods_supported=methods)
+        AuthorizationServer(**addresses, code_challenge_methods_supported=methods)
         if metadata_url is None
         else None
     )
-    return Named(server, metadata_url, scopes, scheme)
+    return CardServer(server, metadata_url, scopes, scheme)
 
 
 def object_in(body: bytes) -> dict[str, Any] | None:
-    """The JSON object that a server answered; None if it is none, or too large."""
+    """Return the JSON object in a response; None if it is malformed or too large."""
     try:
         check_json_size(body, LIMITS)
         return codec.as_object(codec.parse(body))
@@ -349,25 +347,25 @@ def object_in(body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _issuer_of(url: str) -> str:
-    """The issuer whose metadata stand at an address (see `metadata_addresses`)."""
-    for known in ("/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"):
-        before, found, after = url.partition(known)
-        if found:
+def _issuer_of_metadata(url: str) -> str:
+    """Return the issuer of a metadata URL (see `metadata_addresses`)."""
+    for path in ("/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"):
+        before, separator, after = url.partition(path)
+        if separator:
             return before + after
     return canonical_origin(url)
 
 
 def _server_in(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
-    said = document.get("issuer")
-    if not isinstance(said, str) or not _is_same(said, issuer):
+    named_issuer = document.get("issuer")
+    if not isinstance(named_issuer, str) or not _is_same(named_issuer, issuer):
         text = f"the metadata is not that of {presentable(issuer)}: it names another issuer"
         raise AuthenticationError(text, executed=False)
     values = {name: document.get(name) for name in _ENDPOINTS}
     names_itself = document.get("authorization_response_iss_parameter_supported") is True
     try:
         return AuthorizationServer(
-            issuer=said,
+            issuer=named_issuer,
             token_endpoint_auth_methods_supported=_names(
                 document.get("token_endpoint_auth_methods_supported")
             ),
@@ -378,7 +376,7 @@ def _server_in(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
             **{name: value for name, value in values.items() if value is not None},
         )
     except (ValueError, TypeError) as error:
-        text = f"the metadata of {presentable(said)} cannot be used: {error}"
+        text = f"the metadata of {presentable(named_issuer)} cannot be used: {error}"
         raise AuthenticationError(text, executed=False) from None
 
 
@@ -386,6 +384,6 @@ def _names(listed: object) -> tuple[str, ...]:
     return tuple(map(str, cast("list[object]", listed))) if isinstance(listed, list) else ()
 
 
-def _is_same(said: str, issuer: str) -> bool:
-    """Whether they name the same issuer; callers leave out the slash at the end, or add one."""
-    return said.removesuffix("/") == issuer.removesuffix("/")
+def _is_same(named_issuer: str, issuer: str) -> bool:
+    """Return whether both name the same issuer; a final slash does not matter."""
+    return named_issuer.removesuffix("/") == issuer.removesuffix("/")

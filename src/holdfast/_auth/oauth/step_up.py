@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 __all__ = ["StepUp", "declared_scopes"]
 
-_REMEMBERED = 256
-"""Scopes to remember as granted, and as refused: a card may declare others each time."""
+_MAX_SCOPES = 256
+"""Granted scopes, and refused scopes, to remember: a card may declare others each time."""
 
 
 class StepUp:
-    """What step-ups have come to, for all tokens of a provider.
+    """Granted and refused step-ups of all tokens of a provider.
 
     Args:
-        allowed: The scopes that agents may ask for; True for those that the agent's card declares,
+        allowed: Scopes that agents may request; True for those that the agent's card declares,
             False for none.
     """
 
     def __init__(self, allowed: bool | tuple[str, ...]) -> None:  # noqa: FBT001  as callers say it
         self._takes_declared = allowed is True
         self._named: tuple[str, ...] = () if isinstance(allowed, bool) else allowed
-        self._granted: BoundedDict[tuple[str, str], None] = BoundedDict(_REMEMBERED)
-        self._refused: BoundedDict[tuple[str, str], None] = BoundedDict(_REMEMBERED)
+        self._granted: BoundedDict[tuple[str, str], None] = BoundedDict(_MAX_SCOPES)
+        self._refused: BoundedDict[tuple[str, str], None] = BoundedDict(_MAX_SCOPES)
         self._lock = threading.Lock()
 
     def granted(self, key: str) -> tuple[str, ...]:
@@ -43,26 +43,28 @@ class StepUp:
         with self._lock:
             return tuple(scope for name, scope in self._granted if name == key)
 
-    def objection(self, key: str, wanted: tuple[str, ...], card: AgentCard | None) -> str | None:
-        """Return why scopes are not asked for, and what the caller can do; None if they are.
+    def objection(
+        self, key: str, requested: tuple[str, ...], card: AgentCard | None
+    ) -> str | None:
+        """Return why scopes are not requested, with advice; None if they may be.
 
         Args:
             key: The name of the tokens.
-            wanted: The scopes that the token lacks.
+            requested: Scopes that the token lacks.
             card: The agent's card, which may declare them.
         """
         if not (self._takes_declared or self._named):
             return "pass scopes=, or step_up= with the scopes that agents may ask for"
         allowed = declared_scopes(card) if self._takes_declared else self._named
-        beyond = " ".join(scope for scope in wanted if scope not in allowed)
-        if beyond and self._takes_declared:
+        disallowed = " ".join(scope for scope in requested if scope not in allowed)
+        if disallowed and self._takes_declared:
             return (
-                f"the agent's card does not declare {beyond}, which step_up=True needs: name the "
-                "scopes to allow in step_up="
+                f"the agent's card does not declare {disallowed}, which step_up=True needs: "
+                "name the scopes to allow in step_up="
             )
-        if beyond:
-            return f"step_up= does not allow {beyond}"
-        refused = " ".join(scope for scope in wanted if (key, scope) in self._refused)
+        if disallowed:
+            return f"step_up= does not allow {disallowed}"
+        refused = " ".join(scope for scope in requested if (key, scope) in self._refused)
         return f"the authorization server refused {refused} before" if refused else None
 
     def note_granted(self, key: str, scopes: Iterable[str]) -> None:
@@ -79,20 +81,20 @@ class StepUp:
 
 
 def declared_scopes(card: AgentCard | None) -> frozenset[str]:
-    """Return the scopes that a card declares: of its flows, its requirements and its skills'."""
+    """Return the scopes in a card's flows, and in its and its skills' requirements."""
     if card is None:
         return frozenset()
-    found: set[str] = set()
+    declared: set[str] = set()
     for scheme in card.security_schemes.values():
         if scheme.oauth2_security_scheme is not None:
             flows = scheme.oauth2_security_scheme.flows
             for name in flows.__struct_fields__:
                 flow = getattr(flows, name)
-                found |= set(getattr(flow, "scopes", ()))
+                declared |= set(getattr(flow, "scopes", ()))
     requirements = [*card.security_requirements]
     for skill in card.skills:
         requirements += skill.security_requirements
     for requirement in requirements:
         for scopes in requirement.schemes.values():
-            found |= set(scopes.list)
-    return frozenset(found)
+            declared |= set(scopes.list)
+    return frozenset(declared)

@@ -1,8 +1,8 @@
-"""Tokens as values, and where they are kept.
+"""Tokens, and stores of tokens.
 
-Rules: a token's end is wall time, since it outlives event loops and processes; who holds one
-counts on the loop's clock as well, so that a clock that is set back revives none. No ``repr``
-shows a token.
+Rules: a token's expiry is wall time, since it outlives event loops and processes. The provider
+also tracks it on the loop's clock, so that setting the wall clock back revives no token. No
+``repr`` shows a token.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["MemoryTokenStore", "Token", "TokenStore", "turn_of"]
+__all__ = ["MemoryTokenStore", "Token", "TokenStore", "hold_lock"]
 
-_LOOKS = 0.05
-"""Seconds between two looks at whether it is one's turn."""
+_LOCK_POLL_INTERVAL_S = 0.05
+"""Interval at which a waiting task tries to acquire a lock."""
 
 
 class Token(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an authorization server gave out (RFC 6749, 5.1).
+    """Token response of an authorization server (RFC 6749, 5.1).
 
     Attributes:
-        access_token: What a request carries, as ``Authorization: Bearer …``.
-        refresh_token: What a new one is to be had for; None if there is none.
-        issued_at: When it was asked for, in seconds since the epoch.
-        expires_at: When it ends, in seconds since the epoch; None where the server did not say.
-        scopes: What it is for; None where the server did not say.
+        access_token: Sent in requests as ``Authorization: Bearer …``.
+        refresh_token: Token to obtain a new one with; None if there is none.
+        issued_at: Time of the request, in seconds since the epoch.
+        expires_at: Expiry in seconds since the epoch; None if the server did not say.
+        scopes: Scopes of the token; None if the server did not say.
     """
 
     access_token: str
@@ -47,12 +47,12 @@ class Token(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
         return f"Token(issued_at={self.issued_at:.0f}, expires_at={self.expires_at})"
 
     def left(self, now: float, *, margin: float) -> float | None:
-        """Seconds for which it may be used; None for no end that is known.
+        """Return the remaining lifetime in seconds; None if unknown.
 
         Args:
             now: Wall time in seconds since the epoch.
-            margin: Seconds before its end in which it is not used any more: at most a quarter of
-                its life, so that one of a short life is used at all.
+            margin: Seconds before the expiry in which the token is not used; at most a quarter of
+                its lifetime, so that a short-lived token is used at all.
         """
         if self.expires_at is None:
             return None
@@ -61,77 +61,77 @@ class Token(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What of it no error may repeat."""
+        """Values that no error may repeat."""
         return tuple(filter(None, (self.access_token, self.refresh_token)))
 
 
 class TokenStore(Protocol):
-    """Where tokens are kept, by the name of what they are for; may be shared by providers.
+    """Storage of tokens by name; several providers may share it.
 
-    Its methods are called from any thread and event loop.
+    Its methods may be called from any thread and event loop.
     """
 
     async def load(self, key: str, /) -> Token | None:
-        """The token of that name; None if there is none."""
+        """Return the token of a name; None if there is none."""
         ...
 
     async def save(self, key: str, token: Token, /) -> None:
-        """Keeps a token in place of the one before."""
+        """Store a token in place of the previous one."""
         ...
 
     async def remove(self, key: str, /) -> None:
-        """Forgets a token; one that is not there is no error."""
+        """Remove a token; a missing one is not an error."""
         ...
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
-        """Lets one after the other, of all that share the store, get a token of that name.
+        """Return a lock, shared by all users of the store, for fetching a token of that name.
 
-        A refresh token that is spent twice is taken for stolen by many servers (RFC 9700, 4.14),
-        so nobody must spend what another one spends just now.
+        Many servers treat a refresh token that is used twice as stolen (RFC 9700, 4.14), so only
+        one provider at a time may use it.
         """
         ...
 
 
 class MemoryTokenStore:
-    """Tokens in memory: gone with the process, and shared by its threads."""
+    """Tokens in memory, shared by the threads of the process."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, Token] = {}
         self._turns: dict[str, threading.Lock] = {}
 
     async def load(self, key: str, /) -> Token | None:
-        """The token of that name."""
+        """Return the token of a name; None if there is none."""
         return self._tokens.get(key)
 
     async def save(self, key: str, token: Token, /) -> None:
-        """Keeps a token."""
+        """Store a token."""
         self._tokens[key] = token
 
     async def remove(self, key: str, /) -> None:
-        """Forgets a token."""
+        """Remove a token."""
         self._tokens.pop(key, None)
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
-        """Lets one after the other."""
-        return turn_of(self._turns.setdefault(key, threading.Lock()))
+        """Return the lock of a name."""
+        return hold_lock(self._turns.setdefault(key, threading.Lock()))
 
     def __repr__(self) -> str:
         return f"MemoryTokenStore({len(self._tokens)} tokens)"
 
 
-class _Turn(Protocol):
+class _Lock(Protocol):
     def acquire(self, blocking: bool = True) -> bool: ...  # noqa: FBT001, FBT002  as of a lock
     def release(self) -> None: ...
 
 
 @asynccontextmanager
-async def turn_of(lock: _Turn) -> AsyncGenerator[None]:
-    """Holds a lock of threads or processes without ever blocking the event loop.
+async def hold_lock(lock: _Lock) -> AsyncGenerator[None]:
+    """Acquire a lock of threads or processes without blocking the event loop.
 
-    The wait has the bound of whoever waits.
+    The caller bounds the wait.
     """
-    while not lock.acquire(blocking=False):  # noqa: ASYNC110  others hold it who have no loop
-        await asyncio.sleep(_LOOKS)
+    while not lock.acquire(blocking=False):  # noqa: ASYNC110  its holder may have no event loop
+        await asyncio.sleep(_LOCK_POLL_INTERVAL_S)
     try:
         yield
     finally:

@@ -166,7 +166,7 @@ async def _server(
     session: Session, request: LoginRequest
 ) -> tuple[AuthorizationServer, tuple[str, ...]]:
     """The authorization server, and what the token must be for."""
-    from holdfast._auth.oauth.servers import check_endpoint, named_in, named_origins
+    from holdfast._auth.oauth.servers import card_server, card_server_origins, check_endpoint
     from holdfast.auth.oauth import FromCard
 
     engine = session.plain_engine
@@ -178,7 +178,7 @@ async def _server(
             raise click.UsageError(message) from None
         return await _discover_server(engine, request.issuer), tuple(request.scopes)
     card, flow = await session.get_card(), _GRANTS[request.flow]
-    origins = named_origins(card, flow)
+    origins = card_server_origins(card, flow)
     if not origins:
         raise click.UsageError(_UNNAMED.format(request.flow))
     if not request.trusted:
@@ -193,7 +193,7 @@ async def _server(
     except ValueError as error:
         message = f"--trust-server: {error}"
         raise click.UsageError(message) from None
-    named = named_in(card, flow, where)
+    named = card_server(card, flow, where)
     if named is None:
         raise click.UsageError(_UNNAMED.format(request.flow))
     scopes = tuple(request.scopes) or named.scopes

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._aio.env import Env
-    from holdfast._auth.oauth.provider import Asking
+    from holdfast._auth.oauth.provider import GrantRequest
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.transport import AnyCall
     from holdfast.auth.oauth import OAuthOptions, Token, TokenStore
@@ -179,8 +179,8 @@ class OneToken:
 class _Ended(AuthorizationCode):
     """A login of a person that cannot be renewed without that person."""
 
-    async def _grant(self, asking: Asking) -> Token:
-        del asking
+    async def _grant(self, request: GrantRequest) -> Token:
+        del request
         text = "the login has ended; log in again: holdfast auth login"
         raise AuthenticationError(text, executed=False)
 
