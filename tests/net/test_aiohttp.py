@@ -394,7 +394,9 @@ async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_s
         hung_up.set()
         await connection.until_gone()
 
-    monkeypatch.setattr("holdfast._net.pools._MOMENT", 0)  # after which the loop counts as blocked
+    monkeypatch.setattr(
+        "holdfast._net.pools._POLL_OVERDUE_S", 0
+    )  # after which the loop counts as blocked
     answered, hung_up = asyncio.Event(), threading.Event()
     progress = Progress()
     with serve_in_thread(script) as server:

@@ -47,7 +47,7 @@ from holdfast import (
 from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast._net.grpc import channels as channels_of_grpc
 from holdfast._net.grpc.channel_factory import ChannelMaker
-from holdfast._net.grpc.channels import Channels, Connected
+from holdfast._net.grpc.channels import Channels, ConnectedChannel
 from holdfast._net.grpc.failures import NotConnectedError
 from holdfast._net.proxies import Proxies
 from holdfast._pipeline.grpc_binding import GrpcBinding
@@ -170,7 +170,7 @@ async def test_an_unknown_name_is_no_connection():
 
 
 async def test_a_connection_that_rests_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("holdfast._net.grpc.channels._MAX_IDLE", 0.0)
+    monkeypatch.setattr("holdfast._net.grpc.channels._MAX_IDLE_S", 0.0)
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
         Wire(port) as wire,
@@ -361,7 +361,9 @@ async def test_cancellations_at_any_moment_leave_nothing_behind():
                 wire.cut()
         assert (await connect_again(client)).id == "t1"
         assert tasks_of_ours() == []
-        used = [one for one in gc.get_objects() if isinstance(one, Connected) and one.is_kept]
+        used = [
+            one for one in gc.get_objects() if isinstance(one, ConnectedChannel) and one.is_kept
+        ]
         assert [one.uses for one in used] == [0] * len(used)
 
 
@@ -381,7 +383,7 @@ async def test_a_stream_that_is_left_alone_ends_without_a_word(caplog):
         grpc_agent(SubscribeToTask=stream, GetTask=working) as (port, _, _),
         connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
     ):
-        before = {id(one) for one in gc.get_objects() if isinstance(one, Connected)}
+        before = {id(one) for one in gc.get_objects() if isinstance(one, ConnectedChannel)}
 
         async def begun():
             await anext(await client.subscribe_to_task("t1").__aenter__())
@@ -391,7 +393,7 @@ async def test_a_stream_that_is_left_alone_ends_without_a_word(caplog):
         await asyncio.wait_for(gone.wait(), LIMIT)
         await asyncio.sleep(0.01)
         assert tasks_of_ours() == []
-        used = [one for one in gc.get_objects() if isinstance(one, Connected)]
+        used = [one for one in gc.get_objects() if isinstance(one, ConnectedChannel)]
         assert not any(one.uses for one in used if id(one) not in before)
     assert caplog.records == []
 
@@ -485,13 +487,13 @@ async def test_a_call_ends_with_its_client(method):
 
 
 async def test_a_channel_that_is_closed_while_it_does_not_connect_is_no_cancellation(monkeypatch):
-    real = channels_of_grpc._reason
+    real = channels_of_grpc._failure_reason
 
     async def reason(channel):
         channel._loop.call_soon(asyncio.ensure_future, channel.close())
         return await real(channel)
 
-    monkeypatch.setattr(channels_of_grpc, "_reason", reason)
+    monkeypatch.setattr(channels_of_grpc, "_failure_reason", reason)
     async with connect(card_of(f"127.0.0.1:{reserve_port()}"), resilience=BARE) as client:
         with pytest.raises(A2AConnectionError) as caught:
             await client.send_message("hi")

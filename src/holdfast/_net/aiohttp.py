@@ -1,17 +1,17 @@
-"""The engine over aiohttp: real sockets, HTTP/1.1.
+"""The HTTP/1.1 engine over aiohttp.
 
-It owns the exchange: one request and its reply. `holdfast._net.pools` owns the slots and the
-connections, `holdfast._net.error_mapper` says what a failure means.
+This module owns the exchange: one request and its reply. `holdfast._net.pools` owns the slots and
+the connections, `holdfast._net.error_mapper` maps failures.
 
-Rules, each against something that aiohttp does otherwise:
-- Every phase has its own limit, and the error names it: slots are counted here, and every
-  request, even an empty one, is written by a `_Body`, which tells when the first byte leaves.
-- `sent` is noted before the first byte is handed to a socket, and taken back only if that socket
-  was closed already.
-- A reply that was there before the request left is not its reply, and a connection that the other
-  end has closed takes no request, even if the event loop has not come round to it yet.
-- What arrived before a cut is delivered before the error.
-- What is given up is aborted: closing would first wait for a peer that does not read.
+Rules, each of which differs from aiohttp's default behaviour:
+- Every phase has its own timeout, and the error names it: slots are counted here, and every
+  request, even an empty one, is written by a `_Body`, which notices when the first byte leaves.
+- `sent` is set before the first byte is handed to a socket, and reset only if that socket was
+  closed already.
+- A reply that arrived before the request left is not its reply, and a connection that the peer has
+  closed takes no request, even if the event loop has not noticed yet.
+- Data that arrived before a cut is delivered before the error.
+- An abandoned exchange is aborted: closing would first wait for a peer that does not read.
 """
 
 from __future__ import annotations
@@ -54,39 +54,41 @@ __all__ = ["AiohttpEngine"]
 
 logger = logging.getLogger("holdfast")
 
-_PIECE = 32 * 1024
-"""Bytes written at once: below what makes aiohttp wait for the socket within one write."""
+_WRITE_BYTES = 32 * 1024
+"""Bytes of one write: below the size for which aiohttp waits for the socket within the write."""
 
-_UNASKED = "a reply was there before the request"
+_EARLY_REPLY = "a reply was there before the request"
 
 
 class AiohttpEngine(ClosingContext):
-    """Carries requests with `aiohttp`. Use it as an async context manager.
+    """Sends requests with `aiohttp`. Use it as an async context manager.
 
-    Clients that share one leave it open; whoever made it closes it.
+    Clients that share an engine do not close it; its creator does.
 
     Args:
-        max_connections: Calls under way at a time; more of them wait for a slot.
-        max_streams: Streams open at a time, apart from the calls.
+        max_connections: Calls in flight at the same time; others wait for a slot. At least 1, 100
+            by default.
+        max_streams: Open streams at the same time, counted apart from the calls. At least 1, 1000
+            by default.
         ssl: A `TlsConfig`, a certificate authority's file, a context, or False for no
-            verification at all (development only). The default verifies with the system's
+            verification at all (development only). True, the default, verifies with the system's
             authorities.
-        proxies: Whether to use the proxies that the environment names (``HTTPS_PROXY``,
-            ``NO_PROXY`` …), read when the engine is made.
-        session: A session of your own, used as it is and never closed; `ssl` and `proxies` do
-            nothing then. Waiting for its pool counts as connecting, ``max_idle`` is not kept, its
-            middlewares may send a request twice, its cookies go with the calls of all who share
-            it, a GET carries ``Content-Length: 0``, and to an address that a request must not
-            reach nothing is sent, but a connection may be made.
+        proxies: Whether to use the proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY`` …),
+            read when the engine is created. True by default.
+        session: A session of the caller, used unchanged and never closed; `ssl` and `proxies` are
+            then ignored. Waiting for its pool counts as connecting, ``max_idle`` is ignored, its
+            middlewares may send a request twice, its cookies are sent with the calls of all who
+            share it, and a GET carries ``Content-Length: 0``. To an address that the request's
+            reach refuses nothing is sent, but a connection may be made.
 
     Attributes:
-        tls: What was passed as `ssl`, if that is a `TlsConfig`; what else connects on behalf of
-            the same client goes by it.
+        tls: The `TlsConfig` passed as `ssl`, if any; other connections of the same client use it
+            too.
 
     Raises:
         ValueError: A number is not positive, or the file is not a certificate.
-        TypeError: A number is not whole, or another argument is of another type.
-        FileNotFoundError: There is no such file.
+        TypeError: A number is not an int, or another argument is of another type.
+        FileNotFoundError: The file does not exist.
     """
 
     def __init__(
@@ -119,46 +121,52 @@ class AiohttpEngine(ClosingContext):
         self._pools = PerLoop(lambda: Pools(settings))
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Sends a request and reads the whole reply.
+        """Send a request and read the whole reply.
+
+        Args:
+            request: The request.
 
         Raises:
-            A2AConnectionError: No connection, or it broke.
-            A2ATimeoutError: A limit of ``request.timeouts`` fired.
+            A2AConnectionError: There was no connection, or it broke.
+            A2ATimeoutError: A timeout of ``request.timeouts`` expired.
             LimitExceededError: The reply is larger than ``request.limits`` allow.
-            InvalidAgentResponseError: The reply cannot be read. The body of one that is no
-                success counts as empty then: its status says enough.
+            InvalidAgentResponseError: The reply cannot be read. If its status is not a success,
+                an unreadable body counts as empty instead.
         """
         async with _Exchange(self._pools, request, streaming=False) as reply:
             body = await reply.read()
-            # Of what was sent nobody asks, unless it is redirected.
-            is_asked = request.method == "GET" or 300 <= reply.status < 400
-            address = reply.address if is_asked else None
+            # The peer's address is needed for documents and redirects only.
+            needs_address = request.method == "GET" or 300 <= reply.status < 400
+            address = reply.address if needs_address else None
             return HttpReply(
                 status=reply.status, headers=reply.headers, body=body, address=address
             )
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request and leaves the body to be read while the context is open.
+        """Send a request; the body is read while the context is open.
+
+        Args:
+            request: The request.
 
         Raises:
-            A2AConnectionError: No connection, or it broke; also from the chunks.
-            A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
-            LimitExceededError: The headers are too large; from the chunks: they are inflated
-                beyond ``request.limits``.
+            A2AConnectionError: There was no connection, or it broke; also from the chunks.
+            A2ATimeoutError: A timeout of ``request.timeouts`` expired; also from the chunks.
+            LimitExceededError: The headers are too large; from the chunks: they inflate beyond
+                ``request.limits``.
             InvalidAgentResponseError: The reply cannot be read; also from the chunks.
         """
         return _Exchange(self._pools, request, streaming=True)
 
     async def close(self) -> None:
-        """Closes what belongs to the running loop, and to loops that are gone."""
+        """Close the connections of the running event loop, and of loops that were closed."""
         for pools in self._pools.here_and_closed():
             await pools.close()
 
 
 class _Exchange:
-    """One request and its reply: takes a slot, keeps the limits, and notes what leaves.
+    """One request and its reply: takes a slot, enforces timeouts and limits, tracks `sent`.
 
-    Entered, it is an `HttpStream`.
+    Once entered, it is an `HttpStream`.
     """
 
     _pools: Pools
@@ -173,39 +181,39 @@ class _Exchange:
         self._streaming = streaming
         self._phase: TimeoutPhase = "pool"
         self._limit: TimeLimit | None = None
-        self._given_up = False
+        self._is_abandoned = False
         self._sent = False
         self._transport: asyncio.Transport | None = None
         self._inflater: Inflater | None = None
         self._forbidden: ForbiddenAddressError | None = None
-        self._is_useless = False  # the body, which is encoded as nobody asked for
+        self._ignores_body = False  # its content coding was not accepted
 
     async def __aenter__(self) -> Self:
-        """Takes a slot, sends the request and waits for the headers of the reply."""
+        """Take a slot, send the request and wait for the headers of the reply."""
         self._pools = self._all_pools.here()
         self._slots = self._pools.streams if self._streaming else self._pools.calls
-        # Where a slot is free, connecting begins at once: one limit less to set and to move.
+        # If a slot is free, the first limit is that of connecting: one limit less to set.
         waits = self._slots.is_full
         self._phase = "pool" if waits else "connect"
         progress = self._request.progress
-        progress.awaits = self._pools.place(streaming=self._streaming) if waits else None
+        progress.awaits = self._pools.slot_name(streaming=self._streaming) if waits else None
         seconds = getattr(self._request.timeouts, self._phase)
         try:
             with self._pools.watchdog.within(seconds) as self._limit:
                 await self._slots.acquire()
                 if waits:
                     progress.awaits = None
-                    self.enter("connect")
+                    self.start_phase("connect")
                 return await self._send()
         except A2AError:
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure, cause = self._failing.told(error), presentable_cause(error)
+            failure, cause = self._errors.map_any(error), presentable_cause(error)
             if failure is None:
                 raise
         finally:
             self._limit = None
-        raise failure from cause  # from outside, so that it drags no other context along
+        raise failure from cause  # outside of the handler, so that it has no other context
 
     async def __aexit__(
         self,
@@ -213,7 +221,7 @@ class _Exchange:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Gives the connection back if the reply was read to its end."""
+        """Return the connection to the pool if the reply was read to its end."""
         try:
             if not self._response.content.is_eof():
                 self.abort()
@@ -231,7 +239,7 @@ class _Exchange:
 
     @property
     def address(self) -> str | None:
-        """The number of the host at the other end, unless that is a proxy."""
+        """The IP address of the peer, unless it is a proxy."""
         transport = self._transport
         if transport is None or self._pools.is_proxied(self._request.url):
             return None
@@ -245,48 +253,48 @@ class _Exchange:
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, bytes]:
-        return self._piece() if self._inflater is None else self._inflated(self._inflater)
+        return self._chunk() if self._inflater is None else self._inflated(self._inflater)
 
     async def _inflated(self, inflater: Inflater) -> bytes:
-        """The next piece, unpacked."""
+        """Return the next chunk, inflated."""
         try:
-            while not (piece := inflater.feed(await self._piece())):
+            while not (chunk := inflater.feed(await self._chunk())):
                 pass
         except StopAsyncIteration:
             if inflater.is_cut:
-                raise self._failing.connection("truncated") from None
+                raise self._errors.connection("truncated") from None
             raise
         except (InvalidAgentResponseError, LimitExceededError) as error:
-            raise self._failing.stated(error) from None
-        return piece
+            raise self._errors.with_facts(error) from None
+        return chunk
 
-    async def _piece(self) -> bytes:
-        """The next piece as it comes."""
+    async def _chunk(self) -> bytes:
+        """Return the next chunk as it was received."""
         content = self._response.content
         self._phase = "idle"
         try:
             if content.is_eof():
-                piece = content.read_nowait()  # all is here: nothing to wait for
+                chunk = content.read_nowait()  # everything was received
             else:
                 with self._pools.watchdog.within(self._request.timeouts.idle):
-                    piece = await content.readany()
+                    chunk = await content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            piece = _rest(content)
-            if not piece:
-                raise self._failing.of(error) from error
-        if not piece:
+            chunk = _received_before(content)
+            if not chunk:
+                raise self._errors.map(error) from error
+        if not chunk:
             raise StopAsyncIteration
-        return piece
+        return chunk
 
     async def read(self) -> bytes:
-        if self._is_useless:
+        if self._ignores_body:
             return b""
-        body, largest = bytearray(), self._request.limits.body
+        body, max_bytes = bytearray(), self._request.limits.body
         try:
-            async for piece in self:
-                body += piece
-                if len(body) > largest:
-                    raise self._failing.large_body()
+            async for chunk in self:
+                body += chunk
+                if len(body) > max_bytes:
+                    raise self._errors.large_body()
                 if self._inflater is None and self._response.content.at_eof():
                     break
         except (InvalidAgentResponseError, LimitExceededError):
@@ -296,19 +304,19 @@ class _Exchange:
         return bytes(body)
 
     @property
-    def given_up(self) -> bool:
-        """Whether nobody waits for the reply any more, and nothing must leave."""
-        return self._given_up or (self._limit is not None and self._limit.expired)
+    def is_abandoned(self) -> bool:
+        """Whether the exchange has ended without a reply, so that nothing must be sent."""
+        return self._is_abandoned or (self._limit is not None and self._limit.expired)
 
-    def finds_hung_up(self, transport: asyncio.Transport) -> bool:
-        """Whether the other end has closed a connection while the event loop was kept busy."""
-        return self._pools.is_deaf() and is_hung_up(transport)
+    def is_peer_gone(self, transport: asyncio.Transport) -> bool:
+        """Return whether the peer has closed a connection while the event loop was blocked."""
+        return self._pools.is_poll_overdue() and is_hung_up(transport)
 
-    def leaves(self, transport: asyncio.Transport | None, phase: TimeoutPhase) -> None:
-        """Notes that the first byte is about to be handed to a socket.
+    def on_first_byte(self, transport: asyncio.Transport | None, phase: TimeoutPhase) -> None:
+        """Record that the first byte is about to be handed to a socket.
 
         Raises:
-            ForbiddenAddressError: A lent session has connected to where it must not lead.
+            ForbiddenAddressError: A caller-supplied session has connected to a refused address.
         """
         self._transport = transport
         reach = self._request.reach
@@ -318,27 +326,27 @@ class _Exchange:
             if is_refused:
                 self._forbidden = ForbiddenAddressError(address)
                 raise self._forbidden
-        self.enter(phase)
+        self.start_phase(phase)
         self._sent = self._request.progress.sent = True
 
-    def nothing_left(self) -> None:
-        """Takes back what `leaves` noted: the socket was closed already."""
+    def revert_sent(self) -> None:
+        """Record that no byte was sent, because the socket was closed already."""
         self._sent = self._request.progress.sent = False
 
-    def enter(self, phase: TimeoutPhase) -> None:
-        """Starts the clock of a phase."""
-        # aiohttp may go on writing after the reply has come.
+    def start_phase(self, phase: TimeoutPhase) -> None:
+        """Start the timeout of a phase."""
+        # aiohttp may continue to write after the reply has arrived.
         if self._limit is not None and not self._limit.expired:
             self._limit.restart(getattr(self._request.timeouts, phase))
             self._phase = phase
 
     def abort(self) -> None:
-        """Closes the socket, whatever is still to be written."""
+        """Close the socket, and discard data that was not written yet."""
         if self._transport is not None:
             self._transport.abort()
 
     @property
-    def _failing(self) -> ErrorMapper:
+    def _errors(self) -> ErrorMapper:
         return ErrorMapper(self._request, self._phase, self._sent, self._forbidden)
 
     async def _send(self) -> Self:
@@ -346,40 +354,40 @@ class _Exchange:
         try:
             body = _Body(self._request.body, self)
             response = await self._pools.send(self._request, body, streaming=self._streaming)
-            self._inflater = self._look_at(response)
+            self._inflater = self._check_headers(response)
         except BaseException:
-            self._given_up = True
+            self._is_abandoned = True
             if response is not None:
                 response.close()
-            elif not self._pools.lent:  # another's session may have passed the connection on
+            elif not self._pools.lent:  # the caller's session may use the connection again
                 self.abort()
             self._slots.release()
             raise
         self._response = response
-        self._pools.heard()
+        self._pools.note_poll()
         return self
 
-    def _look_at(self, response: aiohttp.ClientResponse) -> Inflater | None:
-        """Checks what there is before the body is read, and says how to unpack that."""
+    def _check_headers(self, response: aiohttp.ClientResponse) -> Inflater | None:
+        """Check the reply before its body is read; return the inflater that the body needs."""
         if not self._sent:
-            raise self._failing.connection("disconnected", _UNASKED)
+            raise self._errors.connection("disconnected", _EARLY_REPLY)
         limits = self._request.limits
-        # A handful is small in any case: one by one they were measured as they came.
-        few = len(response.headers) <= 8 and limits.headers >= EIGHT_HEADERS
-        if not few and not headers_fit(response.raw_headers, limits):
-            raise self._failing.large_headers()
+        # The parser bounds each header, so a few of them need not be measured together.
+        are_few = len(response.headers) <= 8 and limits.headers >= EIGHT_HEADERS
+        if not are_few and not headers_fit(response.raw_headers, limits):
+            raise self._errors.large_headers()
         coding = response.headers.get("content-encoding")
         try:
             return None if coding is None else Inflater.of(coding, limits)
         except InvalidAgentResponseError as error:
-            self._is_useless = response.status >= 300
-            if self._is_useless:
+            self._ignores_body = response.status >= 300
+            if self._ignores_body:
                 return None
-            raise self._failing.stated(error) from None
+            raise self._errors.with_facts(error) from None
 
 
 class _Body(payload.Payload):
-    """The body of a request, written in pieces under the write timeout."""
+    """The body of a request, written in parts under the write timeout."""
 
     _autoclose = True
 
@@ -394,32 +402,32 @@ class _Body(payload.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         exchange = self._exchange
-        if exchange.given_up:  # a lent session may still be at it, in a task of its own
+        if exchange.is_abandoned:  # the caller's session may still write, in a task of its own
             message = "the request was cancelled before it was sent"
             raise aiohttp.ClientConnectionResetError(message)
-        # A lent session may have another writer, which does not tell.
+        # The writer of a caller-supplied session may have no protocol.
         if getattr(getattr(writer, "protocol", None), "should_close", False):
             message = "there was a reply before the request"
             raise aiohttp.ClientConnectionResetError(message)
         transport = getattr(writer, "transport", None)
-        if transport is not None and exchange.finds_hung_up(transport):
+        if transport is not None and exchange.is_peer_gone(transport):
             message = "the server had closed the connection before the request"
             raise aiohttp.ClientConnectionResetError(message)
-        in_pieces = len(self._body) > _PIECE
+        is_large = len(self._body) > _WRITE_BYTES
         self._consumed = True  # so that aiohttp does not send it again
-        exchange.leaves(transport, "write" if in_pieces else "first_byte")
+        exchange.on_first_byte(transport, "write" if is_large else "first_byte")
         try:
             try:
-                await writer.write(self._body[:_PIECE])  # in one go with the headers
+                await writer.write(self._body[:_WRITE_BYTES])  # together with the headers
             except aiohttp.ClientConnectionResetError:
-                exchange.nothing_left()
+                exchange.revert_sent()
                 raise
-            for start in range(_PIECE, len(self._body), _PIECE):
-                exchange.enter("write")
-                await writer.write(self._body[start : start + _PIECE])
-            if in_pieces:
+            for start in range(_WRITE_BYTES, len(self._body), _WRITE_BYTES):
+                exchange.start_phase("write")
+                await writer.write(self._body[start : start + _WRITE_BYTES])
+            if is_large:
                 await writer.drain()
-                exchange.enter("first_byte")
+                exchange.start_phase("first_byte")
         except BaseException:
             exchange.abort()
             raise
@@ -432,8 +440,8 @@ class _Body(payload.Payload):
         await self.write(writer)
 
 
-def _rest(content: aiohttp.StreamReader) -> bytes:
-    """What arrived before a failure: aiohttp does not give it out once it knows of the failure."""
+def _received_before(content: aiohttp.StreamReader) -> bytes:
+    """Return the data received before a failure, which aiohttp no longer returns by itself."""
     failure = content.exception()
     if failure is None:
         return b""

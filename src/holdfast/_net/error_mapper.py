@@ -1,10 +1,10 @@
-"""What the failures of aiohttp mean, in the words of `holdfast.errors`.
+"""Map the errors of aiohttp to those of `holdfast.errors`.
 
 Rules:
 - `executed` is False only if no byte of the request was handed to a socket.
-- A failure is told from what aiohttp raises; a limit from the phase in which it fired.
-- What shows the request's headers, or the password of a proxy, is no error's cause.
-- What is no failure of a request is not told as one.
+- The kind of a failure follows from aiohttp's error; that of a timeout from its phase.
+- An error that shows the request's headers or a proxy's password is not kept as a cause.
+- An error that is not a failure of the request is not mapped.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = ["ErrorMapper", "presentable_cause"]
 
 
 class ErrorMapper(NamedTuple):
-    """A request at the moment when it fails, and the errors that tell of it.
+    """Maps errors by the state of a request when it fails.
 
     Attributes:
-        request: What was to be carried.
-        phase: What was waited for.
+        request: The request.
+        phase: The phase that it was in.
         sent: Whether a byte of it may have left.
-        forbidden: Where a lent session led, if the request must not reach it.
+        forbidden: The error of a caller-supplied session that connected to a refused address.
     """
 
     request: HttpRequest
@@ -51,66 +51,67 @@ class ErrorMapper(NamedTuple):
     sent: bool
     forbidden: ForbiddenAddressError | None
 
-    def told(self, error: aiohttp.ClientError | OSError | ValueError) -> A2AError | None:
-        """What kept a reply from coming; None if that is no failure of the request."""
+    def map_any(self, error: aiohttp.ClientError | OSError | ValueError) -> A2AError | None:
+        """Map an error that prevented a reply; None if it is not a failure of the request."""
         if isinstance(error, aiohttp.ClientError | OSError):
-            return self.of(error)
+            return self.map(error)
         if isinstance(error, UnicodeError):
             is_of_name = getattr(error, "encoding", "idna") == "idna"
             return self.connection("dns", transient=False) if is_of_name else None
         if self.sent:
             return None
-        # aiohttp does not take such an address, or such credentials
+        # aiohttp rejects the address or the credentials in it
         return self.connection("unreachable", str(error), transient=False)
 
-    def of(self, error: aiohttp.ClientError | OSError) -> A2AError:
-        """What an error of aiohttp, or of the system under it, means."""
+    def map(self, error: aiohttp.ClientError | OSError) -> A2AError:
+        """Map an error of aiohttp or of the operating system."""
         if isinstance(error, TimeoutError):
-            late = timeout_error(self.request, self.phase, sent=self.sent)
-            if self.phase == "connect" and _may_be_plain(self.request.url):
-                late.message = f"{late.message}; {_PLAIN}"
-            return late
-        forbidden = self.forbidden or _forbidden(error)
+            timeout = timeout_error(self.request, self.phase, sent=self.sent)
+            if self.phase == "connect" and _may_be_plain_http(self.request.url):
+                timeout.message = f"{timeout.message}; {_PLAIN_HTTP_HINT}"
+            return timeout
+        forbidden = self.forbidden or _forbidden_address(error)
         if forbidden is not None:
             return reach_error(self.request.url, forbidden.address, self.request.reach)
         if _has_large_headers(error):
             return self.large_headers()
-        why = _unreadable(error)
-        if why is not None:
-            return InvalidAgentResponseError(why, **self._facts())
+        unreadable = _unreadable_reason(error)
+        if unreadable is not None:
+            return InvalidAgentResponseError(unreadable, **self._facts())
         failure, transient = _failure_of(error, secure=self.request.url.startswith("https:"))
         reason = reason_of(error) if isinstance(error, OSError) else None
         if isinstance(error, aiohttp.ClientHttpProxyError):
             reason = f"HTTP {error.status}"
         elif failure == "refused":
-            reason = None  # which says no more
-        told = self.connection(failure, reason, transient=transient)
-        if isinstance(error, aiohttp.ClientSSLError) and _is_no_tls(error):
-            told.message = f"{told.message}: the server answered, but not with TLS; {_PLAIN}"
-        elif failure == "tls" and transient and _may_be_plain(self.request.url):
-            told.message = f"{told.message}; {_PLAIN}"
-        return told
+            reason = None  # it would repeat the failure
+        mapped = self.connection(failure, reason, transient=transient)
+        if isinstance(error, aiohttp.ClientSSLError) and _is_not_tls(error):
+            text = "the server answered, but not with TLS"
+            mapped.message = f"{mapped.message}: {text}; {_PLAIN_HTTP_HINT}"
+        elif failure == "tls" and transient and _may_be_plain_http(self.request.url):
+            mapped.message = f"{mapped.message}; {_PLAIN_HTTP_HINT}"
+        return mapped
 
     def connection(
         self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True
     ) -> A2AConnectionError:
-        """The connection failed; see `connection_error`."""
+        """Return the error of a failed connection; see `connection_error`."""
         return connection_error(self.request, failure, reason, sent=self.sent, transient=transient)
 
     def large_headers(self) -> LimitExceededError:
-        """The headers of the reply are larger than allowed."""
+        """Return the error of a reply whose headers are larger than allowed."""
         limits = self.request.limits
         what = f"the headers of the reply are larger than {limits.headers} bytes"
         return limit_error("headers", limits, what, **self._facts())
 
     def large_body(self) -> LimitExceededError:
-        """The body of the reply is larger than allowed."""
+        """Return the error of a reply whose body is larger than allowed."""
         limits = self.request.limits
         what = f"the reply is larger than {limits.body} bytes"
         return limit_error("body", limits, what, **self._facts())
 
-    def stated(self, error: A2AError) -> A2AError:
-        """An error that knows nothing of the request, with what is known of that."""
+    def with_facts(self, error: A2AError) -> A2AError:
+        """Return an error with the facts of the request added."""
         for name, fact in self._facts().items():
             setattr(error, name, fact)
         return error
@@ -120,12 +121,12 @@ class ErrorMapper(NamedTuple):
 
 
 def presentable_cause(error: Exception) -> Exception | None:
-    """The error itself, unless it shows the request's headers or the proxy's password."""
+    """Return the error, or None if it shows the request's headers or the proxy's password."""
     if isinstance(error, aiohttp.ClientError | OSError):
-        secretive = isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error)
+        has_secrets = isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error)
     else:
-        secretive = not isinstance(error, UnicodeError)
-    return None if secretive else error
+        has_secrets = not isinstance(error, UnicodeError)
+    return None if has_secrets else error
 
 
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
@@ -135,18 +136,18 @@ _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
     (aiohttp.NonHttpUrlClientError, "unreachable", False),
     (aiohttp.ClientPayloadError, "truncated", True),
 )
-"""What an error of aiohttp says, and whether trying again may help."""
+"""The failure that an error of aiohttp means, and whether a retry may succeed."""
 
 
 def _failure_of(
     error: aiohttp.ClientError | OSError, *, secure: bool
 ) -> tuple[ConnectionFailure, bool]:
-    """How the connection failed, and whether trying again may help."""
+    """Return how the connection failed, and whether a retry may succeed."""
     for kind, failure, transient in _FAILURES:
         if isinstance(error, kind):
             return failure, transient
     if isinstance(error, aiohttp.ClientSSLError):
-        return "tls", not _is_no_tls(error)  # a peer that does not speak TLS will not learn it
+        return "tls", not _is_not_tls(error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return "proxy", error.status >= 500
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -154,31 +155,33 @@ def _failure_of(
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, ConnectionRefusedError):
             return "refused", True
-        lost = secure and isinstance(error.os_error, ConnectionError)
-        return "tls" if lost else "unreachable", True
+        is_cut = secure and isinstance(error.os_error, ConnectionError)
+        return "tls" if is_cut else "unreachable", True
     return "disconnected", True
 
 
-_PLAIN = "if it speaks plain http, which encrypts nothing, its address begins with http://"
+_PLAIN_HTTP_HINT = (
+    "if it speaks plain http, which encrypts nothing, its address begins with http://"
+)
 
-_NO_TLS = (
+_NOT_TLS_CODES = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
     "PACKET_LENGTH_TOO_LONG",
     "HTTP_REQUEST",
     "UNKNOWN_PROTOCOL",
 )
-"""How versions of OpenSSL name an answer that is not TLS."""
+"""The codes of OpenSSL's versions for an answer that is not TLS."""
 
 
-def _is_no_tls(error: aiohttp.ClientSSLError) -> bool:
-    """Whether the server answered a TLS handshake with something else."""
-    said = str(error).upper().replace(" ", "_")
-    return any(name in said for name in _NO_TLS)
+def _is_not_tls(error: aiohttp.ClientSSLError) -> bool:
+    """Return whether the server answered the TLS handshake with something else."""
+    text = str(error).upper().replace(" ", "_")
+    return any(code in text for code in _NOT_TLS_CODES)
 
 
-def _may_be_plain(url: str) -> bool:
-    """Whether a server that answers no TLS handshake may be one of plain http."""
+def _may_be_plain_http(url: str) -> bool:
+    """Return whether a server that does not answer a TLS handshake may speak plain http."""
     parts = urlsplit(url)
     return parts.scheme == "https" and parts.port not in (None, 443)
 
@@ -187,52 +190,52 @@ def _is_about_proxy(error: Exception) -> bool:
     return isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError)
 
 
-def _unreadable(error: Exception) -> str | None:
-    """Why a reply is not HTTP, if that is the failure."""
+def _unreadable_reason(error: Exception) -> str | None:
+    """Return why a reply is not valid HTTP, if that is the failure."""
     if not isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error):
         return None
-    what, _, begin = error.message.partition("\n\n")  # which the bytes follow that it is about
-    begins = begin.strip("^ \n")
+    problem, _, rest = error.message.partition("\n\n")  # the offending bytes follow
+    first_bytes = rest.strip("^ \n")
     if not _is_due_to(error, BadStatusLine):
-        return f"the reply cannot be read: {what} {begins}".rstrip()
-    return f"the reply is not HTTP/1.1{_how_it_begins(begins)}"
+        return f"the reply cannot be read: {problem} {first_bytes}".rstrip()
+    return f"the reply is not HTTP/1.1{_describe_begin(first_bytes)}"
 
 
-def _how_it_begins(begins: str) -> str:
-    """Describe what came instead of HTTP/1.1, from how Python writes its first bytes."""
+def _describe_begin(literal: str) -> str:
+    """Describe the first bytes of a reply that is not HTTP/1.1, from their Python literal."""
     try:
-        first = ast.literal_eval(begins)
+        first = ast.literal_eval(literal)
     except (SyntaxError, ValueError):
-        return f"; it begins {begins}" if begins else ""
+        return f"; it begins {literal}" if literal else ""
     if not isinstance(first, bytes):
-        return f"; it begins {begins}"
-    if first[3:9] == _SETTINGS:
+        return f"; it begins {literal}"
+    if first[3:9] == _HTTP2_SETTINGS:
         return ", but HTTP/2, as a gRPC server speaks it"
     if first.isascii() and all(byte >= 32 or byte in b"\t\r\n" for byte in first):
-        return f"; it begins {begins}"
+        return f"; it begins {literal}"
     return f"; it begins with {len(first)} bytes that are not text"
 
 
-_SETTINGS = b"\x04\x00\x00\x00\x00\x00"
-"""Type, flags and stream of the frame with which an HTTP/2 server begins (RFC 9113 3.4, 6.5)."""
+_HTTP2_SETTINGS = b"\x04\x00\x00\x00\x00\x00"
+"""Type, flags and stream of the first frame of an HTTP/2 server (RFC 9113 3.4, 6.5)."""
 
 
 def _is_due_to(error: BaseException | None, kind: type[Exception]) -> bool:
-    """Whether an error of a kind is among the causes."""
+    """Return whether an error or one of its causes is of a kind."""
     while error is not None and not isinstance(error, kind):
         error = error.__cause__
     return error is not None
 
 
-def _forbidden(error: Exception) -> ForbiddenAddressError | None:
-    """What says that an address must not be reached, if that is the failure."""
+def _forbidden_address(error: Exception) -> ForbiddenAddressError | None:
+    """Return the error of a refused address, if that is the failure."""
     if isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
     return error if isinstance(error, ForbiddenAddressError) else None
 
 
 def _has_large_headers(error: Exception) -> bool:
-    """Whether the headers of a reply are too long or too many."""
+    """Return whether the headers of a reply are too long or too many."""
     if _is_due_to(error, LineTooLong):
         return True
     return isinstance(error, aiohttp.ClientResponseError) and "Too many headers" in error.message

@@ -1,13 +1,13 @@
-"""The slots and the connections of one event loop, in sessions of aiohttp.
+"""The concurrency slots and the connections of one event loop, in sessions of aiohttp.
 
-Rules, each against something that aiohttp does otherwise:
-- A request is sent once. aiohttp resends GET and DELETE after a disconnect; a middleware turns
-  that off.
-- A socket is made only where the request may reach, after its name was resolved.
-- Redirects, cookies and ``.netrc`` are left alone; proxies come from the environment, read once.
-- No clock of aiohttp's runs: the limits are the exchange's.
+Rules, each of which differs from aiohttp's default behaviour:
+- A request is sent once. aiohttp resends GET and DELETE after a disconnect; a middleware prevents
+  that.
+- A socket is created only to addresses within the request's reach, after its name was resolved.
+- Redirects, cookies and ``.netrc`` are not used; proxies come from the environment, read once.
+- aiohttp's timeouts are off: the exchange enforces timeouts.
 - Open streams cannot starve calls: they have slots and connections of their own.
-- Connections belong to an event loop, and end with it; another loop gets others.
+- Connections belong to an event loop, and are closed with it; another loop has its own.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ __all__ = ["Pools", "Settings", "is_verifying", "ssl_option"]
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
-_NOT_ADDED = ("content-type",)
-"""What aiohttp adds by itself, and nobody here knows: what a body is says whoever wrote it."""
+_SKIPPED_HEADERS = ("content-type",)
+"""Headers that aiohttp must not add: the content type is known only to the body's author."""
 
-_MOMENT = 0.01
-"""Seconds in which a connection that ends is seen late as a matter of course; to ask the system
-before each request would cost more than it is worth."""
+_POLL_OVERDUE_S = 0.01
+"""Seconds without polling sockets after which a closed connection may have gone unnoticed. Asking
+the operating system before each request would cost more than it is worth."""
 
 _UNCLOSED = (
     "unclosed AiohttpEngine: enter it, or the client that made it, by 'async with', or close it"
 )
 
-_Purpose = tuple[float, bool, NetworkReach | None, int]
-"""`HttpRequest.max_idle`, whether it is for streams, how far it may reach, and the bytes that
-one header may have."""
+_SessionKey = tuple[float, bool, NetworkReach | None, int]
+"""`HttpRequest.max_idle`, whether it is for streams, its network reach, and the largest size of a
+header in bytes."""
 
-_Sessions = dict[_Purpose, aiohttp.ClientSession]
+_Sessions = dict[_SessionKey, aiohttp.ClientSession]
 
 
 class Settings(NamedTuple):
-    """What an engine was made with.
+    """The settings of an engine.
 
     Attributes:
-        max_connections: Calls under way at a time.
-        max_streams: Streams open at a time.
-        ssl: What aiohttp verifies certificates with.
-        proxies: Those of the environment.
-        lent: The caller's own session, in place of all others; never closed.
+        max_connections: Calls in flight at the same time.
+        max_streams: Open streams at the same time.
+        ssl: The ``ssl`` argument for aiohttp.
+        proxies: The proxies of the environment.
+        lent: The caller's session, used in place of all others; never closed.
     """
 
     max_connections: int
@@ -80,13 +80,13 @@ class Settings(NamedTuple):
 
 
 class Pools:
-    """Slots and sessions of one event loop; sessions are made when first used.
+    """The slots and sessions of one event loop; sessions are created when first used.
 
     Attributes:
         calls: The slots of calls.
         streams: The slots of streams.
-        watchdog: What keeps the limits of everything that has a slot.
-        lent: Whether the session is the caller's own.
+        watchdog: Enforces the timeouts of everything that holds a slot.
+        lent: Whether the session belongs to the caller.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -96,39 +96,39 @@ class Pools:
         self.lent = settings.lent is not None
         self._settings = settings
         self._now = asyncio.get_running_loop().time
-        self._heard = -math.inf
-        self._parsed = lru_cache(maxsize=100)(_parsed)
-        self._made: _Sessions = {}
-        self._at_last = _close_at_last(self._made)
+        self._polled_at = -math.inf
+        self._parse_url = lru_cache(maxsize=100)(_parse_url)
+        self._sessions: _Sessions = {}
+        self._closer = _close_with_loop(self._sessions)
         with contextlib.suppress(StopIteration):
-            self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
+            self._closer.__anext__().send(None)  # its first step registers it with the loop
 
     def __del__(self) -> None:
-        # Nobody has the engine any more, and its loop goes on.
-        if self._made:
+        # The engine was dropped without close(), and its loop is still open.
+        if self._sessions:
             warnings.warn(_UNCLOSED, ResourceWarning, stacklevel=2, source=self)
 
-    def place(self, *, streaming: bool) -> str:
-        """What a request waits for where no slot is free, and what makes more of them."""
+    def slot_name(self, *, streaming: bool) -> str:
+        """Return the name of the slot that a request waits for, with the option to raise."""
         if streaming:
             return f"slot for streams (max_streams={self._settings.max_streams})"
         return f"slot for calls (max_connections={self._settings.max_connections})"
 
     async def close(self) -> None:
-        """Closes the sessions; one that was lent stays open."""
+        """Close the sessions; the caller's session stays open."""
         self.watchdog.rest()
-        await _close(self._made)
+        await _close(self._sessions)
 
     def send(
         self, request: HttpRequest, body: payload.Payload, *, streaming: bool
     ) -> Awaitable[aiohttp.ClientResponse]:
-        """Sends a request, and gives the reply once its headers are there.
+        """Send a request, and return the reply once its headers have arrived.
 
         Raises:
-            aiohttp.ClientError: What aiohttp says of a failure.
-            OSError: What the system says; a `ForbiddenAddressError` where the request must not
-                reach.
-            ValueError: aiohttp does not take the address, or what it holds.
+            aiohttp.ClientError: The request failed.
+            OSError: The request failed; a `ForbiddenAddressError` if its reach refuses the
+                address.
+            ValueError: aiohttp rejects the address.
         """
         coding = "identity" if streaming else "gzip"
         options: dict[str, Any] = {
@@ -139,12 +139,12 @@ class Pools:
         if request.max_idle <= 0:
             options["headers"]["connection"] = "close"
         if "content-type" not in request.headers:
-            options["skip_auto_headers"] = _NOT_ADDED
-        largest = largest_header(request.limits)
+            options["skip_auto_headers"] = _SKIPPED_HEADERS
+        max_header_bytes = largest_header(request.limits)
         session = self._settings.lent
-        if session is not None:  # it has its own ideas about TLS and proxies
+        if session is not None:  # it has its own settings for TLS and proxies
             options["auto_decompress"] = False
-            options["max_field_size"] = largest
+            options["max_field_size"] = max_header_bytes
             options["raise_for_status"] = False
             options["timeout"] = _NO_TIMEOUT
             if request.reach is not None:
@@ -154,34 +154,34 @@ class Pools:
             if (proxy := self._settings.proxies.of(request.url)) is not None:
                 options["proxy"] = proxy
                 if reach is not None:
-                    check_host(request.url, reach)  # all that can be known; it is the user's
+                    check_host(request.url, reach)  # the user's proxy resolves names
                     reach = None
             if request.method == "POST":
-                options["middlewares"] = ()  # which aiohttp does not resend
-            session = self._session((request.max_idle, streaming, reach, largest))
-        return session.request(request.method, self._parsed(request.url), **options)
+                options["middlewares"] = ()  # aiohttp does not resend a POST
+            session = self._session((request.max_idle, streaming, reach, max_header_bytes))
+        return session.request(request.method, self._parse_url(request.url), **options)
 
-    def heard(self) -> None:
-        """Notes that the event loop has just looked at its sockets."""
-        self._heard = self._now()
+    def note_poll(self) -> None:
+        """Record that the event loop has just polled its sockets."""
+        self._polled_at = self._now()
 
-    def is_deaf(self) -> bool:
-        """Whether it may have been kept from that for longer than a moment."""
-        return self._now() - self._heard > _MOMENT
+    def is_poll_overdue(self) -> bool:
+        """Return whether the event loop may have been blocked since it last polled."""
+        return self._now() - self._polled_at > _POLL_OVERDUE_S
 
     def is_proxied(self, url: str) -> bool:
-        """Whether a proxy is at the other end, or may be."""
+        """Return whether the peer is, or may be, a proxy."""
         session = self._settings.lent
         if session is None:
             return self._settings.proxies.of(url) is not None
         return session.trust_env or getattr(session, "_default_proxy", None) is not None
 
-    def _session(self, purpose: _Purpose) -> aiohttp.ClientSession:
-        session = self._made.get(purpose)
+    def _session(self, key: _SessionKey) -> aiohttp.ClientSession:
+        session = self._sessions.get(key)
         if session is None:
-            max_idle, _, reach, largest = purpose
+            max_idle, _, reach, max_header_bytes = key
             is_reused = max_idle > 0
-            session = self._made[purpose] = aiohttp.ClientSession(
+            session = self._sessions[key] = aiohttp.ClientSession(
                 timeout=_NO_TIMEOUT,
                 connector=aiohttp.TCPConnector(
                     limit=0,
@@ -192,15 +192,15 @@ class Pools:
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
-                max_field_size=largest,
+                max_field_size=max_header_bytes,
                 middlewares=(_send_once,),
             )
         return session
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     parsed = URL(url, encoded=True)
-    if not (parsed.raw_host or "").isascii():  # the system would make another host of some
+    if not (parsed.raw_host or "").isascii():  # the system might map it to another host
         text = "its host has no ASCII form"
         raise ValueError(text)
     return parsed
@@ -208,18 +208,18 @@ def _parsed(url: str) -> URL:
 
 async def _close(sessions: _Sessions) -> None:
     closing = dict(sessions)
-    sessions.clear()  # whoever sends from now on makes new ones
+    sessions.clear()  # later requests create new sessions
     try:
-        for purpose, session in list(closing.items()):
+        for key, session in list(closing.items()):
             await session.close()
-            del closing[purpose]
+            del closing[key]
     finally:
-        for purpose, session in closing.items():  # of a close that was cancelled
-            sessions.setdefault(purpose, session)
+        for key, session in closing.items():  # if closing was cancelled
+            sessions.setdefault(key, session)
 
 
-async def _close_at_last(sessions: _Sessions) -> AsyncGenerator[None]:
-    """Closes sessions when it is closed, which a loop that ends does to its generators."""
+async def _close_with_loop(sessions: _Sessions) -> AsyncGenerator[None]:
+    """Close sessions when this generator is closed, as a loop that ends does."""
     try:
         yield
     finally:
@@ -227,7 +227,7 @@ async def _close_at_last(sessions: _Sessions) -> AsyncGenerator[None]:
 
 
 class _DisconnectedError(aiohttp.ClientError):
-    """Stands for a disconnect, so that aiohttp does not resend by itself."""
+    """Replaces the error of a disconnect, for which aiohttp would resend the request."""
 
 
 async def _send_once(
@@ -243,8 +243,8 @@ async def _send_once(
         raise _DisconnectedError(str(error)) from error
 
 
-def is_verifying(ssl: tls.SSLContext | bool) -> bool:  # noqa: FBT001  the same
-    """Whether certificates and the hosts that they are for are verified."""
+def is_verifying(ssl: tls.SSLContext | bool) -> bool:  # noqa: FBT001  aiohttp's own spelling
+    """Return whether certificates and their hosts are verified."""
     if isinstance(ssl, bool):
         return ssl
     return ssl.verify_mode is not tls.CERT_NONE and ssl.check_hostname
@@ -253,12 +253,12 @@ def is_verifying(ssl: tls.SSLContext | bool) -> bool:  # noqa: FBT001  the same
 def ssl_option(
     ssl: TlsConfig | tls.SSLContext | str | PathLike[str] | bool,  # noqa: FBT001  aiohttp's own spelling
 ) -> tls.SSLContext | bool:
-    """What aiohttp takes for what `AiohttpEngine` does.
+    """Return the ``ssl`` argument for aiohttp from that of `AiohttpEngine`.
 
     Raises:
-        ValueError: The file is no certificate.
-        TypeError: It is something else.
-        FileNotFoundError: There is no such file.
+        ValueError: The file holds no certificate.
+        TypeError: The argument is of another type.
+        FileNotFoundError: The file does not exist.
     """
     if isinstance(ssl, tls.SSLContext | bool):
         return ssl

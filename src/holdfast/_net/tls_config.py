@@ -1,8 +1,9 @@
-"""How to speak TLS: whom to trust, and the certificate that the client shows of its own.
+"""TLS settings: trusted authorities, and the client certificate for mutual TLS.
 
-Rules: files are read and checked when a `TlsConfig` is made, so that a wrong one is told there and
-not by the first call; they are read anew for each context, so that renewed ones count. No password
-is asked for on a terminal, and none is shown. A key that other users may read is warned of.
+Rules: files are read and checked when a `TlsConfig` is created, so that an invalid one fails there
+and not in the first call; they are read again for each context, so that renewed files count. No
+password is requested on a terminal, and none is shown. A key that other users can read causes a
+warning.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ __all__ = ["PemFiles", "TlsConfig"]
 
 logger = logging.getLogger(SECURITY_LOGGER)
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_GROUP_OR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ROOT = 0
-_FILES = ("ca_file", "cert_file", "key_file")
+_FILE_FIELDS = ("ca_file", "cert_file", "key_file")
 
 
 class PemFiles(NamedTuple):
-    """What a `TlsConfig` names, as PEM; None for what it does not name.
+    """The content of the files of a `TlsConfig` as PEM; None for those that it does not name.
 
     Attributes:
-        ca: The certificates of the authorities to trust.
-        certificate: The client's own, with those between it and its authority.
-        key: The key of that, without a password.
+        ca: The certificates of the trusted authorities.
+        certificate: The client's certificate, with the intermediate ones.
+        key: The key of the client's certificate, not encrypted.
     """
 
     ca: bytes | None
@@ -46,30 +47,33 @@ class PemFiles(NamedTuple):
 
     def __repr__(self) -> str:
         shown = ", ".join(name for name, value in self._asdict().items() if value is not None)
-        return f"PemFiles({shown})"  # names only: the key is secret
+        return f"PemFiles({shown})"  # names only, because the key is secret
 
 
 class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """How a client speaks TLS; with a certificate of its own, mutual TLS.
+    """TLS settings of a client; a client certificate makes it mutual TLS.
 
-    Where other users may read or replace the file of the key, that is a warning of
-    ``holdfast.security``. The group may read a key of root's, as administrators share one.
+    If other users can read or replace the key's file, the logger ``holdfast.security`` warns. The
+    group may read a key that belongs to root.
 
-    A server that misses such a certificate just hangs up: with TLS 1.2 that is a failure of TLS,
-    with 1.3 it comes after the handshake, and reads as a connection that was closed.
+    A server that requires a client certificate and gets none closes the connection. With TLS 1.2
+    this is a TLS failure; with TLS 1.3 it happens after the handshake, and appears as a connection
+    that was closed.
 
     Attributes:
-        ca_file: PEM file of the authorities to trust, and no others; the system's if None.
-        cert_file: PEM file of the client's own certificate, followed by those between it and its
-            authority. It may hold the key, too.
-        key_file: PEM file of the certificate's key, if that is in a file of its own.
-        key_password: What the key is encrypted with, if it is.
-        verify: Whether to verify the server; False is for development only.
+        ca_file: PEM file of the trusted authorities, in place of the system's; None (the default)
+            for the system's.
+        cert_file: PEM file of the client's certificate, followed by the intermediate ones. It may
+            contain the key, too.
+        key_file: PEM file of the certificate's key, if it is not in `cert_file`.
+        key_password: Password of the key, if it is encrypted.
+        verify: Whether to verify the server's certificate; True by default. False is for
+            development only.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: A file does not exist.
         ValueError: A file holds no certificate or no key, the two do not belong together, the
-            password is missing or wrong; or the values contradict each other.
+            password is missing or wrong, or the values contradict each other.
         TypeError: A value of another type.
     """
 
@@ -80,7 +84,7 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     verify: bool = True
 
     def __post_init__(self) -> None:
-        for name in _FILES:
+        for name in _FILE_FIELDS:
             check_kind(name, getattr(self, name), (str, PathLike, type(None)))
         check_kind("key_password", self.key_password, (str, type(None)))
         check_kind("verify", self.verify, bool)
@@ -95,44 +99,46 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(text)
         self.context()
         if self.cert_file is not None:
-            _warn_of_readers(self.key_file or self.cert_file)
+            _warn_of_shared_key(self.key_file or self.cert_file)
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in _FILES if getattr(self, name)]
+        shown = [f"{name}={getattr(self, name)!r}" for name in _FILE_FIELDS if getattr(self, name)]
         if self.key_password is not None:
-            shown.append("key_password=…")  # it is secret
+            shown.append("key_password=…")  # secret
         if not self.verify:
             shown.append("verify=False")
         return f"TlsConfig({', '.join(shown)})"
 
     def context(self) -> ssl.SSLContext:
-        """A context of the standard library's, from the files as they are now.
+        """Return a context of the standard library, made from the present files.
 
         Raises:
             FileNotFoundError: See `TlsConfig`.
             ValueError: See `TlsConfig`.
         """
-        context = self._trusting()
+        context = self._server_context()
         if self.cert_file is not None:
-            self._show_certificate(context)
+            self._load_certificate(context)
         return context
 
     def pem(self) -> PemFiles:
-        """What the files hold now, for those who take no context; the key without its password.
+        """Return the present content of the files, for libraries that accept no context.
+
+        The key is not encrypted.
 
         Raises:
             FileNotFoundError: See `TlsConfig`.
-            ValueError: See `TlsConfig`; or the key is encrypted, and `cryptography`, which comes
-                with ``holdfast[push]``, is not there to decrypt it.
+            ValueError: See `TlsConfig`; or the key is encrypted, and `cryptography`, which
+                ``holdfast[push]`` installs, is missing.
         """
-        self.context()  # says what is wrong with them
+        self.context()  # raises if a file is not valid
         certificate = _read(self.cert_file)
         key = _key_in(certificate) if self.key_file is None else _read(self.key_file)
         if key is not None and b"ENCRYPTED" in key:
             key = _decrypted(key, self.key_password or "")
         return PemFiles(ca=_read(self.ca_file), certificate=certificate, key=key)
 
-    def _trusting(self) -> ssl.SSLContext:
+    def _server_context(self) -> ssl.SSLContext:
         if self.ca_file is not None:
             try:
                 return ssl.create_default_context(cafile=fspath(self.ca_file))
@@ -147,31 +153,31 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
             context.verify_mode = ssl.CERT_NONE
         return context
 
-    def _show_certificate(self, context: ssl.SSLContext) -> None:
-        asked = False
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        is_encrypted = False
 
         def password() -> str:
-            nonlocal asked
-            asked = True
+            nonlocal is_encrypted
+            is_encrypted = True
             return self.key_password or ""
 
         certificate = fspath(self.cert_file or "")
         key = None if self.key_file is None else fspath(self.key_file)
         try:
-            # Without a function for the password, OpenSSL would ask for it on the terminal.
+            # Without this function, OpenSSL would prompt for the password on the terminal.
             context.load_cert_chain(certificate, key, password)
         except FileNotFoundError:
             for name in ("cert_file", "key_file"):
-                _read(getattr(self, name), name)  # which says the one that is missing
+                _read(getattr(self, name), name)  # raises for the missing file
             raise
         except (ssl.SSLError, ValueError) as error:
-            raise ValueError(self._wrong_with_key(error, was_asked=asked)) from None
+            raise ValueError(self._key_problem(error, is_encrypted=is_encrypted)) from None
 
-    def _wrong_with_key(self, error: Exception, *, was_asked: bool) -> str:
+    def _key_problem(self, error: Exception, *, is_encrypted: bool) -> str:
         key = fspath(self.key_file or self.cert_file or "")
-        if was_asked and self.key_password is None:
+        if is_encrypted and self.key_password is None:
             return f"the key in {key} is encrypted; pass key_password"
-        if was_asked:
+        if is_encrypted:
             return f"key_password does not open the key in {key}"
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             return f"the key in {key} does not belong to the certificate in {self.cert_file}"
@@ -180,29 +186,29 @@ class TlsConfig(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         return f"cert_file and key_file hold no certificate and its key: {self.cert_file}, {key}"
 
 
-def _warn_of_readers(key: str | PathLike[str]) -> None:
-    """Warns where a key is in a file that is not for this user alone."""
+def _warn_of_shared_key(key: str | PathLike[str]) -> None:
+    """Warn if other users can read or replace the file of a key."""
     if os.name != "posix":
         return
-    with contextlib.suppress(OSError):  # it was there just now, and was read
-        found = os.stat(key)  # noqa: PTH116  any path will do
-        user, mode = os.geteuid(), stat.S_IMODE(found.st_mode)
-        if found.st_uid not in (user, _ROOT):
+    with contextlib.suppress(OSError):  # the file may have been removed since it was read
+        status = os.stat(key)  # noqa: PTH116  any path will do
+        user, mode = os.geteuid(), stat.S_IMODE(status.st_mode)
+        if status.st_uid not in (user, _ROOT):
             logger.warning(
                 "the client's key in %s belongs to user %d, who can read and replace it; keep it "
                 "in a file of your own",
                 fspath(key),
-                found.st_uid,
+                status.st_uid,
             )
             return
-        shared = stat.S_IRGRP if found.st_uid == _ROOT != user else 0
-        if mode & _OTHERS & ~shared:
+        allowed = stat.S_IRGRP if status.st_uid == _ROOT != user else 0
+        if mode & _GROUP_OR_OTHERS & ~allowed:
             logger.warning(
                 "the client's key in %s has mode %04o, which lets other users in; chmod %o takes "
                 "that away",
                 fspath(key),
                 mode,
-                mode & ~(_OTHERS & ~shared),
+                mode & ~(_GROUP_OR_OTHERS & ~allowed),
             )
 
 
@@ -221,12 +227,12 @@ def _missing(name: str, path: str | PathLike[str]) -> FileNotFoundError:
 
 
 def _key_in(pem: bytes | None) -> bytes | None:
-    """The key in a file that holds the certificate as well."""
+    """Return the key in a file that also holds the certificate."""
     if pem is None:
         return None
     lines = pem.splitlines(keepends=True)
-    begins = [at for at, line in enumerate(lines) if _is_edge(line, b"BEGIN")]
-    ends = [at for at, line in enumerate(lines) if _is_edge(line, b"END")]
+    begins = [i for i, line in enumerate(lines) if _is_edge(line, b"BEGIN")]
+    ends = [i for i, line in enumerate(lines) if _is_edge(line, b"END")]
     return b"".join(lines[begins[0] : ends[0] + 1]) if begins and ends else None
 
 
@@ -236,12 +242,12 @@ def _is_edge(line: bytes, edge: bytes) -> bool:
 
 def _decrypted(key: bytes, password: str) -> bytes:
     try:
-        from cryptography.hazmat.primitives import serialization  # an extra's
+        from cryptography.hazmat.primitives import serialization  # needs an extra
     except ImportError:
         text = f"an encrypted key needs cryptography here: {install_command('push')}"
         raise ValueError(text) from None
-    opened = serialization.load_pem_private_key(key, password.encode())
-    return opened.private_bytes(
+    private_key = serialization.load_pem_private_key(key, password.encode())
+    return private_key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),

@@ -13,7 +13,7 @@ from holdfast._model.grpc_addresses import without_grpc
 from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast._net.grpc.channel_factory import ChannelMaker
 from holdfast._net.grpc.channels import Channels
-from holdfast._net.grpc.rpc import Rpc, RpcEvents, answer_of
+from holdfast._net.grpc.rpc import Rpc, RpcEvents, call_unary
 from holdfast._net.proxies import Proxies
 from holdfast._pipeline.connection import Connection
 from holdfast._pipeline.extensions import requested_extensions
@@ -70,14 +70,14 @@ class GrpcBinding:
         self._resilience = resilience
         self._limits = limits
         proxies = Proxies(getproxies())
-        making = ChannelMaker(limits, tls=tls, proxies=proxies, factory=factory)
-        self._channels = PerLoop(lambda: Channels(making))
+        maker = ChannelMaker(limits, tls=tls, proxies=proxies, factory=factory)
+        self._channels = PerLoop(lambda: Channels(maker))
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""
         endpoint = endpoint_of(call)
         try:
-            body, headers = await answer_of(self._rpc(call, endpoint), self._channels.here())
+            body, headers = await call_unary(self._rpc(call, endpoint), self._channels.here())
             value: R = CODECS[endpoint.version].decode(call.operation, body, limits=self._limits)
         except A2AError as error:
             told = error

@@ -1,16 +1,12 @@
-"""How a channel is made: where it leads, whom it trusts, and what gRPC must not do by itself.
+"""Creation of gRPC channels: their targets, TLS credentials, and options.
 
 Rules:
-- Nothing is tried again below the layers of a call, and no server configures its clients.
-- An address that somebody else names is resolved here, and the channel leads to the numbers that
-  may be reached, whatever the name says later.
-- Proxies are those of the environment, read once, as they are for HTTP.
-- What the caller's own factory makes is used as it is.
-
-Which numbers a channel may lead to, where somebody else has named its address.
-
-gRPC resolves names by itself, again and again. A name that may mean something else each time is
-resolved here, and the channel is made for the numbers.
+- grpcio does not retry, and servers cannot configure their clients.
+- grpcio resolves names by itself, again and again. The name of an address that a card or a
+  redirect names is resolved here instead, and the channel is created for those of its IP addresses
+  that the reach allows, even if the name changes later.
+- Proxies are those of the environment, read once, as for HTTP.
+- Channels of the caller's factory are used unchanged.
 """
 
 from __future__ import annotations
@@ -45,17 +41,17 @@ if TYPE_CHECKING:
 __all__ = [
     "ChannelFactory",
     "ChannelMaker",
+    "allowed_target",
     "channel_credentials",
-    "check_own_number",
-    "target_within",
+    "check_ip_literal",
 ]
 
 
-def check_own_number(address: GrpcAddress, url: str, reach: NetworkReach) -> None:
-    """Checks an address whose name somebody else resolves: its number, if it is one.
+def check_ip_literal(address: GrpcAddress, url: str, reach: NetworkReach) -> None:
+    """Check the host of an address that another party resolves, if it is an IP address.
 
     Raises:
-        NetworkPolicyError: It must not be reached.
+        NetworkPolicyError: The reach refuses it.
     """
     try:
         check_host(address.url, reach)
@@ -63,24 +59,24 @@ def check_own_number(address: GrpcAddress, url: str, reach: NetworkReach) -> Non
         raise reach_error(url, error.address, reach) from None
 
 
-async def target_within(
+async def allowed_target(
     reach: NetworkReach, address: GrpcAddress, url: str, request: HttpRequest
 ) -> str:
-    """The target of a channel that leads to such numbers of an address as may be reached.
+    """Return a channel target with those IP addresses of a host that the reach allows.
 
     Args:
-        reach: What may be reached.
-        address: Where the interface is.
-        url: The same, as it is written.
-        request: What is to be sent there.
+        reach: The network reach.
+        address: The address of the interface.
+        url: The address as it was written.
+        request: The request to send.
 
     Raises:
-        NetworkPolicyError: None of them may be.
-        A2AConnectionError: The name is not known.
+        NetworkPolicyError: The reach refuses all IP addresses of the host.
+        A2AConnectionError: The name cannot be resolved.
     """
     loop = asyncio.get_running_loop()
     try:
-        known = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        infos = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         is_transient = error.errno != socket.EAI_NONAME
         raise connection_error(
@@ -88,36 +84,36 @@ async def target_within(
         ) from error
     except UnicodeError as error:
         raise connection_error(request, "dns", sent=False, transient=False) from error
-    numbers = list(dict.fromkeys(str(info[4][0]) for info in known))
-    allowed = [number for number in numbers if not reach.refuses(number)]
+    ips = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    allowed = [ip for ip in ips if not reach.refuses(ip)]
     if not allowed:
-        raise reach_error(url, numbers[0], reach)
-    # A target is of one family; the system puts the better one first.
-    version = _version(allowed[0])
-    places = [_place(n, address.port) for n in allowed if _version(n) == version]
-    return f"ipv{version}:{','.join(places)}"
+        raise reach_error(url, ips[0], reach)
+    # A target has one address family; the system lists the preferred one first.
+    version = _ip_version(allowed[0])
+    sockets = [_host_port(ip, address.port) for ip in allowed if _ip_version(ip) == version]
+    return f"ipv{version}:{','.join(sockets)}"
 
 
-def _version(number: str) -> int:
-    return ip_address(number.partition("%")[0]).version
+def _ip_version(ip: str) -> int:
+    return ip_address(ip.partition("%")[0]).version
 
 
-def _place(number: str, port: int) -> str:
-    return f"[{number.replace('%', '%25')}]:{port}" if ":" in number else f"{number}:{port}"
+def _host_port(ip: str, port: int) -> str:
+    return f"[{ip.replace('%', '%25')}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
-_OWN_ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-"""Variable of the environment that names authorities for gRPC alone."""
+_GRPC_ROOTS_VARIABLE = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+"""Environment variable that names the authorities for gRPC alone."""
 
 
 def channel_credentials(tls: TlsConfig | None) -> grpc.ChannelCredentials:
-    """What a channel speaks TLS with.
+    """Return the TLS credentials of a channel.
 
     Args:
-        tls: Whom to trust, and which certificate to show; None for the system's authorities.
+        tls: Trusted authorities and the client's certificate; None for the system's authorities.
 
     Raises:
-        ValueError: Nobody is to be verified, which gRPC cannot do without; or see
+        ValueError: The server is not to be verified, which gRPC does not support; or see
             `TlsConfig.pem`.
     """
     if tls is None:
@@ -132,29 +128,29 @@ def channel_credentials(tls: TlsConfig | None) -> grpc.ChannelCredentials:
 
 
 def _system_authorities() -> bytes | None:
-    """Those that Python trusts, where they are in one file; else gRPC has a list of its own."""
-    found = ssl.get_default_verify_paths().cafile or ""
-    if not found or _OWN_ROOTS in os.environ:
+    """Return the authorities that Python trusts, if they are one file; else gRPC uses its own."""
+    path = ssl.get_default_verify_paths().cafile or ""
+    if not path or _GRPC_ROOTS_VARIABLE in os.environ:
         return None
-    return Path(found).read_bytes()
+    return Path(path).read_bytes()
 
 
 ChannelFactory = Callable[[str], aio.Channel]
-"""Makes the channel for an address, as the card or ``url=`` writes it."""
+"""Returns a channel for an address, as the card or ``url=`` writes it."""
 
-_KEEP_ALIVE = 330_000
-"""Milliseconds after which a silent connection is asked whether it lives. Servers take more than
-one question in five minutes for an attack, and hang up."""
+_KEEPALIVE_MS = 330_000
+"""Milliseconds without data after which a keepalive ping is sent. Servers treat more than one ping
+in five minutes as an attack, and close the connection."""
 
-_ANSWER = 20_000
-"""Milliseconds that the answer may take."""
+_KEEPALIVE_TIMEOUT_MS = 20_000
+"""Milliseconds to wait for the answer to a ping."""
 
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.keepalive_time_ms", _KEEP_ALIVE),
-    ("grpc.keepalive_timeout_ms", _ANSWER),
+    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
     ("grpc.max_send_message_length", -1),
     ("grpc.primary_user_agent", USER_AGENT),
 )
@@ -163,13 +159,13 @@ _Options = list[tuple[str, int | str]]
 
 
 class ChannelMaker:
-    """Makes channels that are alike.
+    """Creates channels with the same settings.
 
     Args:
-        limits: How large replies and their headers may be.
-        tls: Whom to trust, and which certificate to show; None for the system's authorities.
-        proxies: Those of the environment.
-        factory: The caller's own, in place of all that.
+        limits: Bound the size of replies and their headers.
+        tls: Trusted authorities and the client's certificate; None for the system's authorities.
+        proxies: The proxies of the environment.
+        factory: The caller's factory, used in place of all these.
     """
 
     def __init__(
@@ -180,11 +176,11 @@ class ChannelMaker:
         proxies: Proxies,
         factory: ChannelFactory | None,
     ) -> None:
-        # A little more than ours, so that those are told.
-        largest = max(limits.body, limits.event, limits.card) + 1024
+        # Slightly above the client's limits, so that their errors are raised.
+        max_message_bytes = max(limits.body, limits.event, limits.card) + 1024
         self._options = (
             *_OPTIONS,
-            ("grpc.max_receive_message_length", largest),
+            ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.max_metadata_size", limits.headers),
             ("grpc.absolute_max_metadata_size", limits.headers),
         )
@@ -195,26 +191,27 @@ class ChannelMaker:
 
     @property
     def is_lent(self) -> bool:
-        """Whether they are the caller's."""
+        """Whether the channels belong to the caller."""
         return self._factory is not None
 
     async def make(self, url: str, request: HttpRequest) -> aio.Channel:
-        """Makes one, which is not connected yet.
+        """Return a new channel, which is not connected yet.
 
         Args:
             url: Address of the interface, as it is written.
-            request: What is to be sent over it.
+            request: The request to send.
 
         Raises:
-            A2AConnectionError: The name of the host is not known, or TLS cannot be spoken.
-            NetworkPolicyError: The address leads where it must not.
-            InvalidAgentCardError: It is no address of gRPC.
-            TypeError: The caller's factory made something else.
+            A2AConnectionError: The name of the host cannot be resolved, or the TLS settings are
+                not valid.
+            NetworkPolicyError: The request's reach refuses the address.
+            InvalidAgentCardError: The address is not one of gRPC.
+            TypeError: The caller's factory returned something else.
         """
         address = grpc_address(url)
         if self._factory is not None:
             if request.reach is not None and address is not None:
-                check_own_number(address, url, request.reach)  # all that can be known
+                check_ip_literal(address, url, request.reach)  # the channel resolves names
             return _checked(self._factory(url))
         if address is None:
             message = f"{presentable(url)} is not an address of gRPC, such as host:port"
@@ -223,12 +220,12 @@ class ChannelMaker:
         target = await self._target(address, url, request, options)
         if not address.is_secure:
             return aio.insecure_channel(target, options=options)
-        return aio.secure_channel(target, self._trusting(request), options=options)
+        return aio.secure_channel(target, self._tls_credentials(request), options=options)
 
     async def _target(
         self, address: GrpcAddress, url: str, request: HttpRequest, options: _Options
     ) -> str:
-        """Where it leads; adds the options that belong to that."""
+        """Return the target of a channel, and add the options that belong to it."""
         target, proxy, reach = f"dns:///{address.authority}", self._proxies.of(address.url), None
         if proxy is None:
             options.append(("grpc.enable_http_proxy", 0))
@@ -236,19 +233,19 @@ class ChannelMaker:
         else:
             options.append(("grpc.http_proxy", str(proxy)))
             if request.reach is not None:
-                check_own_number(address, url, request.reach)  # the proxy resolves names
+                check_ip_literal(address, url, request.reach)  # the proxy resolves names
         if reach is None:
             return target
         options.append(("grpc.default_authority", address.authority))
         if address.is_secure:
             options.append(("grpc.ssl_target_name_override", address.host))
-        return await target_within(reach, address, url, request)
+        return await allowed_target(reach, address, url, request)
 
-    def _trusting(self, request: HttpRequest) -> grpc.ChannelCredentials:
+    def _tls_credentials(self, request: HttpRequest) -> grpc.ChannelCredentials:
         if self._credentials is None:
             try:
                 self._credentials = channel_credentials(self._tls)
-            except (OSError, ValueError) as error:  # of a file that has changed, say
+            except (OSError, ValueError) as error:  # such as a file that has changed
                 raise connection_error(
                     request, "tls", str(error), sent=False, transient=False
                 ) from None

@@ -1,15 +1,15 @@
-"""The channels of one event loop: one for what is called, connected before anything is sent.
+"""The gRPC channels of one event loop, by address; connected before anything is sent.
 
-Rules, each against something that grpcio does otherwise:
-- A request is handed over when its channel is connected, and not before: whoever never came so
-  far has sent nothing. What connects is one attempt, which fails at once; the next attempt begins
+Rules, each of which differs from grpcio's default behaviour:
+- A request is handed over only when its channel is connected: a request that did not get so far
+  has sent nothing. Connecting is a single try, which fails immediately; the next one starts
   anew, and does not wait for as long as gRPC would (up to two minutes).
-- A connection that had nothing to do for long is not trusted to be there.
-- Open streams cannot starve calls: they have connections of their own, each for so many of them
-  as common servers take.
-- Channels belong to an event loop, and end with it; another loop gets others. What was lent is
-  never closed, and carries calls and streams alike.
-- A process that forks closes its clients before, or calls nothing afterwards: grpcio has threads.
+- A connection that was idle for long is not reused.
+- Open streams cannot starve calls: they have connections of their own, each for as many streams
+  as common servers accept.
+- Channels belong to an event loop, and are closed with it; another loop has its own. The caller's
+  channels are never closed, and carry calls and streams alike.
+- A process that forks closes its clients before, or makes no calls after it: grpcio has threads.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ if TYPE_CHECKING:
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.network_scope import NetworkReach
 
-__all__ = ["Channels", "Connected"]
+__all__ = ["Channels", "ConnectedChannel"]
 
 _PER_CONNECTION = 100
-"""Calls, or streams, on one connection: as many as every server should take (RFC 9113, 6.5.2)."""
+"""Calls, or streams, on one connection: every server should accept that many (RFC 9113, 6.5.2)."""
 
-_MAX_IDLE = 30.0
-"""Seconds that a connection may have had nothing on it. What stands between ends it after a
-minute, and not all of that tells: a request that goes there then is lost."""
+_MAX_IDLE_S = 30.0
+"""Seconds for which an idle connection is reused. Load balancers and firewalls drop it after a
+minute, some of them silently: a request on it would be lost."""
 
-_MOST = 100
-"""Channels that are kept besides those in use; the ones that were not used for longest go."""
+_MAX_GROUPS = 100
+"""Groups of channels that are kept besides those in use; the least recently used are closed."""
 
-_Ready = grpc.ChannelConnectivity.READY
-_Failed = grpc.ChannelConnectivity.TRANSIENT_FAILURE
-_Over = grpc.ChannelConnectivity.SHUTDOWN
-_GIVEN_UP = frozenset({_Failed, _Over})
+_READY = grpc.ChannelConnectivity.READY
+_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+_SHUTDOWN = grpc.ChannelConnectivity.SHUTDOWN
+_UNUSABLE = frozenset({_FAILED, _SHUTDOWN})
 
-_NOWHERE = "/holdfast.Nowhere/Ask"
+_UNKNOWN_METHOD = "/holdfast.Nowhere/Ask"
 
 
-class Connected:
-    """A channel, while it is in use.
+class ConnectedChannel:
+    """A channel with its use count.
 
     Attributes:
         channel: The channel.
-        uses: How many calls are on it.
-        is_kept: Whether more may come; what is not kept is closed with the last one.
-        is_closed: Whether it was closed under those that are on it.
+        uses: The number of calls on it.
+        is_kept: Whether new calls may use it; otherwise it is closed after the last one.
+        is_closed: Whether it was closed, even with calls on it.
     """
 
-    __slots__ = ("_is_lent", "_left", "_now", "channel", "is_closed", "is_kept", "uses")
+    __slots__ = ("_idle_since", "_is_lent", "_now", "channel", "is_closed", "is_kept", "uses")
 
     def __init__(self, channel: aio.Channel, *, is_lent: bool) -> None:
         self.channel = channel
@@ -70,201 +70,208 @@ class Connected:
         self.is_closed = False
         self._is_lent = is_lent
         self._now = asyncio.get_running_loop().time
-        self._left = self._now()
+        self._idle_since = self._now()
 
     @property
     def is_stale(self) -> bool:
-        """Whether it may have been ended by now without a word."""
-        return not (self.uses or self._is_lent) and self._now() - self._left > _MAX_IDLE
+        """Whether it was idle so long that it may have been dropped silently."""
+        return not (self.uses or self._is_lent) and self._now() - self._idle_since > _MAX_IDLE_S
 
     @property
     def has_room(self) -> bool:
-        """Whether one more call may go over it."""
+        """Whether one more call may use it."""
         return self._is_lent or self.uses < _PER_CONNECTION
 
     async def leave(self) -> None:
-        """Ends one use."""
+        """End one use."""
         self.uses -= 1
-        self._left = self._now()
+        self._idle_since = self._now()
         if not self.is_kept and not self.uses:
             await self.close()
 
-    async def let_go(self) -> None:
-        """Keeps it for those only that are on it."""
+    async def retire(self) -> None:
+        """Accept no more calls, and close it after the last one."""
         self.is_kept = False
         if not self.uses:
             await self.close()
 
     async def close(self) -> None:
-        """Closes it, unless it was lent; what is on it fails."""
+        """Close it unless it belongs to the caller; calls on it fail."""
         if not self._is_lent:
             self.is_closed = True
             await self.channel.close()
 
 
-class _Way:
-    """The channels of one purpose.
+class _ChannelGroup:
+    """The channels with one key.
 
     Attributes:
-        connecting: Held by whoever connects; those who come meanwhile use what comes of it.
-        channels: Those that are kept.
+        connecting: Held while a channel is connected, so that concurrent calls share it.
+        channels: The channels that are kept.
     """
 
     __slots__ = ("channels", "connecting")
 
     def __init__(self) -> None:
         self.connecting = asyncio.Lock()
-        self.channels: list[Connected] = []
+        self.channels: list[ConnectedChannel] = []
 
 
-_Purpose = tuple[str, bool, "NetworkReach | None"]
-"""The address, whether it is for streams alone, and how far it may lead."""
+_GroupKey = tuple[str, bool, "NetworkReach | None"]
+"""The address, whether it is for streams alone, and the network reach."""
 
 
 class Channels:
     """The channels of one event loop.
 
     Attributes:
-        watchdog: What keeps the limits of everything that uses one.
+        watchdog: Enforces the timeouts of everything that uses a channel.
     """
 
-    def __init__(self, making: ChannelMaker) -> None:
+    def __init__(self, maker: ChannelMaker) -> None:
         self.watchdog = Watchdog()
-        self._making = making
-        self._ways: dict[_Purpose, _Way] = {}
-        self._going_on = set[asyncio.Task[None]]()
-        self._at_last = _close_at_last(self._ways)
+        self._maker = maker
+        self._groups: dict[_GroupKey, _ChannelGroup] = {}
+        self._readers = set[asyncio.Task[None]]()
+        self._closer = _close_with_loop(self._groups)
         with contextlib.suppress(StopIteration):
-            self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
+            self._closer.__anext__().send(None)  # its first step registers it with the loop
 
-    async def connected(self, url: str, request: HttpRequest, *, streaming: bool) -> Connected:
-        """Gives a channel that is connected; whoever has it leaves it.
+    async def connected(
+        self, url: str, request: HttpRequest, *, streaming: bool
+    ) -> ConnectedChannel:
+        """Return a connected channel with one more use; the caller ends it with `leave`.
 
         Args:
             url: Address of the interface, as it is written.
-            request: What is to be sent over it.
+            request: The request to send.
             streaming: Whether the reply is a stream.
 
         Raises:
-            NotConnectedError: No connection came about.
-            A2AError: There can be none: see `ChannelMaker.make`.
+            NotConnectedError: No connection was made.
+            A2AError: No channel can be created: see `ChannelMaker.make`.
         """
-        has_its_own = streaming and not self._making.is_lent
-        purpose = (url, has_its_own, request.reach)
-        way = self._ways.pop(purpose, None) or _Way()
-        self._ways[purpose] = way  # the most recently used one comes last
-        found = _with_room(way)
-        if found is None:
-            async with way.connecting:
-                found = _with_room(way) or await self._connect(way, url, request)
-        found.uses += 1
-        if len(self._ways) > _MOST:
-            await self._let_some_go()
-        return found
+        is_for_streams = streaming and not self._maker.is_lent
+        key = (url, is_for_streams, request.reach)
+        group = self._groups.pop(key, None) or _ChannelGroup()
+        self._groups[key] = group  # the most recently used one comes last
+        connected = _with_room(group)
+        if connected is None:
+            async with group.connecting:
+                connected = _with_room(group) or await self._connect(group, url, request)
+        connected.uses += 1
+        if len(self._groups) > _MAX_GROUPS:
+            await self._retire_idle()
+        return connected
 
-    def goes_on(self, reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Reads what comes over one of them; the task is kept until it is over."""
+    def start_reader(self, reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a reader of a stream in a task, and keep the task until it ends."""
         task = asyncio.ensure_future(reading)
-        self._going_on.add(task)
-        task.add_done_callback(self._going_on.discard)
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
         return task
 
     async def close(self) -> None:
-        """Closes all of them; calls that are under way fail."""
-        await _close(self._ways)
+        """Close all channels; calls in flight fail."""
+        await _close(self._groups)
 
-    async def _connect(self, way: _Way, url: str, request: HttpRequest) -> Connected:
-        is_lent = self._making.is_lent
+    async def _connect(
+        self, group: _ChannelGroup, url: str, request: HttpRequest
+    ) -> ConnectedChannel:
+        is_lent = self._maker.is_lent
         if not is_lent:
-            await _clear(way, is_pinned=request.reach is not None)
-        known = next((known for known in way.channels if known.has_room), None)
-        if known is None:
-            known = Connected(await self._making.make(url, request), is_lent=is_lent)
-            way.channels.append(known)
+            await _retire_unusable(group, is_pinned=request.reach is not None)
+        connected = next((c for c in group.channels if c.has_room), None)
+        if connected is None:
+            connected = ConnectedChannel(await self._maker.make(url, request), is_lent=is_lent)
+            group.channels.append(connected)
         try:
-            await _until_ready(known.channel)
-        except BaseException:  # also of one who was cancelled: the next one begins anew
-            if known in way.channels and not is_lent:
-                way.channels.remove(known)
-                await known.let_go()
+            await _until_ready(connected.channel)
+        except BaseException:  # also a cancellation: the next call starts anew
+            if connected in group.channels and not is_lent:
+                group.channels.remove(connected)
+                await connected.retire()
             raise
-        return known
+        return connected
 
-    async def _let_some_go(self) -> None:
+    async def _retire_idle(self) -> None:
         idle = [
-            purpose
-            for purpose, way in self._ways.items()
-            if not way.connecting.locked() and not any(known.uses for known in way.channels)
+            key
+            for key, group in self._groups.items()
+            if not group.connecting.locked() and not any(c.uses for c in group.channels)
         ]
-        for purpose in idle[: len(self._ways) - _MOST]:
-            for known in self._ways.pop(purpose).channels:
-                await known.let_go()
+        for key in idle[: len(self._groups) - _MAX_GROUPS]:
+            for connected in self._groups.pop(key).channels:
+                await connected.retire()
 
 
-def _with_room(way: _Way) -> Connected | None:
-    """A channel that is connected, and takes one more."""
-    for known in way.channels:
-        is_ready = known.channel.get_state() is _Ready
-        if is_ready and known.has_room and not known.is_stale:
-            return known
+def _with_room(group: _ChannelGroup) -> ConnectedChannel | None:
+    """Return a connected channel that may take one more call."""
+    for connected in group.channels:
+        is_ready = connected.channel.get_state() is _READY
+        if is_ready and connected.has_room and not connected.is_stale:
+            return connected
     return None
 
 
-async def _clear(way: _Way, *, is_pinned: bool) -> None:
-    """Lets go of what begins anew: what is stale or given up, and what looks at its name again."""
-    for known in list(way.channels):
-        state = known.channel.get_state()
-        if known.is_stale or state in _GIVEN_UP or (is_pinned and state is not _Ready):
-            way.channels.remove(known)
-            await known.let_go()
+async def _retire_unusable(group: _ChannelGroup, *, is_pinned: bool) -> None:
+    """Retire channels that are stale or have failed, and pinned ones that are not ready."""
+    for connected in list(group.channels):
+        state = connected.channel.get_state()
+        if connected.is_stale or state in _UNUSABLE or (is_pinned and state is not _READY):
+            group.channels.remove(connected)
+            await connected.retire()
 
 
 async def _until_ready(channel: aio.Channel) -> None:
-    """Waits until a channel is connected, or has failed to.
+    """Wait until a channel is connected, or has failed to connect.
 
-    One that was lent may have failed before, and waits a while by itself until it tries again.
+    A channel of the caller may have failed before, and waits by itself before it tries again.
 
     Raises:
         NotConnectedError: It has failed.
     """
     state = channel.get_state(try_to_connect=True)
-    has_failed = state is _Failed
-    while state is not _Ready:
-        if state is _Over:
+    has_failed = state is _FAILED
+    while state is not _READY:
+        if state is _SHUTDOWN:
             raise NotConnectedError.closed()
-        if state is _Failed and not has_failed and (why := await _reason(channel)) is not None:
-            raise NotConnectedError(why)
-        has_failed = state is _Failed
+        if state is _FAILED and not has_failed:
+            reason = await _failure_reason(channel)
+            if reason is not None:
+                raise NotConnectedError(reason)
+        has_failed = state is _FAILED
         await channel.wait_for_state_change(state)
         state = channel.get_state(try_to_connect=True)
 
 
-async def _reason(channel: aio.Channel) -> str | None:
-    """Why a channel is not connected, which only a call is told; None if it is, after all.
+async def _failure_reason(channel: aio.Channel) -> str | None:
+    """Return why a channel is not connected; None if it is, after all.
 
-    Such a call is not sent. If one were, it would be for a method that there is not.
+    grpcio gives the reason only to a call. The call is not sent on a channel that has failed; if
+    it were, it would be for a method that does not exist.
     """
     try:
-        nowhere: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_NOWHERE)
-        await nowhere(b"", timeout=1.0)
+        method: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_UNKNOWN_METHOD)
+        await method(b"", timeout=1.0)
     except aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             return error.details() or ""
     return None
 
 
-async def _close(ways: dict[_Purpose, _Way]) -> None:
-    closing = [known for way in ways.values() for known in way.channels]
-    for way in ways.values():
-        way.channels.clear()
-    ways.clear()  # whoever sends from now on makes new ones
-    for known in closing:
-        await known.close()
+async def _close(groups: dict[_GroupKey, _ChannelGroup]) -> None:
+    closing = [connected for group in groups.values() for connected in group.channels]
+    for group in groups.values():
+        group.channels.clear()
+    groups.clear()  # later requests create new channels
+    for connected in closing:
+        await connected.close()
 
 
-async def _close_at_last(ways: dict[_Purpose, _Way]) -> AsyncGenerator[None]:
-    """Closes channels when it is closed, which a loop that ends does to its generators."""
+async def _close_with_loop(groups: dict[_GroupKey, _ChannelGroup]) -> AsyncGenerator[None]:
+    """Close channels when this generator is closed, as a loop that ends does."""
     try:
         yield
     finally:
-        await _close(ways)
+        await _close(groups)

@@ -1,9 +1,9 @@
-"""What the failures of grpcio mean, in the words of `holdfast.errors`.
+"""Map the errors of grpcio to those of `holdfast.errors`.
 
 Rules:
-- Nothing was sent only where no connection came about before. A status, whoever made it, is read
-  by `holdfast._wire.grpc_status`.
-- What gRPC itself refuses of a reply is a limit of the client's, whatever status it has.
+- Nothing was sent only if no connection was made. A status, from the server or from grpcio, is
+  mapped by `holdfast._wire.grpc_status`.
+- A reply that grpcio itself rejects exceeds a limit of the client, whatever its status.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
 
 _TOO_LARGE = re.compile(r"larger than max \([0-9]+ vs\. ([0-9]+)\)")
-_INFLATES = "Decompressed message larger than max"
+_INFLATED_TOO_LARGE = "Decompressed message larger than max"
 _LARGE_METADATA = re.compile(r"metadata size exceeds .*vs\. ([0-9]+)\)")
-_OURS = "Stream removed"
-"""What newer releases put before what the client has refused, and no server."""
+_CLIENT_PREFIX = "Stream removed"
+"""Prefix of newer releases for what the client has rejected; no server sends it."""
 
-_NOT_OURS = "SERVER:"
-"""What gRPC's own servers put before the same words where it is our request that they refuse."""
+_SERVER_PREFIX = "SERVER:"
+"""Prefix of gRPC's own servers for the same text if they reject the client's request."""
 
 
 class NotConnectedError(Exception):
-    """No connection came about.
+    """No connection was made.
 
     Attributes:
-        status: What gRPC says of it; None if the channel was closed.
+        status: The status of grpcio; None if the channel was closed.
     """
 
     def __init__(self, details: str) -> None:
@@ -49,23 +49,23 @@ class NotConnectedError(Exception):
 
     @classmethod
     def closed(cls) -> Self:
-        """That of a channel that was closed."""
+        """Return the error of a closed channel."""
         error = cls("the channel is closed")
         error.status = None
         return error
 
 
 def reason_in(details: str) -> str:
-    """Why no connection came about, without what gRPC says around it."""
+    """Return the reason of a failed connection, without grpcio's words around it."""
     last = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
-    where, found, why = last.partition("Failed to connect to remote host: ")
-    if found:
-        return why
-    return last.rpartition("lookup failed for ")[2].partition(": ")[2].rstrip("]") or where
+    address, separator, reason = last.partition("Failed to connect to remote host: ")
+    if separator:
+        return reason
+    return last.rpartition("lookup failed for ")[2].partition(": ")[2].rstrip("]") or address
 
 
 def status_of(error: aio.AioRpcError) -> RpcStatus:
-    """How a call ended."""
+    """Return the status of a call."""
     return RpcStatus(
         code=error.code().name,
         details=error.details() or "",
@@ -77,22 +77,22 @@ def status_of(error: aio.AioRpcError) -> RpcStatus:
 def too_large(
     operation: Operation[Any, Any], error: aio.AioRpcError, limits: Limits
 ) -> LimitExceededError | None:
-    """The error of a reply that gRPC has not let through; None if that is not the failure.
+    """Return the error of a reply that grpcio rejected as too large; None for other failures.
 
-    The agent has answered then, so that there is no telling from the status what it did.
+    The agent has answered, so the status does not show whether it executed the call.
     """
     details = error.details() or ""
-    if error.code().name != "RESOURCE_EXHAUSTED" or _NOT_OURS in details:
+    if error.code().name != "RESOURCE_EXHAUSTED" or _SERVER_PREFIX in details:
         return None
-    found = _LARGE_METADATA.search(details)
-    if found is not None:
-        if int(found[1]) != limits.headers and not details.startswith(_OURS):
-            return None  # the server has refused what the request carries
-        what = f"the metadata of the reply is larger than {limits.headers} bytes"
-        return limit_error("headers", limits, what, grpc_status=error.code().name)
-    found = _TOO_LARGE.search(details)
-    if found is None and _INFLATES not in details:
+    metadata_bound = _LARGE_METADATA.search(details)
+    if metadata_bound is not None:
+        if int(metadata_bound[1]) != limits.headers and not details.startswith(_CLIENT_PREFIX):
+            return None  # the server rejected the request's metadata
+        problem = f"the metadata of the reply is larger than {limits.headers} bytes"
+        return limit_error("headers", limits, problem, grpc_status=error.code().name)
+    message_bound = _TOO_LARGE.search(details)
+    if message_bound is None and _INFLATED_TOO_LARGE not in details:
         return None
-    # What inflates to more is larger than the channel allows, and that is no less than ours.
-    most, status = None if found is None else int(found[1]), error.code().name
-    return message_too_large(operation, limits, most=most, grpc_status=status)
+    # An inflated message exceeds the channel's bound, which is not below the client's limits.
+    most = None if message_bound is None else int(message_bound[1])
+    return message_too_large(operation, limits, most=most, grpc_status=error.code().name)

@@ -1,12 +1,12 @@
-"""One call over a channel: its bytes, its limits, and what may have left.
+"""One call over a gRPC channel: its bytes, its timeouts, and whether it may have been sent.
 
-Rules, each against something that grpcio does otherwise:
-- A limit is named by what was waited for: a connection, the first of the reply, more of it. No
-  deadline goes along (``grpc-timeout``): what a caller waits for is not how long an agent may
-  work, and a server ends its own work at the deadline that it is told.
-- `sent` is noted before the request is handed to a channel that is connected.
-- A call that ends because its channel was closed is an error, and no cancellation of the caller's.
-- Whoever waits for an event and gives up leaves the stream as it is.
+Rules, each of which differs from grpcio's default behaviour:
+- A timeout is named by its phase: connecting, the begin of the reply, the next event. No deadline
+  is sent (``grpc-timeout``): the time that a caller waits is not the time that an agent may work,
+  and a server stops its work at the deadline that it receives.
+- `sent` is set before the request is handed to a connected channel.
+- A call that ends because its channel was closed is an error, not a cancellation of the caller.
+- A cancelled wait for an event leaves the stream unchanged.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast._model.operations import Operation
-    from holdfast._net.grpc.channels import Channels, Connected
+    from holdfast._net.grpc.channels import Channels, ConnectedChannel
     from holdfast._wire.grpc_status import RpcStatus
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.limits import Limits
     from holdfast.errors import TimeoutPhase
 
-__all__ = ["Rpc", "RpcEvents", "answer_of"]
+__all__ = ["Rpc", "RpcEvents", "call_unary"]
 
 R = TypeVar("R")
 
-_AHEAD = 16
-_BYTES_AHEAD = 1024 * 1024
-"""Events, and bytes of them, that are read before anybody asks: they come in bursts."""
+_MAX_EVENTS_AHEAD = 16
+_MAX_BYTES_AHEAD = 1024 * 1024
+"""Events, and their bytes, that are read ahead of the consumer, as they arrive in bursts."""
 
 
 class Rpc(NamedTuple):
-    """A call as gRPC carries it, and the errors that tell of it.
+    """A call as gRPC carries it, and its errors.
 
     Attributes:
-        request: Its bytes and limits, in the words of HTTP, which gRPC is.
+        request: Its body, timeouts and limits, as an HTTP request.
         url: Address of the interface, as it is written.
         method: Path of the method.
         metadata: Its headers.
-        operation: What is called.
-        version: The version of the protocol that is spoken.
-        limits: How large a reply to accept.
+        operation: The operation.
+        version: The protocol version.
+        limits: Bound the size of the reply.
         refusals: See `error_from_status`.
-        wall: Tells the time.
+        wall: Returns the wall-clock time.
     """
 
     request: HttpRequest
@@ -70,11 +70,11 @@ class Rpc(NamedTuple):
     refusals: frozenset[int]
     wall: Callable[[], float]
 
-    async def connected(self, channels: Channels, *, streaming: bool) -> Connected:
-        """Gives a channel to send it over.
+    async def connected(self, channels: Channels, *, streaming: bool) -> ConnectedChannel:
+        """Return a connected channel to send it on.
 
         Raises:
-            A2AError: There is none. Nothing was sent.
+            A2AError: There is no connection. Nothing was sent.
         """
         try:
             with channels.watchdog.within(self.request.timeouts.connect):
@@ -82,45 +82,47 @@ class Rpc(NamedTuple):
         except NotConnectedError as error:
             if error.status is None:
                 raise self.closed(sent=False) from None
-            raise self._never_connected(error.status) from None
+            raise self._connect_error(error.status) from None
         except A2AError:
             raise
         except TimeoutError:
             raise self.timed_out("connect", sent=False) from None
         except asyncio.CancelledError:
-            if _is_wanted():
+            if _is_not_cancelled():
                 raise self.closed(sent=False) from None
             raise
 
     def failed(self, error: aio.AioRpcError, *, began: bool = False) -> A2AError:
-        """How it failed."""
-        limited = too_large(self.operation, error, self.limits)
-        return self._told(status_of(error), began=began) if limited is None else limited
+        """Return the error of a failed call."""
+        limit = too_large(self.operation, error, self.limits)
+        return self._status_error(status_of(error), began=began) if limit is None else limit
 
     def timed_out(self, phase: TimeoutPhase, *, sent: bool = True) -> A2AError:
-        """One of its limits fired."""
+        """Return the error of an expired timeout."""
         return timeout_error(self.request, phase, sent=sent)
 
     def closed(self, *, sent: bool = True) -> A2AError:
-        """Its channel was closed."""
+        """Return the error of a call whose channel was closed."""
         return connection_error(self.request, "closed", sent=sent, transient=False)
 
     def empty(self, what: str) -> A2AError:
-        """A reply has ended well, and lacks what it must have."""
+        """Return the error of a reply with status OK that lacks a required part."""
         return connection_error(self.request, "truncated", f"status OK without {what}", sent=True)
 
-    def _never_connected(self, status: RpcStatus) -> A2AError:
-        told = self._told(status, sent=False)
-        if not isinstance(told, A2AConnectionError):
-            return told
-        reason = None if told.failure == "refused" else reason_in(status.details or "")
+    def _connect_error(self, status: RpcStatus) -> A2AError:
+        mapped = self._status_error(status, sent=False)
+        if not isinstance(mapped, A2AConnectionError):
+            return mapped
+        reason = None if mapped.failure == "refused" else reason_in(status.details or "")
         error = connection_error(
-            self.request, told.failure, reason, sent=False, transient=told.transient
+            self.request, mapped.failure, reason, sent=False, transient=mapped.transient
         )
-        error.grpc_status = told.grpc_status
+        error.grpc_status = mapped.grpc_status
         return error
 
-    def _told(self, status: RpcStatus, *, sent: bool = True, began: bool = False) -> A2AError:
+    def _status_error(
+        self, status: RpcStatus, *, sent: bool = True, began: bool = False
+    ) -> A2AError:
         return error_from_status(
             self.operation,
             status,
@@ -132,21 +134,21 @@ class Rpc(NamedTuple):
         )
 
 
-async def answer_of(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, str]]:
-    """Makes a call that has one answer: its message, and the metadata around it.
+async def call_unary(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, str]]:
+    """Make a unary call; return the message of the reply, and the metadata around it.
 
     Raises:
-        A2AError: Whatever went wrong.
+        A2AError: The call failed.
     """
     connected = await rpc.connected(channels, streaming=False)
     try:
-        return await _answer_over(rpc, channels, connected)
+        return await _call_over(rpc, channels, connected)
     except aio.AioRpcError as error:
         raise rpc.failed(error) from error
     except aio.UsageError:
         raise rpc.closed() from None
     except asyncio.CancelledError:
-        if _is_wanted():
+        if _is_not_cancelled():
             raise rpc.closed() from None
         raise
     except TimeoutError:
@@ -155,11 +157,11 @@ async def answer_of(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, s
         await connected.leave()
 
 
-async def _answer_over(
-    rpc: Rpc, channels: Channels, connected: Connected
+async def _call_over(
+    rpc: Rpc, channels: Channels, connected: ConnectedChannel
 ) -> tuple[bytes, Mapping[str, str]]:
     request = rpc.request
-    method: aio.UnaryUnaryMultiCallable[bytes, bytes | None]  # which no message is
+    method: aio.UnaryUnaryMultiCallable[bytes, bytes | None]  # None if there is no message
     method = connected.channel.unary_unary(rpc.method)
     request.progress.sent = True
     call = method(request.body, metadata=rpc.metadata)
@@ -170,17 +172,17 @@ async def _answer_over(
             raise rpc.empty("a message")
         return body, reply_headers(await call.initial_metadata(), await call.trailing_metadata())
     finally:
-        call.cancel()  # which does nothing to one that is over
+        call.cancel()  # does nothing if it has ended
 
 
 class RpcEvents(Generic[R]):
-    """A stream of events, in the shape of `holdfast._pipeline.transport.Stream`.
+    """A stream of events; implements `holdfast._pipeline.transport.Stream`.
 
     Args:
         rpc: The call.
-        channels: Where there is a channel for it.
-        agent: What errors call the agent.
-        decode: Makes the value of an event.
+        channels: The channels.
+        agent: The agent's address for errors.
+        decode: Decodes an event.
     """
 
     def __init__(
@@ -190,27 +192,27 @@ class RpcEvents(Generic[R]):
         self._channels = channels
         self._agent = agent
         self._decode = decode
-        self._connected: Connected | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._connected: ConnectedChannel | None = None
+        self._reader: asyncio.Task[None] | None = None
         self._inbox = _Inbox()
-        self._first: R | None = None  # until it is asked for
-        self._came = False
+        self._first: R | None = None  # until it is requested
+        self._has_events = False
 
     def __del__(self) -> None:
-        # Nobody has it any more who could close it, and its loop goes on.
-        reading, connected = self._reading, self._connected
-        if reading is not None and connected is not None:
-            with contextlib.suppress(RuntimeError):  # of a loop that is closed
-                reading.get_loop().call_soon_threadsafe(_abandon, reading, connected)
+        # The stream was dropped without close(), and its loop is still open.
+        reader, connected = self._reader, self._connected
+        if reader is not None and connected is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                reader.get_loop().call_soon_threadsafe(_abandon, reader, connected)
 
     def __aiter__(self) -> Self:
         return self
 
     async def open(self) -> Mapping[str, str]:
-        """Sends the request, waits for the first event, and gives the metadata before it.
+        """Send the request, wait for the first event, and return the metadata before it.
 
         Raises:
-            A2AError: Whatever went wrong until then; the call is over.
+            A2AError: The call failed; it has ended.
         """
         try:
             await self._send()
@@ -236,27 +238,27 @@ class RpcEvents(Generic[R]):
             raise
 
     def next_nowait(self) -> R | None:
-        """The next value if it is there already; what fails does so where it is waited for."""
-        arrived = self._inbox.arrived
-        if not arrived or self._first is not None:
+        """Return the next value if it is buffered; errors are raised by `__anext__`."""
+        messages = self._inbox.messages
+        if not messages or self._first is not None:
             return None
         try:
-            value = self._decode(arrived[0])
+            value = self._decode(messages[0])
         except A2AError:
             return None
         self._inbox.take()
         return value
 
     async def close(self) -> None:
-        """Ends the call; the agent goes on."""
-        reading, self._reading = self._reading, None
+        """End the call; the agent's task is not canceled."""
+        reader, self._reader = self._reader, None
         connected, self._connected = self._connected, None
         self._first = None
-        self._inbox.empty()
+        self._inbox.discard()
         try:
-            if reading is not None and not reading.done():
-                reading.cancel()
-                await asyncio.wait({reading})
+            if reader is not None and not reader.done():
+                reader.cancel()
+                await asyncio.wait({reader})
         finally:
             if connected is not None:
                 await connected.leave()
@@ -272,107 +274,107 @@ class RpcEvents(Generic[R]):
         except aio.UsageError:
             raise rpc.closed() from None
         inbox = self._inbox
-        self._reading = self._channels.goes_on(inbox.read(call))
+        self._reader = self._channels.start_reader(inbox.read(call))
         await self._wait("first_byte", lambda: inbox.headers is None)
 
     async def _next(self) -> R:
         inbox = self._inbox
-        await self._wait("idle", lambda: not inbox.arrived)
-        if not inbox.arrived:
-            raise self._end()
-        self._came = True
+        await self._wait("idle", lambda: not inbox.messages)
+        if not inbox.messages:
+            raise self._end_error()
+        self._has_events = True
         return self._decode(inbox.take())
 
-    def _end(self) -> Exception:
-        """What the end of the call means."""
+    def _end_error(self) -> Exception:
+        """Return the exception for the end of the call."""
         inbox = self._inbox
         if inbox.failure is not None:
-            return self._rpc.failed(inbox.failure, began=self._came)
+            return self._rpc.failed(inbox.failure, began=self._has_events)
         return self._rpc.closed() if inbox.is_closed else StopAsyncIteration()
 
-    async def _wait(self, phase: TimeoutPhase, lacks: Callable[[], bool]) -> None:
-        """Waits while something lacks, and the call goes on."""
+    async def _wait(self, phase: TimeoutPhase, is_missing: Callable[[], bool]) -> None:
+        """Wait while something is missing and the call has not ended."""
         inbox = self._inbox
-        if inbox.is_over or not lacks():
+        if inbox.has_ended or not is_missing():
             return
         try:
             with self._channels.watchdog.within(getattr(self._rpc.request.timeouts, phase)):
-                while lacks() and not inbox.is_over:
-                    inbox.news.clear()
-                    await inbox.news.wait()
+                while is_missing() and not inbox.has_ended:
+                    inbox.changed.clear()
+                    await inbox.changed.wait()
         except TimeoutError:
             raise self._rpc.timed_out(phase) from None
 
 
 class _Inbox:
-    """What has come of a stream, and was not asked for yet.
+    """The messages of a stream that were received and not consumed yet.
 
-    It knows nothing of who asks, so that nobody keeps a stream alive that was left alone.
+    It has no reference to the stream, so that its reader does not keep a dropped stream alive.
 
     Attributes:
-        arrived: The messages.
-        news: Set when something has come.
-        headers: The metadata before the first message; None until they are there.
-        failure: How the call failed.
-        is_over: Whether nothing more will come.
-        is_closed: Whether that is because its channel was closed.
+        messages: The messages.
+        changed: Set when something has arrived.
+        headers: The metadata before the first message; None until they arrive.
+        failure: The error that ended the call.
+        has_ended: Whether no more messages will arrive.
+        is_closed: Whether the call ended because its channel was closed.
     """
 
     def __init__(self) -> None:
-        self.arrived = deque[bytes]()
-        self.news = asyncio.Event()
+        self.messages = deque[bytes]()
+        self.changed = asyncio.Event()
         self.headers: Mapping[str, str] | None = None
         self.failure: aio.AioRpcError | None = None
-        self.is_over = self.is_closed = False
+        self.has_ended = self.is_closed = False
         self._size = 0
         self._room = asyncio.Event()
 
     def take(self) -> bytes:
-        """The next message, of those that are there."""
-        message = self.arrived.popleft()
+        """Return the next message; there must be one."""
+        message = self.messages.popleft()
         self._size -= len(message)
         self._room.set()
         return message
 
-    def empty(self) -> None:
-        """Throws away what is there; nothing more comes."""
-        self.arrived.clear()
+    def discard(self) -> None:
+        """Discard all messages, and accept no more."""
+        self.messages.clear()
         self.failure = None
-        self.is_over, self.is_closed = True, False
+        self.has_ended, self.is_closed = True, False
 
     async def read(self, call: aio.UnaryStreamCall[bytes, bytes]) -> None:
-        """Reads what comes, a little ahead of those who ask for it."""
+        """Read messages, some of them ahead of the consumer."""
         messages = aiter(call)
         try:
             self.headers = reply_headers(await call.initial_metadata())
-            self.news.set()
+            self.changed.set()
             async for message in messages:
-                self.arrived.append(message)
+                self.messages.append(message)
                 self._size += len(message)
-                self.news.set()
-                while len(self.arrived) >= _AHEAD or self._size > _BYTES_AHEAD:
+                self.changed.set()
+                while len(self.messages) >= _MAX_EVENTS_AHEAD or self._size > _MAX_BYTES_AHEAD:
                     self._room.clear()
                     await self._room.wait()
         except aio.AioRpcError as error:
             self.failure = error
         except asyncio.CancelledError:
-            if not _is_wanted():
+            if not _is_not_cancelled():
                 raise
             self.is_closed = True
         finally:
-            self.is_over = True
-            self.news.set()
-            call.cancel()  # which does nothing to one that is over
+            self.has_ended = True
+            self.changed.set()
+            call.cancel()  # does nothing if it has ended
             if isinstance(messages, AsyncGenerator):  # left in the middle
                 await messages.aclose()
 
 
-def _abandon(reading: asyncio.Task[None], connected: Connected) -> None:
-    """Ends a call that nobody waits for any more."""
-    reading.cancel()
-    reading.add_done_callback(lambda _: asyncio.ensure_future(connected.leave()))
+def _abandon(reader: asyncio.Task[None], connected: ConnectedChannel) -> None:
+    """End the call of a dropped stream."""
+    reader.cancel()
+    reader.add_done_callback(lambda _: asyncio.ensure_future(connected.leave()))
 
 
-def _is_wanted() -> bool:
-    """Whether nobody has cancelled the running task: a call that is over can look the same."""
+def _is_not_cancelled() -> bool:
+    """Return whether the running task was not cancelled: a closed channel looks the same."""
     return not pending_cancellations()
