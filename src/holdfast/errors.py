@@ -1,11 +1,11 @@
-"""Every error of Holdfast, and the facts that each carries.
+"""All errors of Holdfast, and their facts.
 
-Rules: one tree under `A2AError`; ``str(error)`` is one helpful line; whatever a program may
-want to know is an attribute; no secret is ever in either. An error states facts, not verdicts:
-whether to try again is decided elsewhere, from `A2AError.executed` and `A2AError.transient`.
+Rules: one tree under `A2AError`; ``str(error)`` is one helpful line; all facts for programs are
+attributes; neither contains a secret. An error states facts, not decisions: whether to retry is
+decided elsewhere, from `A2AError.executed` and `A2AError.transient`.
 
     A2AError
-    ├── what the agent answered (A2A specification 3.3.2, JSON-RPC 2.0)
+    ├── errors of the agent (A2A specification 3.3.2, JSON-RPC 2.0)
     │   ├── TaskNotFoundError                   ├── ParseError
     │   ├── TaskNotCancelableError              ├── InvalidRequestError
     │   ├── PushNotificationNotSupportedError   ├── MethodNotFoundError
@@ -14,7 +14,7 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
     │   ├── InvalidAgentResponseError           ├── ExtendedAgentCardNotConfiguredError
     │   ├── ExtensionSupportRequiredError       ├── VersionNotSupportedError
     │   └── AgentError (any other code)
-    ├── how it travelled
+    ├── transport errors
     │   ├── A2AConnectionError                  ├── AuthenticationError
     │   ├── A2ATimeoutError                     ├── PermissionDeniedError
     │   └── A2AHTTPError                        └── RateLimitedError
@@ -23,10 +23,10 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
     │   ├── InvalidAgentCardError               ├── ClientToolsNotSupportedError
     │   ├── CardSignatureError                  ├── NetworkPolicyError
     │   ├── CredentialOriginError               └── LimitExceededError
-    ├── how a task ended, or why it waits
+    ├── terminal and interrupted tasks
     │   ├── TaskTerminalError: TaskFailedError, TaskRejectedError, TaskCanceledError
     │   └── TaskInterruptedError: TaskInputRequiredError, TaskAuthRequiredError
-    └── what the client itself decided
+    └── decisions of the client
         ├── DeadlineExceededError               ├── ReconnectError
         ├── CircuitOpenError                    ├── CancelUnconfirmedError
         ├── QueueFullError                      ├── NotEnoughResultsError
@@ -120,7 +120,7 @@ __all__ = [
 ConnectionFailure = Literal[
     "dns", "refused", "unreachable", "tls", "proxy", "disconnected", "truncated", "closed"
 ]
-"""How a connection failed; the first five happen before a byte of the request is sent."""
+"""Failure of a connection; the first five occur before a byte of the request is sent."""
 
 JournalFailure = Literal[
     "unusable",
@@ -137,47 +137,47 @@ JournalFailure = Literal[
     "missing",
     "elsewhere",
 ]
-"""Why a journal did not do what it was asked.
+"""Reason why a journal did not do what it was asked to do.
 
-- ``"unusable"``: it cannot be written or read, or is silent. Where a journal knows why, it is
-  ``"full"``, as its disk is; ``"locked"`` by somebody else who writes; ``"read_only"``;
-  ``"damaged"``; ``"gone"``: deleted, moved or replaced since it was opened; or ``"untrusted"``:
-  its file, or one beside it (``-wal``, ``-shm``), belongs to another user, is a link, or lets
-  others read or write it.
-- ``"exists"``: it has a call of that message or label, and that one may have been sent.
-- ``"held"``: somebody works on the call, or did and died less than a lease ago.
+- ``"unusable"``: it cannot be written or read, or does not answer. If the journal knows the cause:
+  ``"full"``: the disk is full; ``"locked"`` by another writer; ``"read_only"``; ``"damaged"``;
+  ``"gone"``: deleted, moved or replaced since it was opened; or ``"untrusted"``: its file, or one
+  beside it (``-wal``, ``-shm``), belongs to another user, is a link, or is readable or writable by
+  others.
+- ``"exists"``: it has a call with that message id or label, which may have been sent.
+- ``"held"``: another process works on the call, or crashed less than a lease ago.
 - ``"over"``: the call has an outcome.
-- ``"taken_over"``: somebody else took the call over while it was worked on.
+- ``"taken_over"``: another process took the call over during the work on it.
 - ``"missing"``: it has no such call.
-- ``"elsewhere"``: the call went to an agent of another name, and this one does not know it.
+- ``"elsewhere"``: the call was sent to an agent of another name, and this agent does not know it.
 """
 
 CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]
-"""What became of a call.
+"""Outcome of a call.
 
-- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
-- ``"refused"``: by an error of the protocol, and nothing goes on.
-- ``"duplicated"``: the agent made more than one task of it, and its caller was told so.
-- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
+- ``"answered"``: by a task, in any settled state, or by a message.
+- ``"refused"``: by an error of the protocol; no task continues.
+- ``"duplicated"``: the agent created more than one task; the caller got an error.
+- ``"unknown"``: it may have been sent, and no task was found; the caller got an error.
 - ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
 - ``"forgotten"``: the outcome is not needed.
 """
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
-"""Which wait expired; in the first two no byte of the request was sent."""
+"""Wait that expired; in the first two no byte of the request was sent."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One attempt at a call, as told by errors and replies.
+    """One attempt of a call, in errors and replies.
 
     Attributes:
-        number: 1 for the first one.
-        agent: The address that was called, without credentials or query.
-        started: Seconds after the call began.
-        duration: Seconds that it took.
-        error: Why it failed, in one line; None for the one that succeeded.
-        executed: Whether the agent ran it: True, False, or None if unknown.
-        wait: Seconds waited before the next one; None for the last one.
+        number: Number of the attempt, from 1.
+        agent: The called address, without credentials or query.
+        started: Seconds from the start of the call.
+        duration: Duration in seconds.
+        error: Reason of the failure, in one line; None if the attempt succeeded.
+        executed: Whether the agent executed it: True, False, or None if unknown.
+        wait: Seconds until the next attempt; None for the last one.
     """
 
     number: int
@@ -190,7 +190,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Facts(TypedDict, total=False):
-    """The facts that any `A2AError` can be given, by keyword."""
+    """Facts of any `A2AError`, as keyword arguments."""
 
     code: int | None
     details: Sequence[Mapping[str, Any]]
@@ -213,32 +213,32 @@ class Facts(TypedDict, total=False):
 
 
 class A2AError(Exception):
-    """Base of every error that Holdfast raises.
+    """Base class of all errors that Holdfast raises.
 
     Attributes:
-        entry: How the protocol writes errors of this kind; the same for all of them.
-        code: The JSON-RPC code of the A2A error, whichever binding carried it; None where the
-            failure has none.
+        entry: Representation of errors of this class in the protocol.
+        code: JSON-RPC code of the A2A error, whatever the binding; None if there is none.
         details: Typed details (`google.rpc` objects with an ``@type``), as received.
         data: JSON-RPC ``error.data`` or the body's own error object, as received.
-        http_status: Status of the HTTP reply, if there was one.
-        grpc_status: Name of the gRPC status, if there was one.
-        headers: The harmless part of the reply's headers, names in lower case.
-        executed: Whether the agent ran the operation: True, False, or None if unknown.
+        http_status: Status of the HTTP reply; None if there was none.
+        grpc_status: Name of the gRPC status; None if there was none.
+        headers: Harmless headers of the reply, names in lower case.
+        executed: Whether the agent executed the operation: True, False, or None if unknown.
         transient: Whether the same call may succeed later.
-        retry_after: Seconds to wait before another try, where the agent said so, or its circuit
-            breaker did.
-        attempts: Every attempt that was made, in order.
-        retry_stopped_reason: Why it was not tried again, where trying again might have helped.
-        agent: The address that failed, without credentials or query.
-        request_id: The id under which the call is logged.
-        hops: The agents behind `agent` on the way to the failure, nearest first; in the last one
-            it broke. Of more than 16 the nearest 14 and the last one, with ``"…"`` between.
-        loop: The agent that is in that chain more than once.
-        traceparent: The call's place in a distributed trace (W3C Trace Context), if it had one.
-        excerpt: The beginning of a reply that was not understood.
-        other_version: Version of the protocol to try, ``"1.0"`` or ``"0.3"``, where the agent
-            seems not to speak the one that it was spoken to in.
+        retry_after: Seconds to wait before a retry, if the agent or its circuit breaker gave a
+            delay.
+        attempts: All attempts, in order.
+        retry_stopped_reason: Why the call was not retried, although a retry might have helped.
+        agent: Address that failed, without credentials or query.
+        request_id: Id of the call in the log.
+        hops: Agents behind `agent` on the way to the failure, nearest first; the last one failed.
+            Of more than 16, the nearest 14 and the last one, with ``"…"`` between.
+        loop: Agent that occurs more than once in that chain.
+        traceparent: Position of the call in a distributed trace (W3C Trace Context); None without
+            one.
+        excerpt: Beginning of a reply that was not understood.
+        other_version: Protocol version to try, ``"1.0"`` or ``"0.3"``, if the agent does not seem
+            to speak the version of the call.
     """
 
     entry: ClassVar[Entry] = Entry()
@@ -266,7 +266,7 @@ class A2AError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened, in one line."""
+        """Description of the failure, in one line."""
         return str(self.args[0])
 
     @message.setter
@@ -274,68 +274,69 @@ class A2AError(Exception):
         self.args = (message,)
 
     def facts(self) -> Facts:
-        """The facts, to give to another error."""
+        """Return the facts, to pass to another error."""
         return cast("Facts", {name: getattr(self, name) for name in Facts.__annotations__})
 
     @staticmethod
     def from_jsonrpc(error: Mapping[str, Any]) -> A2AError:
-        """Makes the typed error of a JSON-RPC error object (JSON-RPC 2.0, 5.1; A2A 9.5).
+        """Convert a JSON-RPC error object to a typed error (JSON-RPC 2.0, 5.1; A2A 9.5).
 
         Args:
-            error: The ``error`` of a reply, parsed: of A2A 1.0, or in the older dialect.
+            error: The parsed ``error`` of a reply: of A2A 1.0, or in the older dialect.
 
         Returns:
-            With the facts that it tells; `InvalidAgentResponseError` if it is no such object.
+            The error with its facts; `InvalidAgentResponseError` if the object is malformed.
         """
         try:
-            told = reading.read_error_object(error)
-        except ValueError as why:
-            return InvalidAgentResponseError(f"the error {why}")
-        return error_from_object(told)
+            error_object = reading.read_error_object(error)
+        except ValueError as fault:
+            return InvalidAgentResponseError(f"the error {fault}")
+        return error_from_object(error_object)
 
     def to_jsonrpc(self, *, nested: bool = False, request_id: str | None = None) -> dict[str, Any]:
-        """The JSON-RPC error object that an agent answers with (JSON-RPC 2.0, 5.1; A2A 9.5).
+        """Return the JSON-RPC error object for an agent's reply (JSON-RPC 2.0, 5.1; A2A 9.5).
 
-        Its ``data`` is a list of typed details: whether it may help to try again, and `hops`, are
-        members of the `google.rpc.ErrorInfo`; `retry_after` is a `google.rpc.RetryInfo`. Foreign
-        details are kept, up to 8,000 characters; secrets, file paths and stack traces are taken
-        out wherever they can be told by their look.
+        Its ``data`` is a list of typed details: `transient` and `hops` are members of the
+        `google.rpc.ErrorInfo`; `retry_after` is a `google.rpc.RetryInfo`. Other details are kept,
+        up to 8,000 characters; secrets, file paths and stack traces are removed if their form
+        reveals them.
 
         Args:
-            nested: Whether ``data`` is an object of the older dialect: ``retryable``,
-                ``retryAfter``, and of a chain ``currentAgent``, ``downstreamAgent`` and
-                ``downstreamError``, one inside the other. An error that came so goes out so.
-            request_id: The id under which the agent logs it, for those who ask about it.
+            nested: Use the older dialect, in which ``data`` is an object: ``retryable``,
+                ``retryAfter``, and for a chain ``currentAgent``, ``downstreamAgent`` and
+                ``downstreamError``, nested in each other. An error received in that dialect is
+                always written in it.
+            request_id: Id of the request in the agent's log, for support requests.
         """
         own_code = isinstance(self, AgentError) and is_article_code(self.code)
         nested = nested or own_code or is_article_data(self.data)
         return writing.rpc_error(self, self.entry, nested=nested, request_id=request_id)
 
     def to_rest(self, *, request_id: str | None = None) -> dict[str, Any]:
-        """The `google.rpc.Status` object that an agent answers with over HTTP+JSON (A2A 11.6).
+        """Return the `google.rpc.Status` object for an agent's reply over HTTP+JSON (A2A 11.6).
 
-        It is the member ``error`` of the body, and its ``code`` the HTTP status of the reply.
+        Send it as the member ``error`` of the body, with its ``code`` as the HTTP status.
 
         Args:
-            request_id: The id under which the agent logs it, for those who ask about it.
+            request_id: Id of the request in the agent's log, for support requests.
         """
         return writing.rest_error(self, self.entry, request_id=request_id)
 
     def __str__(self) -> str:
-        notes = "; ".join(one_line(note, _MAX_NOTE) for note in self._notes())
-        message = one_line(self.message or type(self).__name__, _MAX_MESSAGE)
+        notes = "; ".join(one_line(note, _MAX_NOTE_CHARACTERS) for note in self._notes())
+        message = one_line(self.message or type(self).__name__, _MAX_MESSAGE_CHARACTERS)
         return f"{message} ({notes})" if notes else message
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self}>"
 
     def __copy__(self) -> A2AError:
-        twin = _rebuild(type(self), self.args, self.__dict__)
-        twin.__cause__ = self.__cause__
-        return twin
+        duplicate = _rebuild(type(self), self.args, self.__dict__)
+        duplicate.__cause__ = self.__cause__
+        return duplicate
 
     def __reduce__(self) -> tuple[Callable[..., A2AError], tuple[Any, ...]]:
-        # The constructors take keywords only, which Exception's own pickling does not know.
+        # The constructors take keyword arguments, which Exception's own pickling does not support.
         return _rebuild, (type(self), self.args, self.__dict__)
 
     def _notes(self) -> list[str]:
@@ -349,7 +350,7 @@ class A2AError(Exception):
         if len(self.attempts) > 1:
             notes.append(f"{len(self.attempts)} attempts")
         if self.retry_after is not None:
-            exact = "3g" if self.retry_after < 100 else "0f"  # as far as anybody reads it
+            exact = "3g" if self.retry_after < 100 else "0f"  # more digits do not matter
             notes.append(f"retry after {self.retry_after:.{exact}} s")
         if self.retry_stopped_reason is not None:
             notes.append(f"not tried again: {self.retry_stopped_reason}")
@@ -363,9 +364,9 @@ class A2AError(Exception):
         return notes
 
 
-_MAX_MESSAGE = 1000
-_MAX_NOTE = 250
-"""What `str` shows of a message and of each fact, in characters; the attributes keep it whole."""
+_MAX_MESSAGE_CHARACTERS = 1000
+_MAX_NOTE_CHARACTERS = 250
+"""Characters of the message and of each fact in `str`; the attributes are complete."""
 
 
 def _rebuild(kind: type[A2AError], args: tuple[Any, ...], state: dict[str, Any]) -> A2AError:
@@ -375,14 +376,14 @@ def _rebuild(kind: type[A2AError], args: tuple[Any, ...], state: dict[str, Any])
     return error
 
 
-# ── What the agent answered ──────────────────────────────────────────────────────────────────
+# ── Errors of the agent ──────────────────────────────────────────────────────────────────────
 
 
 class TaskNotFoundError(A2AError):
-    """The task does not exist, is purged, or is not this caller's (A2A 3.3.2).
+    """The task does not exist, was deleted, or belongs to another caller (A2A 3.3.2).
 
     Attributes:
-        task_id: The id that was asked for, where known.
+        task_id: The requested id, if known.
     """
 
     entry = Entry(-32001, "TASK_NOT_FOUND", 404, "NOT_FOUND", Dialect.TASK_NOT_FOUND)
@@ -395,11 +396,11 @@ class TaskNotFoundError(A2AError):
 
 
 class TaskNotCancelableError(A2AError):
-    """The task is over, or cannot be canceled where it stands (A2A 3.3.2).
+    """The task is terminal, or cannot be canceled in its state (A2A 3.3.2).
 
     Attributes:
-        task_id: The id that was asked for, where known.
-        state: The state that the task is in, where the agent told it.
+        task_id: The requested id, if known.
+        state: State of the task, if the agent reported it.
     """
 
     entry = Entry(-32002, "TASK_NOT_CANCELABLE", 400, "FAILED_PRECONDITION", -32600)
@@ -418,28 +419,28 @@ class TaskNotCancelableError(A2AError):
 
 
 class PushNotificationNotSupportedError(A2AError):
-    """The agent has no push notifications (A2A 3.3.2)."""
+    """The agent does not support push notifications (A2A 3.3.2)."""
 
     entry = Entry(-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", -32601)
 
 
 class UnsupportedOperationError(A2AError):
-    """The agent does not offer this operation, or not for this task (A2A 3.3.2)."""
+    """The agent does not support this operation, or not for this task (A2A 3.3.2)."""
 
     entry = Entry(-32004, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", -32601)
 
 
 class ContentTypeNotSupportedError(A2AError):
-    """The agent does not take a media type of the message (A2A 3.3.2)."""
+    """The agent does not accept a media type of the message (A2A 3.3.2)."""
 
     entry = Entry(-32005, "CONTENT_TYPE_NOT_SUPPORTED", 400, "INVALID_ARGUMENT", -32602)
 
 
 class InvalidAgentResponseError(A2AError):
-    """The reply is not what the protocol says it must be.
+    """The reply violates the protocol.
 
-    Either the agent says so itself (``code`` -32006), or the client could not read the reply
-    (``code`` None; ``excerpt`` shows its beginning).
+    Either the agent reports it (``code`` -32006), or the client could not decode the reply
+    (``code`` None; ``excerpt`` is its beginning).
     """
 
     entry = Entry(-32006, "INVALID_AGENT_RESPONSE", 500, "INTERNAL", -32603)
@@ -454,10 +455,10 @@ class ExtendedAgentCardNotConfiguredError(A2AError):
 class ExtensionSupportRequiredError(A2AError):
     """The agent requires an extension that the request did not declare (A2A 3.3.2).
 
-    Where its card already says so, nothing was sent.
+    If the card already requires it, nothing was sent.
 
     Attributes:
-        extensions: The URIs that are missing, where a card says so.
+        extensions: URIs of the missing extensions, if the card names them.
     """
 
     entry = Entry(-32008, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", -32600)
@@ -470,19 +471,19 @@ class ExtensionSupportRequiredError(A2AError):
 
 
 class VersionNotSupportedError(A2AError):
-    """The agent does not speak the protocol version that was asked for (A2A 3.6)."""
+    """The agent does not support the requested protocol version (A2A 3.6)."""
 
     entry = Entry(-32009, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION")
 
 
 class ParseError(A2AError):
-    """The agent could not read the request as JSON (JSON-RPC -32700)."""
+    """The agent could not parse the request as JSON (JSON-RPC -32700)."""
 
     entry = Entry(-32700, "PARSE_ERROR", 400, "INVALID_ARGUMENT")
 
 
 class InvalidRequestError(A2AError):
-    """The agent does not take the request for a valid one (JSON-RPC -32600)."""
+    """The agent considers the request invalid (JSON-RPC -32600)."""
 
     entry = Entry(-32600, "INVALID_REQUEST", 400, "INVALID_ARGUMENT")
 
@@ -494,29 +495,29 @@ class MethodNotFoundError(A2AError):
 
 
 class InvalidParamsError(A2AError):
-    """The agent refuses the parameters (JSON-RPC -32602)."""
+    """The agent rejects the parameters (JSON-RPC -32602)."""
 
     entry = Entry(-32602, "INVALID_PARAMS", 400, "INVALID_ARGUMENT")
 
 
 class InternalError(A2AError):
-    """The agent failed inside (JSON-RPC -32603); it may have run the message first."""
+    """The agent failed internally (JSON-RPC -32603), perhaps after executing the message."""
 
 
 class AgentError(A2AError):
-    """The agent answered with an error code of its own; ``code`` keeps it."""
+    """The agent answered with an error code of its own, which is in ``code``."""
 
     entry = Entry(-32000, UNNAMED, 500, "UNKNOWN")
 
 
-# ── How it travelled ─────────────────────────────────────────────────────────────────────────
+# ── Transport errors ─────────────────────────────────────────────────────────────────────────
 
 
 class A2AConnectionError(A2AError, ConnectionError):
-    """No connection to the agent, or it broke.
+    """The connection to the agent could not be established, or it broke.
 
     Attributes:
-        failure: What broke: see `ConnectionFailure`.
+        failure: Kind of failure; see `ConnectionFailure`.
     """
 
     entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
@@ -529,11 +530,11 @@ class A2AConnectionError(A2AError, ConnectionError):
 
 
 class A2ATimeoutError(A2AError, TimeoutError):
-    """The agent took longer than one of the limits of an attempt.
+    """The agent exceeded one of the timeouts of an attempt.
 
     Attributes:
-        phase: Which wait expired: see `TimeoutPhase`.
-        timeout: Its limit in seconds.
+        phase: Wait that expired; see `TimeoutPhase`.
+        timeout: Its timeout in seconds.
     """
 
     entry = Entry(in_article=Dialect.TASK_TIMEOUT)
@@ -552,18 +553,18 @@ class A2ATimeoutError(A2AError, TimeoutError):
 
 
 class A2AHTTPError(A2AError):
-    """An HTTP status that says no, without an A2A error in the body."""
+    """An unsuccessful HTTP status without an A2A error in the body."""
 
     entry = Entry(-32000, HTTP_STATUS, 500, "UNKNOWN", -32603)
 
 
 class AuthenticationError(A2AHTTPError):
-    """The agent wants credentials, or other ones (HTTP 401).
+    """The agent requires credentials, or other ones (HTTP 401).
 
-    Where its card already says what this client does not have, nothing was sent.
+    If the card already requires credentials that the client lacks, nothing was sent.
 
     Attributes:
-        schemes: Names of the card's security schemes that it is about, where a card says so.
+        schemes: Names of the card's security schemes that are required, if known.
         missing: Those of them for which there is no credential.
     """
 
@@ -583,13 +584,13 @@ class AuthenticationError(A2AHTTPError):
 
 
 class PermissionDeniedError(A2AHTTPError):
-    """The credentials do not allow this (HTTP 403)."""
+    """The credentials do not permit the operation (HTTP 403)."""
 
     entry = Entry(-32000, HTTP_STATUS, 403, "PERMISSION_DENIED", Dialect.INSUFFICIENT_SCOPE)
 
 
 class RateLimitedError(A2AHTTPError):
-    """Too many requests (HTTP 429); ``retry_after`` says when to come back, if the agent did."""
+    """Too many requests (HTTP 429); ``retry_after`` is the agent's delay, if it gave one."""
 
     entry = Entry(-32000, HTTP_STATUS, 429, "RESOURCE_EXHAUSTED", Dialect.RATE_LIMITED)
 
@@ -598,15 +599,15 @@ class RateLimitedError(A2AHTTPError):
 
 
 class AgentCardResolutionError(A2AError):
-    """No agent card was found at its address."""
+    """No agent card was found at the agent's address."""
 
 
 class InvalidAgentCardError(A2AError):
-    """What was found is not a usable agent card.
+    """The document is not a usable agent card.
 
     Attributes:
-        field: The member that is wrong, as a path like ``supportedInterfaces[0].url``; None if
-            the whole is not a card.
+        field: Path of the invalid member, such as ``supportedInterfaces[0].url``; None if the
+            document is not a card at all.
     """
 
     def __init__(
@@ -617,13 +618,13 @@ class InvalidAgentCardError(A2AError):
 
 
 class CardSignatureError(A2AError):
-    """The agent card's signature is wrong, or it is not verified where that is required.
+    """The signature of the agent card is invalid, or it is not verified although required.
 
     Nothing was sent to the agent.
 
     Attributes:
         outcome: ``"invalid"``, ``"unverifiable"`` or ``"absent"``; see `CardVerification`.
-        key_id: The key that the signature names; None if there is none.
+        key_id: Key id of the signature; None if there is none.
     """
 
     def __init__(
@@ -640,12 +641,12 @@ class CardSignatureError(A2AError):
 
 
 class CredentialOriginError(A2AError):
-    """Credentials were about to go to an origin that they were not given for; nothing was sent.
+    """Credentials would have been sent to an origin that is not trusted; nothing was sent.
 
-    Only a card makes one: a redirect is followed without credentials, or not at all.
+    Only a card can cause it: a redirect is followed without credentials, or not at all.
 
     Attributes:
-        origin: The origin that the card named.
+        origin: The origin in the card.
     """
 
     def __init__(self, message: str = "", *, origin: str, **facts: Unpack[Facts]) -> None:
@@ -654,13 +655,13 @@ class CredentialOriginError(A2AError):
 
 
 class NetworkPolicyError(A2AError):
-    """An address resolves into a network that it must not reach (SSRF protection).
+    """An address leads into a network that must not be reached (SSRF protection).
 
-    Nothing was sent. Raised for an address that a card, a redirect or an authorization server
-    names, and with ``connect(reach="public")`` for every address of the client.
+    Nothing was sent. Raised for addresses from a card, a redirect or an authorization server, and
+    with ``connect(reach="public")`` for all addresses of the client.
 
     Attributes:
-        address: The number of the host that it led to.
+        address: The IP address.
     """
 
     def __init__(
@@ -671,10 +672,10 @@ class NetworkPolicyError(A2AError):
 
 
 class ExtensionNotSupportedError(A2AError):
-    """An extension that the caller asked for is not declared by the agent; nothing was sent.
+    """The agent does not declare a requested extension; nothing was sent.
 
     Attributes:
-        extensions: The URIs that the agent's card does not have.
+        extensions: URIs that the agent's card does not declare.
     """
 
     def __init__(
@@ -685,17 +686,17 @@ class ExtensionNotSupportedError(A2AError):
 
 
 class ClientToolsNotSupportedError(ExtensionNotSupportedError):
-    """The caller offers tools, but the agent does not declare the client-tools extension."""
+    """The agent does not declare the client-tools extension, but the caller offers tools."""
 
 
 class LimitExceededError(A2AError):
-    """Something is larger than the client is told to accept.
+    """A value exceeds one of the client's limits.
 
     Attributes:
-        which: The field of `Limits`, or ``"max_turns"`` or ``"max_tool_calls"`` of
-            `ClientTools`.
-        bound: Its value, in the unit that is given for it there.
-        task: The task as last seen, where the agent still waits for the client.
+        which: Name of the limit: a field of `Limits`, or ``"max_turns"`` or ``"max_tool_calls"``
+            of `ClientTools`.
+        bound: Value of the limit, in its unit.
+        task: The task in its last known state, if the agent still waits for the client.
     """
 
     entry = Entry(in_article=Dialect.CONTENT_TOO_LARGE)
@@ -715,7 +716,7 @@ class LimitExceededError(A2AError):
         self.task = task
 
 
-# ── How a task ended, or why it waits ────────────────────────────────────────────────────────
+# ── Terminal and interrupted tasks ───────────────────────────────────────────────────────────
 
 
 class _TaskOutcomeError(A2AError):
@@ -725,51 +726,51 @@ class _TaskOutcomeError(A2AError):
 
 
 class TaskTerminalError(_TaskOutcomeError):
-    """The task is over, and not completed.
+    """The task has ended without being completed.
 
     Attributes:
-        task: The task as last seen, with its status message and artifacts.
+        task: The task in its last known state, with its status message and artifacts.
     """
 
 
 class TaskFailedError(TaskTerminalError):
-    """The task ended in FAILED."""
+    """The task ended in the state FAILED."""
 
 
 class TaskRejectedError(TaskTerminalError):
-    """The agent refused the task: REJECTED."""
+    """The task ended in the state REJECTED: the agent refused it."""
 
 
 class TaskCanceledError(TaskTerminalError):
-    """The task was canceled: CANCELED."""
+    """The task ended in the state CANCELED."""
 
 
 class TaskInterruptedError(_TaskOutcomeError):
-    """The task waits for somebody to act.
+    """The task waits for input or an authorization.
 
     Attributes:
-        task: The task as last seen; its status message says what it waits for.
+        task: The task in its last known state; its status message says what it needs.
     """
 
 
 class TaskInputRequiredError(TaskInterruptedError):
-    """The task waits for a message: INPUT_REQUIRED."""
+    """The task waits for a message: state INPUT_REQUIRED."""
 
 
 class TaskAuthRequiredError(TaskInterruptedError):
-    """The task waits for an authorization: AUTH_REQUIRED (A2A 7.6)."""
+    """The task waits for an authorization: state AUTH_REQUIRED (A2A 7.6)."""
 
 
-# ── What the client itself decided ───────────────────────────────────────────────────────────
+# ── Decisions of the client ──────────────────────────────────────────────────────────────────
 
 
 class DeadlineExceededError(A2AError, TimeoutError):
-    """The time that the caller gave is over.
+    """A timeout of the caller has expired.
 
     Attributes:
-        deadline: Which one: ``"call"``, ``"wait"``, ``"cancel"`` or ``"stream"``.
-        timeout: What was given, in seconds.
-        task: The task as last seen, if one is known. It may still be running.
+        deadline: Name of the timeout: ``"call"``, ``"wait"``, ``"cancel"`` or ``"stream"``.
+        timeout: Its value in seconds.
+        task: The task in its last known state, if there is one. It may still be running.
     """
 
     entry = Entry(in_article=Dialect.TASK_TIMEOUT)
@@ -790,13 +791,13 @@ class DeadlineExceededError(A2AError, TimeoutError):
 
 
 class CircuitOpenError(A2AError):
-    """The agent failed so often that it is left alone for ``retry_after`` seconds."""
+    """The circuit breaker of the agent is open for ``retry_after`` more seconds."""
 
     entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
 
 
 class QueueFullError(A2AError):
-    """Too many calls wait already."""
+    """The queue of waiting calls, or of expected tasks, is full."""
 
     entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
 
@@ -804,17 +805,17 @@ class QueueFullError(A2AError):
 class OutcomeUnknownError(A2AError):
     """The reply to a message was lost, and it is unknown whether the agent executed the message.
 
-    It was not sent again, unless ``on_unknown`` asked for it. ``__cause__`` is the failure that
-    lost the reply; for a call from a journal, it is the failure of the search. The message of such
-    a call may not have been sent at all: a journal records calls, not their attempts.
+    It was not resent, unless ``on_unknown`` requires it. ``__cause__`` is the failure that lost
+    the reply; for a call from a journal, the failure of the search. The message of such a call may
+    not have been sent at all: a journal records calls, not their attempts.
 
     Attributes:
-        message_id: The id of the message that was sent.
-        context_id: The context that it was sent in, if any.
+        message_id: Id of the message.
+        context_id: Context of the message; None if it has none.
         searched: The places that were searched for the message, in order; empty if none was.
         search_error: The error that ended the search early: a deadline, the close of the client,
-            an unreachable agent. None if the search was finished, or not wanted. A later search
-            may find the message; in a journal, its call stays pending for that.
+            an unreachable agent. None if the search was completed, or disabled. A later search may
+            find the message; in a journal, the call stays pending for it.
     """
 
     def __init__(
@@ -835,13 +836,13 @@ class OutcomeUnknownError(A2AError):
 
 
 class DuplicateTasksError(A2AError):
-    """An agent has more than one task of one message.
+    """The agent has more than one task of one message.
 
     The search for its lost reply found them. ``executed`` is True.
 
     Attributes:
-        message_id: The id of the message.
-        tasks: The tasks, as the agent's list shows them.
+        message_id: Id of the message.
+        tasks: The tasks, from the agent's list.
     """
 
     def __init__(
@@ -858,14 +859,14 @@ class DuplicateTasksError(A2AError):
 
 
 class CallEndedError(A2AError):
-    """A call that was to be resumed has ended, and has no answer that can be returned.
+    """A call to resume has ended, without an answer that can be returned.
 
-    Nothing was sent. ``executed`` is that of the message: True if there was an answer, else None.
+    Nothing was sent. ``executed`` refers to the message: True if there was an answer, else None.
 
     Attributes:
-        message_id: The id of its message.
-        outcome: What became of the call: see `CallOutcome`.
-        detail: More of that, in a line for people, as the journal has it.
+        message_id: Id of its message.
+        outcome: Outcome of the call; see `CallOutcome`.
+        detail: Details from the journal, in one line for display.
     """
 
     def __init__(
@@ -884,13 +885,13 @@ class CallEndedError(A2AError):
 
 
 class RunItemChangedError(A2AError):
-    """Another message had the key of this one in an earlier run, and may have been sent.
+    """In an earlier run another message had the key of this one, and may have been sent.
 
-    This one was not sent: ``executed`` is False.
+    This message was not sent: ``executed`` is False.
 
     Attributes:
-        key: The key of both.
-        message_id: The id of the other one, where it is known.
+        key: Key of both messages.
+        message_id: Id of the other message, if known.
     """
 
     def __init__(
@@ -907,10 +908,10 @@ class RunItemChangedError(A2AError):
 
 
 class ReconnectError(A2AError):
-    """A stream was cut and could not be picked up again.
+    """A cut stream could not be resumed.
 
     Attributes:
-        task: The task as last seen, if one is known.
+        task: The task in its last known state, if there is one.
     """
 
     def __init__(
@@ -921,10 +922,10 @@ class ReconnectError(A2AError):
 
 
 class CancelUnconfirmedError(A2AError):
-    """The agent took the request to cancel, but the task did not end in time.
+    """The agent accepted the cancellation, but the task did not end in time.
 
     Attributes:
-        task: The task as last seen.
+        task: The task in its last known state.
     """
 
     def __init__(
@@ -938,7 +939,7 @@ class NotEnoughResultsError(A2AError):
     """Fewer agents answered than the caller needs.
 
     Attributes:
-        results: Every result, the failed ones included.
+        results: All results, including failures.
     """
 
     def __init__(
@@ -949,15 +950,15 @@ class NotEnoughResultsError(A2AError):
 
 
 class JournalError(A2AError):
-    """The journal cannot be used, or does not give a call away.
+    """The journal cannot be used, or does not release a call.
 
-    ``executed`` is False where nothing was sent, and None where the call goes on elsewhere.
+    ``executed`` is False if nothing was sent, and None if another process continues the call.
 
     Attributes:
-        reason: What keeps from it: see `JournalFailure`.
-        message_id: Of the call that the journal has, or has not; None where it is about no call.
-        held_until: When the call is free unless whoever holds it goes on, in UTC; None for one
-            that nobody holds, and where that is not known.
+        reason: Kind of failure; see `JournalFailure`.
+        message_id: Message id of the call; None if the error is not about a call.
+        held_until: End of the call's lease in UTC, unless its holder extends it; None if there is
+            none, or it is unknown.
     """
 
     def __init__(
@@ -975,7 +976,7 @@ class JournalError(A2AError):
         self.held_until = held_until
 
 
-# ── By the protocol's names ──────────────────────────────────────────────────────────────────
+# ── Errors by code and reason ────────────────────────────────────────────────────────────────
 
 _KINDS: tuple[type[A2AError], ...] = (
     TaskNotFoundError,
@@ -995,112 +996,118 @@ _KINDS: tuple[type[A2AError], ...] = (
 )
 
 BY_CODE: Mapping[int, type[A2AError]] = MappingProxyType({k.entry.code: k for k in _KINDS})
-"""The errors that the protocol names."""
+"""Errors that the protocol defines, by code."""
 
 CODE_BY_REASON: Mapping[str, int] = MappingProxyType(
     {kind.entry.reason: kind.entry.code for kind in _KINDS}
     | {"INTERNAL": -32603, "JSON_PARSE": -32700}
 )
-"""By the ``reason`` of a `google.rpc.ErrorInfo`; some are written in more than one way."""
+"""Codes by the ``reason`` of a `google.rpc.ErrorInfo`; some have several spellings."""
 
 _NOT_EXECUTED_CODES = frozenset({-32700, -32009})
 _TRANSIENT_CODES = frozenset({-32603})
 _TRANSIENT_IN_ARTICLE = frozenset(
     {Dialect.RATE_LIMITED, Dialect.AGENT_UNAVAILABLE, Dialect.TASK_TIMEOUT}
 )
-"""What may pass if the error itself says nothing about it; of the protocol, and of the dialect."""
+"""Codes that are transient without a hint: of the protocol, and of the dialect."""
 
 
-def error_from_object(told: ErrorObject, otherwise: type[A2AError] | None = None) -> A2AError:
-    """The error that an error object tells of.
+def error_from_object(
+    error_object: ErrorObject, otherwise: type[A2AError] | None = None
+) -> A2AError:
+    """Return the typed error of an error object.
 
     Args:
-        told: What it tells.
-        otherwise: What it is if the protocol does not name it; `AgentError` if that is None.
+        error_object: Facts of the object.
+        otherwise: Type of an error that the protocol does not define; by default `AgentError`.
     """
-    kind = BY_CODE.get(told.code) or otherwise or AgentError
-    if told.in_article_dialect:
+    kind = BY_CODE.get(error_object.code) or otherwise or AgentError
+    if error_object.in_article_dialect:
         kind = AgentError
-    codes = _TRANSIENT_IN_ARTICLE if told.in_article_dialect else _TRANSIENT_CODES
-    hint = told.code in codes or told.retry_after is not None
+    codes = _TRANSIENT_IN_ARTICLE if error_object.in_article_dialect else _TRANSIENT_CODES
+    hint = error_object.code in codes or error_object.retry_after is not None
     facts = Facts(
-        code=told.code,
-        details=told.details,
-        data=told.data,
-        executed=False if told.code in _NOT_EXECUTED_CODES else None,
-        transient=hint if told.retryable is None else told.retryable,
-        retry_after=told.retry_after,
-        hops=told.hops,
-        loop=told.loop,
+        code=error_object.code,
+        details=error_object.details,
+        data=error_object.data,
+        executed=False if error_object.code in _NOT_EXECUTED_CODES else None,
+        transient=hint if error_object.retryable is None else error_object.retryable,
+        retry_after=error_object.retry_after,
+        hops=error_object.hops,
+        loop=error_object.loop,
     )
-    task_id, state = told.metadata.get("taskId"), told.metadata.get("state")
+    task_id, state = error_object.metadata.get("taskId"), error_object.metadata.get("state")
     if kind is TaskNotFoundError:
-        return TaskNotFoundError(told.message, task_id=task_id, **facts)
+        return TaskNotFoundError(error_object.message, task_id=task_id, **facts)
     if kind is TaskNotCancelableError:
-        known = None if state is None else TaskState(state)
-        return TaskNotCancelableError(told.message, task_id=task_id, state=known, **facts)
-    return kind(told.message, **facts)
+        task_state = None if state is None else TaskState(state)
+        return TaskNotCancelableError(
+            error_object.message, task_id=task_id, state=task_state, **facts
+        )
+    return kind(error_object.message, **facts)
 
 
-_LONGEST_MESSAGE = 480
+_MAX_CHAIN_MESSAGE_CHARACTERS = 480
 """Characters of a message of which nothing is left out on the way."""
 
 
 def wrap_downstream(
     error: A2AError, *, current: str, agent: str | None = None, nested: bool = False
 ) -> A2AError:
-    """The error of an agent that failed because the next agent did; raise it, or answer with it.
+    """Wrap the error of a downstream agent, to raise it or to answer with it.
 
-    It says where the chain broke, and keeps whether and when it may help to try again. Whether the
-    next agent ran anything is its own affair: ``executed`` is None, since the current agent did
-    run. To those who called the current agent it is an internal error (-32603), whatever it was
-    below: a task that is not found there is not theirs.
+    The result names the chain of agents, and keeps `transient` and `retry_after`. ``executed`` is
+    None, since the current agent did run, whatever the downstream agent did. For the caller of
+    the current agent it is an internal error (-32603), whatever it was downstream: a task that was
+    not found there is not the caller's.
 
-    Of a `NotEnoughResultsError` each agent that failed is named: one of them with those behind it,
-    several as one hop, ``"traffic, weather"``. Where too few were asked, nobody failed, and there
-    is no hop.
+    A `NotEnoughResultsError` names each agent that failed: a single one with the agents behind it,
+    several as one hop, ``"traffic, weather"``. If too few agents were called, none failed, and
+    there is no hop.
 
     Args:
-        error: What the call of the next agent raised, or `A2AError.from_jsonrpc` of its answer.
-        current: The name or address of the agent that answers. Use one name for it everywhere, as
-            that is how loops are found.
-        agent: The name or address of the agent that failed; None for ``error.agent``, or those of
-            its results.
-        nested: Whether to answer in the older dialect, with the errors below one inside the other.
+        error: The error of the downstream call, or `A2AError.from_jsonrpc` of the downstream
+            reply.
+        current: Name or address of the agent that answers. Always use the same name, since loops
+            are detected by it.
+        agent: Name or address of the agent that failed; by default ``error.agent``, or those of
+            the results.
+        nested: Answer in the older dialect, with the downstream errors nested in each other.
 
     Returns:
-        With `hops` from ``agent`` to where it broke, and `loop` if an agent is in it twice.
+        An error with `hops` from ``agent`` to the agent that failed, and `loop` if an agent occurs
+        twice.
 
     Raises:
-        ValueError: There is no name for the agent that failed, or for the one that answers.
-        TypeError: An argument of another type. What is no `A2AError` is not for others: to them it
-            is an `InternalError` that says nothing else.
+        ValueError: The name of the failed agent, or of the one that answers, is missing.
+        TypeError: An argument has another type. Exceptions other than `A2AError` must not be sent:
+            answer with an `InternalError` without details.
     """
     _check_error(error)
     _check_name("current", current)
     if agent is not None:
         _check_name("agent", agent)
     check_kind("nested", nested, bool)
-    failed, below = _failed_below(error) if agent is None else (agent, error.hops)
-    nearest = hops.as_hop(failed)
+    failed_agent, below = _failed_below(error) if agent is None else (agent, error.hops)
+    nearest = hops.as_hop(failed_agent)
     if not nearest and not isinstance(error, NotEnoughResultsError):
         text = "the error names no agent: say which one was called, with agent="
         raise ValueError(text)
-    here = hops.as_hop(current)
+    current_name = hops.as_hop(current)
     chain = hops.bounded_chain((nearest, *below))
     wrapped = InternalError(
         _message(nearest, error) if nearest else own_message(error),
         code=InternalError.entry.code,
         transient=error.transient,
         retry_after=error.retry_after,
-        agent=here or None,
+        agent=current_name or None,
         hops=chain,
-        loop=error.loop or hops.repeated_agent((here, *chain)),
+        loop=error.loop or hops.repeated_agent((current_name, *chain)),
         traceparent=error.traceparent,
     )
     if nested:
         data: dict[str, Any] = wrapped.to_jsonrpc(nested=True)["data"]
-        if chain and below == error.hops:  # else it knows less of them than the chain
+        if chain and below == error.hops:  # otherwise it has fewer agents than the chain
             data["downstreamError"] = error.to_jsonrpc(nested=True)
         wrapped.data = data
     return wrapped
@@ -1123,27 +1130,27 @@ def _check_name(name: str, value: str) -> None:
 
 
 def _failed_below(error: A2AError) -> tuple[str | None, tuple[str, ...]]:
-    """The agent that failed, and those behind it; of several, all their names."""
+    """Return the agent that failed and those behind it; all names if several failed."""
     if not isinstance(error, NotEnoughResultsError) or error.agent:
         return error.agent, error.hops
     failed: dict[str, A2AError] = {
-        hops.as_hop(one.agent): cast("A2AError", one.error)
-        for one in error.results
-        if one.error is not None
+        hops.as_hop(result.agent): cast("A2AError", result.error)
+        for result in error.results
+        if result.error is not None
     }
-    behind = [one.hops for one in failed.values()]
+    behind = [failure.hops for failure in failed.values()]
     return ", ".join(failed), behind[0] if len(behind) == 1 else ()
 
 
 def _message(nearest: str, error: A2AError) -> str:
-    """Names every agent, and what the last one said; of a long chain the nearest and the last."""
+    """Name all agents of a chain, and the last message; of a long chain only its two ends."""
     rest, cause = "", own_message(error)
     for hop in error.hops:
         stage = f"agent {hops.as_hop(hop)} failed: "
         if not cause.startswith(stage):
             break
         rest, cause = rest + stage, cause.removeprefix(stage)
-    if len(rest) + len(cause) > _LONGEST_MESSAGE - len(nearest):
+    if len(rest) + len(cause) > _MAX_CHAIN_MESSAGE_CHARACTERS - len(nearest):
         last = error.hops[-1] if error.hops else ""
         rest = f"{hops.LEFT_OUT} agent {hops.as_hop(last)} failed: " if last else ""
     return f"agent {nearest} failed: {rest}{cause}"

@@ -1,7 +1,8 @@
-"""The types of A2A 1.0: messages and tasks, what operations take and answer, agent cards.
+"""The types of A2A 1.0: messages, tasks, requests and responses of operations, agent cards.
 
-Rules: values are frozen; names are Python's here and camelCase on the wire; absent and ``null``
-are the same except in `Part.data`, where ``null`` is a value; what a server adds is ignored.
+Rules: values are frozen; names are snake_case in Python and camelCase on the wire; an absent
+member equals ``null``, except in `Part.data`, where ``null`` is a value; unknown members of a
+server are ignored.
 
 Sources: A2A specification 4 (messages, tasks, agent cards), 3.1 and 3.2 (operations).
 """
@@ -75,38 +76,38 @@ __all__ = [
 class WireValue(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False
 ):
-    """What every type of the data model can do.
+    """Base class of the protocol's types.
 
-    None of them can hold itself, so none is looked at by the collector of cyclic garbage: a long
-    stream makes very many.
+    Values cannot contain themselves, so the cyclic garbage collector skips them: a long stream
+    creates very many.
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the protocol's JSON object as a dict, members that are not set left out."""
+        """Return the protocol's JSON object as a dict, without unset members."""
         result: dict[str, Any] = codec.to_builtins(self)
         return result
 
     def to_json(self, *, indent: int = 0) -> str:
-        """Returns the protocol's JSON text.
+        """Return the protocol's JSON text.
 
         Args:
-            indent: Spaces per level; 0 gives one line.
+            indent: Spaces per level; 0, the default, gives one line.
         """
         text = codec.encode(self)
         return (codec.indented(text, indent) if indent else text).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Reads the protocol's JSON object.
+        """Convert the protocol's JSON object to a value.
 
         Raises:
-            ValueError: A member is missing or of the wrong type; the message names it.
+            ValueError: A member is missing or has the wrong type; the message names it.
         """
         return codec.from_builtins(data, cls)
 
 
-class _OpenEnum(str, Enum):  # noqa: UP042  StrEnum's members cannot be made by hand
-    """Names that the protocol may add to: an unknown one is kept as received."""
+class _OpenEnum(str, Enum):  # noqa: UP042  members of StrEnum cannot be created at run time
+    """Names that the protocol may extend: an unknown one is kept as received."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -118,7 +119,7 @@ class _OpenEnum(str, Enum):  # noqa: UP042  StrEnum's members cannot be made by 
         return member
 
     def __repr__(self) -> str:
-        # A name that is kept as received may hold what cannot be shown, or encoded.
+        # A name as received may contain characters that cannot be printed or encoded.
         return f"<{type(self).__name__}.{repr(self.name)[1:-1]}: {self.value!r}>"
 
     def __str__(self) -> str:
@@ -126,7 +127,7 @@ class _OpenEnum(str, Enum):  # noqa: UP042  StrEnum's members cannot be made by 
 
 
 class TaskState(_OpenEnum):
-    """Where a task stands (A2A 4.1.3), in the order of the protocol's numbers."""
+    """State of a task (A2A 4.1.3), in the order of the protocol's numbers."""
 
     UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
     SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -140,17 +141,17 @@ class TaskState(_OpenEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the task is over for good."""
+        """Return whether the task has ended."""
         return self in _TERMINAL
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing happens to the task without another message, if at all."""
+        """Return whether the task needs another message to go on: terminal, or input required."""
         return self in _TERMINAL or self is TaskState.INPUT_REQUIRED
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the task waits for somebody to act."""
+        """Return whether the task waits for input or an authorization."""
         return self in _INTERRUPTED
 
 
@@ -161,7 +162,7 @@ _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 
 
 class Role(_OpenEnum):
-    """Who speaks (A2A 4.1.5), in the order of the protocol's numbers."""
+    """Sender of a message (A2A 4.1.5), in the order of the protocol's numbers."""
 
     UNSPECIFIED = "ROLE_UNSPECIFIED"
     USER = "ROLE_USER"
@@ -169,12 +170,12 @@ class Role(_OpenEnum):
 
 
 class Part(WireValue, frozen=True, kw_only=True):
-    """One piece of content: exactly one of text, raw bytes, a URL or data (A2A 4.1.6).
+    """Piece of content: exactly one of text, raw bytes, a URL or data (A2A 4.1.6).
 
     Attributes:
-        text: Text.
-        raw: The bytes of a file; base64 on the wire.
-        url: Where the receiver can fetch a file.
+        text: The text.
+        raw: Content of a file; base64 on the wire.
+        url: URL where the receiver can fetch a file.
         data: Any JSON value; ``None`` is JSON's null, `msgspec.UNSET` is "no data".
         metadata: A JSON object.
         filename: Name of the file, for raw bytes and URLs.
@@ -191,17 +192,17 @@ class Part(WireValue, frozen=True, kw_only=True):
 
 
 class Message(WireValue, frozen=True, kw_only=True):
-    """One turn (A2A 4.1.4).
+    """Message of a conversation (A2A 4.1.4).
 
     Attributes:
-        message_id: Chosen by the sender, and kept when the message is sent again.
-        role: Who speaks.
+        message_id: Id chosen by the sender, and kept when the message is resent.
+        role: Sender of the message.
         parts: The content.
-        context_id: The conversation that it belongs to.
-        task_id: The task that it continues.
+        context_id: Conversation of the message.
+        task_id: Task that the message continues.
         metadata: A JSON object.
-        extensions: URIs of the extensions that contributed to it.
-        reference_task_ids: Tasks that it refers to.
+        extensions: URIs of the extensions that contributed to the message.
+        reference_task_ids: Tasks that the message refers to.
     """
 
     message_id: str = ""
@@ -215,20 +216,20 @@ class Message(WireValue, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text parts, a line end between them."""
+        """The text parts, joined by line breaks."""
         return "\n".join(part.text for part in self.parts if part.text is not None)
 
 
 class Artifact(WireValue, frozen=True, kw_only=True):
-    """A result of a task (A2A 4.1.7).
+    """Result of a task (A2A 4.1.7).
 
     Attributes:
-        artifact_id: Unique within the task.
-        name: Name for people.
-        description: Description for people.
+        artifact_id: Id, unique within the task.
+        name: Name for display.
+        description: Description for display.
         parts: The content.
         metadata: A JSON object.
-        extensions: URIs of the extensions that contributed to it.
+        extensions: URIs of the extensions that contributed to the artifact.
     """
 
     artifact_id: str = ""
@@ -240,17 +241,17 @@ class Artifact(WireValue, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text parts, nothing between them: agents send one text in many parts."""
+        """The text parts, joined without separator: agents send one text in many parts."""
         return "".join(part.text for part in self.parts if part.text is not None)
 
 
 class TaskStatus(WireValue, frozen=True, kw_only=True):
-    """Where a task stands, since when, and what the agent says about it (A2A 4.1.2).
+    """Status of a task: state, message, time (A2A 4.1.2).
 
     Attributes:
-        state: The state; UNSPECIFIED where the server sent none.
-        message: What the agent says about it.
-        timestamp: When, as received; see `time`.
+        state: The state; UNSPECIFIED if the server sent none.
+        message: The agent's message about the state.
+        timestamp: Time of the status, as received; see `time`.
     """
 
     state: TaskState = TaskState.UNSPECIFIED
@@ -259,7 +260,7 @@ class TaskStatus(WireValue, frozen=True, kw_only=True):
 
     @property
     def time(self) -> datetime | None:
-        """`timestamp` as a time with zone (UTC where it names none); None if unreadable."""
+        """`timestamp` as a datetime with time zone (UTC by default); None if it is malformed."""
         try:
             time = datetime.fromisoformat(self.timestamp or "")
         except ValueError:
@@ -268,14 +269,14 @@ class TaskStatus(WireValue, frozen=True, kw_only=True):
 
 
 class Task(WireValue, frozen=True, kw_only=True):
-    """A unit of work that the agent keeps (A2A 4.1.1).
+    """Unit of work of an agent (A2A 4.1.1).
 
     Attributes:
-        id: Given by the agent.
-        context_id: The conversation that it belongs to.
-        status: Where it stands.
-        artifacts: Its results so far.
-        history: The messages so far; agents may keep few or none.
+        id: Id given by the agent.
+        context_id: Conversation of the task.
+        status: Current status.
+        artifacts: Results so far.
+        history: Messages so far; agents may keep few or none.
         metadata: A JSON object.
     """
 
@@ -288,17 +289,17 @@ class Task(WireValue, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text of the artifacts, a line end between them."""
+        """The text of the artifacts, joined by line breaks."""
         return "\n".join(text for artifact in self.artifacts if (text := artifact.text))
 
     @property
     def state(self) -> TaskState:
-        """`status.state`."""
+        """The state: `status.state`."""
         return self.status.state
 
 
 class TaskStatusUpdateEvent(WireValue, frozen=True, kw_only=True):
-    """A task has a new status (A2A 4.2.1)."""
+    """Event: new status of a task (A2A 4.2.1)."""
 
     task_id: str = ""
     context_id: str | None = None
@@ -307,14 +308,14 @@ class TaskStatusUpdateEvent(WireValue, frozen=True, kw_only=True):
 
 
 class TaskArtifactUpdateEvent(WireValue, frozen=True, kw_only=True):
-    """A task has a new artifact, or more of one (A2A 4.2.2).
+    """Event: new artifact of a task, or a chunk of one (A2A 4.2.2).
 
     Attributes:
-        task_id: The task.
-        context_id: The conversation that it belongs to.
-        artifact: The artifact, or the piece to add.
-        append: Whether its parts go behind those of the artifact with the same id.
-        last_chunk: Whether the artifact is complete.
+        task_id: Id of the task.
+        context_id: Conversation of the task.
+        artifact: The artifact, or the chunk to append.
+        append: Append the parts to the artifact with the same id.
+        last_chunk: The artifact is complete.
         metadata: A JSON object.
     """
 
@@ -327,11 +328,11 @@ class TaskArtifactUpdateEvent(WireValue, frozen=True, kw_only=True):
 
 
 Event: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-"""An event of a stream (A2A 3.2.3)."""
+"""Event of a stream (A2A 3.2.3)."""
 
 
 class StreamResponse(WireValue, frozen=True, kw_only=True):
-    """One event of a stream or of a push notification: exactly one member is set (A2A 3.2.3)."""
+    """Event of a stream or of a push notification: exactly one member is set (A2A 3.2.3)."""
 
     task: Task | None = None
     message: Message | None = None
@@ -340,26 +341,25 @@ class StreamResponse(WireValue, frozen=True, kw_only=True):
 
     @property
     def event(self) -> Event | None:
-        """The member that is set."""
+        """The member that is set; None for an unknown kind."""
         return self.artifact_update or self.status_update or self.task or self.message
 
 
-# Operations. Every request has a `tenant`: one that names none gets that of the chosen interface.
+# Operations. A request without `tenant` gets that of the interface to which it is sent.
 
 
 class Request(WireValue, frozen=True, kw_only=True):
-    """Base of the requests.
+    """Base class of requests.
 
     Attributes:
-        tenant: Where it is left out, copied from the interface that the request goes to (A2A
-            4.4.6).
+        tenant: Tenant; by default that of the interface to which the request is sent (A2A 4.4.6).
     """
 
     tenant: str | None = None
 
 
 class AuthenticationInfo(RedactedRepr, WireValue, frozen=True, kw_only=True):
-    """How the agent authenticates to a push-notification receiver (A2A 4.3.2)."""
+    """Authentication of the agent at a push receiver (A2A 4.3.2)."""
 
     scheme: str = ""
     credentials: str | None = None
@@ -369,14 +369,14 @@ class AuthenticationInfo(RedactedRepr, WireValue, frozen=True, kw_only=True):
 
 
 class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=True):
-    """Where the agent sends news of a task (A2A 4.3.1).
+    """Push configuration: where the agent sends events of a task (A2A 4.3.1).
 
     Attributes:
-        id: Of the configuration; the agent chooses one where it is left out.
-        task_id: The task; left out when sent along with a message.
-        url: Where the agent posts.
-        token: Sent along, so that the receiver knows who posts.
-        authentication: How the agent authenticates to the receiver.
+        id: Id of the configuration; by default chosen by the agent.
+        task_id: Id of the task; None in a configuration sent with a message.
+        url: URL to which the agent posts events.
+        token: Sent with each event, so that the receiver can authenticate the agent.
+        authentication: Authentication of the agent at the receiver.
     """
 
     id: str | None = None
@@ -386,7 +386,7 @@ class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=Tru
     authentication: AuthenticationInfo | None = None
 
     def __repr__(self) -> str:
-        # The token is secret, and so may be the query of the address.
+        # The token is secret, and the query of the URL may be.
         return (
             f"TaskPushNotificationConfig(id={self.id!r}, task_id={self.task_id!r}, "
             f"url={self.url.partition('?')[0]!r}, authentication={self.authentication!r})"
@@ -394,19 +394,19 @@ class TaskPushNotificationConfig(RedactedRepr, Request, frozen=True, kw_only=Tru
 
     @property
     def secrets(self) -> list[str]:
-        """What is secret of it: the token and the credentials."""
-        own = None if self.authentication is None else self.authentication.credentials
-        return [secret for secret in (self.token, own) if secret]
+        """Secret values: the token and the credentials."""
+        credentials = None if self.authentication is None else self.authentication.credentials
+        return [secret for secret in (self.token, credentials) if secret]
 
 
 class SendMessageConfiguration(WireValue, frozen=True, kw_only=True):
-    """How to treat a message (A2A 3.2.2).
+    """Options for a message (A2A 3.2.2).
 
     Attributes:
-        accepted_output_modes: Media types that the caller can use.
-        task_push_notification_config: Where to send news of the task.
-        history_length: How many messages of the history to return at most; None sets no limit.
-        return_immediately: Whether to answer as soon as the task exists.
+        accepted_output_modes: Media types that the caller accepts.
+        task_push_notification_config: Where to send events of the task.
+        history_length: Maximum number of history messages to return; None for no limit.
+        return_immediately: Answer as soon as the task exists.
     """
 
     accepted_output_modes: tuple[str, ...] = ()
@@ -416,7 +416,7 @@ class SendMessageConfiguration(WireValue, frozen=True, kw_only=True):
 
 
 class SendMessageRequest(Request, frozen=True, kw_only=True):
-    """For SendMessage and SendStreamingMessage (A2A 3.2.1)."""
+    """Request of SendMessage and SendStreamingMessage (A2A 3.2.1)."""
 
     message: Message
     configuration: SendMessageConfiguration | None = None
@@ -424,7 +424,7 @@ class SendMessageRequest(Request, frozen=True, kw_only=True):
 
 
 class SendMessageResponse(WireValue, frozen=True, kw_only=True):
-    """A task or a message: exactly one is set (A2A 3.1.1)."""
+    """Response to a message: exactly one of a task and a message (A2A 3.1.1)."""
 
     task: Task | None = None
     message: Message | None = None
@@ -436,23 +436,23 @@ class SendMessageResponse(WireValue, frozen=True, kw_only=True):
 
 
 class GetTaskRequest(Request, frozen=True, kw_only=True):
-    """For GetTask (A2A 3.1.3)."""
+    """Request of GetTask (A2A 3.1.3)."""
 
     id: str
     history_length: int | None = None
 
 
 class ListTasksRequest(Request, frozen=True, kw_only=True):
-    """For ListTasks (A2A 3.1.4).
+    """Request of ListTasks (A2A 3.1.4).
 
     Attributes:
         context_id: Only tasks of this conversation.
         status: Only tasks in this state.
-        page_size: 1 to 100; the agent's default is 50.
-        page_token: `ListTasksResponse.next_page_token` of the page before.
-        history_length: How many messages of each history to return at most.
-        status_timestamp_after: Only tasks whose status is not older; RFC 3339 with zone.
-        include_artifacts: Whether to return artifacts; the agent's default is not to.
+        page_size: Tasks per page, from 1 to 100; the agent's default is 50.
+        page_token: `ListTasksResponse.next_page_token` of the previous page.
+        history_length: Maximum number of messages of each history to return.
+        status_timestamp_after: Only tasks with a status at or after this time; RFC 3339 with zone.
+        include_artifacts: Return artifacts too; by default the agent does not.
     """
 
     context_id: str | None = None
@@ -465,13 +465,13 @@ class ListTasksRequest(Request, frozen=True, kw_only=True):
 
 
 class ListTasksResponse(WireValue, frozen=True, kw_only=True):
-    """One page of tasks, the most recently updated first (A2A 3.1.4).
+    """Page of tasks, the most recently updated first (A2A 3.1.4).
 
     Attributes:
         tasks: The tasks.
-        next_page_token: Asks for the next page; empty on the last one.
-        page_size: How many tasks a page holds.
-        total_size: How many tasks there are; 0 where the agent does not count.
+        next_page_token: Token of the next page; empty on the last page.
+        page_size: Number of tasks per page.
+        total_size: Number of tasks in total; 0 if the agent does not count them.
     """
 
     tasks: tuple[Task, ...] = ()
@@ -481,27 +481,27 @@ class ListTasksResponse(WireValue, frozen=True, kw_only=True):
 
 
 class CancelTaskRequest(Request, frozen=True, kw_only=True):
-    """For CancelTask (A2A 3.1.5)."""
+    """Request of CancelTask (A2A 3.1.5)."""
 
     id: str
     metadata: dict[str, Any] | None = None
 
 
 class SubscribeToTaskRequest(Request, frozen=True, kw_only=True):
-    """For SubscribeToTask (A2A 3.1.6)."""
+    """Request of SubscribeToTask (A2A 3.1.6)."""
 
     id: str
 
 
 class GetTaskPushNotificationConfigRequest(Request, frozen=True, kw_only=True):
-    """For GetTaskPushNotificationConfig (A2A 3.1.8)."""
+    """Request of GetTaskPushNotificationConfig (A2A 3.1.8)."""
 
     task_id: str
     id: str
 
 
 class ListTaskPushNotificationConfigsRequest(Request, frozen=True, kw_only=True):
-    """For ListTaskPushNotificationConfigs (A2A 3.1.9)."""
+    """Request of ListTaskPushNotificationConfigs (A2A 3.1.9)."""
 
     task_id: str
     page_size: int | None = None
@@ -509,38 +509,38 @@ class ListTaskPushNotificationConfigsRequest(Request, frozen=True, kw_only=True)
 
 
 class ListTaskPushNotificationConfigsResponse(WireValue, frozen=True, kw_only=True):
-    """One page of configurations (A2A 3.1.9)."""
+    """Page of push configurations (A2A 3.1.9)."""
 
     configs: tuple[TaskPushNotificationConfig, ...] = ()
     next_page_token: str = ""
 
 
 class DeleteTaskPushNotificationConfigRequest(Request, frozen=True, kw_only=True):
-    """For DeleteTaskPushNotificationConfig (A2A 3.1.10)."""
+    """Request of DeleteTaskPushNotificationConfig (A2A 3.1.10)."""
 
     task_id: str
     id: str
 
 
 class GetExtendedAgentCardRequest(Request, frozen=True, kw_only=True):
-    """For GetExtendedAgentCard (A2A 3.1.11)."""
+    """Request of GetExtendedAgentCard (A2A 3.1.11)."""
 
 
 class Empty(WireValue, frozen=True, kw_only=True):
-    """The answer of an operation that answers nothing."""
+    """Response of an operation without a result."""
 
 
 # Agent cards.
 
 
 class AgentInterface(WireValue, frozen=True, kw_only=True):
-    """An address and what is spoken there (A2A 4.4.6).
+    """Interface of an agent: URL, binding, version and tenant (A2A 4.4.6).
 
     Attributes:
-        url: Where; used as it is, no slash added or removed.
+        url: URL; used unchanged, without adding or removing a slash.
         protocol_binding: ``JSONRPC``, ``HTTP+JSON``, ``GRPC`` or a URI.
-        tenant: To be repeated in every request, if set.
-        protocol_version: As ``1.0``; may be missing on real cards.
+        tenant: Tenant to repeat in every request, if set.
+        protocol_version: Protocol version, such as ``1.0``; missing in some cards.
     """
 
     url: str = ""
@@ -550,14 +550,14 @@ class AgentInterface(WireValue, frozen=True, kw_only=True):
 
 
 class AgentProvider(WireValue, frozen=True, kw_only=True):
-    """Who runs the agent (A2A 4.4.2)."""
+    """Organization that runs the agent (A2A 4.4.2)."""
 
     url: str = ""
     organization: str = ""
 
 
 class AgentExtension(WireValue, frozen=True, kw_only=True):
-    """A protocol extension that the agent supports (A2A 4.4.4)."""
+    """Protocol extension that the agent supports (A2A 4.4.4)."""
 
     uri: str = ""
     description: str | None = None
@@ -568,7 +568,7 @@ class AgentExtension(WireValue, frozen=True, kw_only=True):
 class AgentCapabilities(WireValue, frozen=True, kw_only=True):
     """Optional parts of the protocol that the agent offers (A2A 4.4.3).
 
-    ``None`` is "not declared", which the protocol reads as "no".
+    ``None`` means "not declared", which the protocol treats as false.
     """
 
     streaming: bool | None = None
@@ -578,19 +578,19 @@ class AgentCapabilities(WireValue, frozen=True, kw_only=True):
 
 
 class StringList(WireValue, frozen=True, kw_only=True):
-    """A list of strings, such as OAuth scopes."""
+    """List of strings, such as OAuth scopes."""
 
     list: tuple[str, ...] = ()
 
 
 class SecurityRequirement(WireValue, frozen=True, kw_only=True):
-    """Schemes that must be used together, each with its scopes."""
+    """Security schemes that must be used together, each with its scopes."""
 
     schemes: dict[str, StringList] = {}
 
 
 class AgentSkill(WireValue, frozen=True, kw_only=True):
-    """Something that the agent can do (A2A 4.4.5)."""
+    """Skill of the agent (A2A 4.4.5)."""
 
     id: str = ""
     name: str = ""
@@ -603,7 +603,7 @@ class AgentSkill(WireValue, frozen=True, kw_only=True):
 
 
 class AgentCardSignature(WireValue, frozen=True, kw_only=True):
-    """A JSON Web Signature over the card (A2A 4.4.7, 8.4.2)."""
+    """JSON Web Signature of the card (A2A 4.4.7, 8.4.2)."""
 
     protected: str = ""
     signature: str = ""
@@ -611,7 +611,7 @@ class AgentCardSignature(WireValue, frozen=True, kw_only=True):
 
 
 class APIKeySecurityScheme(WireValue, frozen=True, kw_only=True):
-    """A key in a header, the query or a cookie (A2A 4.5.2)."""
+    """API key in a header, the query or a cookie (A2A 4.5.2)."""
 
     description: str | None = None
     location: str = ""
@@ -619,7 +619,7 @@ class APIKeySecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class HTTPAuthSecurityScheme(WireValue, frozen=True, kw_only=True):
-    """An HTTP authentication scheme, such as Bearer (A2A 4.5.3)."""
+    """HTTP authentication scheme, such as Bearer (A2A 4.5.3)."""
 
     description: str | None = None
     scheme: str = ""
@@ -670,7 +670,7 @@ class DeviceCodeOAuthFlow(WireValue, frozen=True, kw_only=True):
 
 
 class OAuthFlows(WireValue, frozen=True, kw_only=True):
-    """The flow that an OAuth 2.0 scheme offers: one member is set (A2A 4.5.7)."""
+    """Flow of an OAuth 2.0 scheme: one member is set (A2A 4.5.7)."""
 
     authorization_code: AuthorizationCodeOAuthFlow | None = None
     client_credentials: ClientCredentialsOAuthFlow | None = None
@@ -701,7 +701,7 @@ class MutualTlsSecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class SecurityScheme(WireValue, frozen=True, kw_only=True):
-    """A way to authenticate: one member is set (A2A 4.5.1)."""
+    """Security scheme: one member is set (A2A 4.5.1)."""
 
     api_key_security_scheme: APIKeySecurityScheme | None = None
     http_auth_security_scheme: HTTPAuthSecurityScheme | None = None
@@ -711,7 +711,7 @@ class SecurityScheme(WireValue, frozen=True, kw_only=True):
 
 
 class AgentCard(WireValue, frozen=True, kw_only=True):
-    """What an agent says of itself (A2A 4.4.1)."""
+    """Agent card: an agent's description of itself (A2A 4.4.1)."""
 
     name: str = ""
     description: str = ""
