@@ -8,7 +8,7 @@ import pytest
 from tests.kit.event_streams import RPC_ID, frames_of, results_of, told
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Artifact, Part, TaskState, connect
-from holdfast._testing.timeline import folded
+from holdfast._testing.timeline import fold_events
 from holdfast.extend import HttpRequest
 from holdfast.policies import Timeouts
 from holdfast.testing import (
@@ -104,7 +104,7 @@ class Seen:
         task = None
         for result in self.results:
             event = StreamResponse.from_dict(result).event
-            task = event if isinstance(event, Task) else folded(task, [event])
+            task = event if isinstance(event, Task) else fold_events(task, [event])
         return task
 
 
@@ -916,8 +916,8 @@ async def test_a_client_that_leaves_frees_everything_and_the_work_goes_on(moment
         await reading
 
     assert (network.in_flight, agent.open_streams) == (0, 0)
-    life = agent._operations.lives["task-1"]
-    assert not life._waiting
+    timeline = agent._operations.timelines["task-1"]
+    assert not timeline._waiting
     await asyncio.sleep(50)
     assert agent.tasks["task-1"].text == "Hello, world"
 

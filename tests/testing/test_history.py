@@ -187,7 +187,7 @@ async def test_the_events_of_a_stream_are_right(plan):
         (lambda events: [*events[:3], *events[4:]], "with other artifacts than the agent's"),
         (lambda events: [*events[:4], *events[3:]], "with other artifacts than the agent's"),
         (lambda events: [events[i] for i in (0, 1, 2, 4, 3, 5)], "with other artifacts"),
-        (lambda events: [*events, events[-1]], "was told 2 times"),
+        (lambda events: [*events, events[-1]], "was emitted 2 times"),
         (lambda events: [*events, events[1]], "to leave its end, COMPLETED"),
         (lambda events: events[1:2] + events[3:], "with other artifacts than the agent's"),
     ],
@@ -203,7 +203,7 @@ async def test_a_task_that_left_its_end_and_came_back_is_found():
 
     assert problems == [
         "task task-1 was seen to leave its end, COMPLETED",
-        "the end of task task-1 was told 2 times",
+        "the end of task task-1 was emitted 2 times",
     ]
 
 
@@ -217,7 +217,7 @@ async def test_an_end_that_is_told_by_a_status_and_a_task_is_told_twice():
 
     (found,) = await problems_of(CHUNKS, lambda events: events, **options)
 
-    assert found == "the end of task task-1 was told 2 times"
+    assert found == "the end of task task-1 was emitted 2 times"
 
 
 async def test_a_snapshot_takes_the_place_of_what_was_lost():
@@ -241,7 +241,7 @@ async def test_a_consumer_is_told_of_updates_too():
 
     history.consumer(events[-1], first, None)
 
-    assert history.problems() == ["the end of task task-1 was told 2 times"]
+    assert history.problems() == ["the end of task task-1 was emitted 2 times"]
 
 
 async def test_every_problem_is_told():

@@ -261,7 +261,7 @@ def test_what_is_not_stored_is_not_shown():
     life = begun(Plan(steps))
 
     assert life.task(0).state is TaskState.WORKING
-    assert life.place(0) == 2
+    assert life.position(0) == 2
 
 
 def test_status_messages_go_into_the_history_when_others_follow():
@@ -287,7 +287,7 @@ def test_events_that_did_not_happen_are_gone():
 
     life.begin(completes("done"), None, 15.0)
 
-    assert life.place(1e9) == 6
+    assert life.position(1e9) == 6
     assert [part.text for part in life.task(1e9).artifacts[0].parts] == ["done"]
 
 
@@ -308,7 +308,7 @@ def test_a_message_that_is_not_recorded_is_in_no_history():
 
 
 async def settling_time(life):
-    await life.settled()
+    await life.wait_settled()
     return asyncio.get_running_loop().time()
 
 
@@ -349,10 +349,10 @@ async def test_who_waits_may_give_up():
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(60):
-            await life.settled()
+            await life.wait_settled()
 
     life.begin(completes("done"), None, 60.0)
-    await life.settled()
+    await life.wait_settled()
 
 
 async def test_who_waits_can_be_stirred():
@@ -360,7 +360,7 @@ async def test_who_waits_can_be_stirred():
     waiting = asyncio.create_task(life.wait(100))
     await asyncio.sleep(3)
 
-    life.stir()
+    life.notify()
 
     await waiting
     assert asyncio.get_running_loop().time() == 3

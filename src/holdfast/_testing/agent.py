@@ -1,8 +1,8 @@
 """A scripted agent that speaks the protocol's real bytes, JSON-RPC and HTTP+JSON.
 
-`FakeAgent` is the agent itself: it takes an HTTP request and says what it answers, and when. It
-does no I/O: `holdfast._testing.network` carries requests to it in process, in virtual time;
-`holdfast._testing.server` puts it behind a real socket.
+`FakeAgent` takes an HTTP request and decides on the reply and its time. It does no I/O:
+`holdfast._testing.network` sends requests to it in process, in virtual time;
+`holdfast._testing.server` serves it on a real socket.
 """
 
 from __future__ import annotations
@@ -35,48 +35,47 @@ if TYPE_CHECKING:
     from holdfast._wire.http import HttpRequest
     from holdfast.types import AgentExtension, Message, Task
 
-__all__ = ["FakeAgent", "InjectedFaults", "Received"]
+__all__ = ["FakeAgent", "FaultQueue", "Received"]
 
-_NAMES = frozenset({CARD, *(operation.name for operation in OPERATIONS)})
+_OPERATION_NAMES = frozenset({CARD, *(operation.name for operation in OPERATIONS)})
 
 
-class InjectedFaults:
-    """Faults, each for one request."""
+class FaultQueue:
+    """A queue of faults, each for one request."""
 
     def __init__(self) -> None:
         self._faults: deque[tuple[str | None, Fault]] = deque()
 
     def add(self, fault: Fault, *, on: str | None, times: int) -> None:
-        """Adds a fault.
+        """Add a fault.
 
         Args:
-            fault: What goes wrong.
-            on: Name of the operation that it waits for; None for whichever comes first, the card
-                not counted.
-            times: With how many requests.
+            fault: The fault.
+            on: Name of the operation that it is for; None for any operation except the card.
+            times: Number of requests.
 
         Raises:
             ValueError: There is no such operation.
         """
-        if on is not None and on not in _NAMES:
-            message = f"{on!r} is none of {', '.join(sorted(_NAMES))}"
+        if on is not None and on not in _OPERATION_NAMES:
+            message = f"{on!r} is none of {', '.join(sorted(_OPERATION_NAMES))}"
             raise ValueError(message)
         self._faults.extend([(on, fault)] * times)
 
     def clear(self) -> None:
-        """Forgets those that no request has met yet."""
+        """Remove all pending faults."""
         self._faults.clear()
 
     @property
     def pending(self) -> tuple[Fault, ...]:
-        """Those that no request has met yet."""
+        """The faults that have not been used."""
         return tuple(fault for _, fault in self._faults)
 
     def take(self, operation: str) -> Fault | None:
-        """The fault that a request meets; None for none.
+        """Remove and return the fault for a request; None for none.
 
         Args:
-            operation: What the request asks for, by name.
+            operation: Name of the request's operation.
         """
         for index, (on, fault) in enumerate(tuple(self._faults)):
             if on == operation or (on is None and operation != CARD):
@@ -92,12 +91,12 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """A request that reached the agent.
 
     Attributes:
-        operation: Name of the operation, or ``"GetAgentCard"``; empty if it is neither.
+        operation: Name of the operation, or ``"GetAgentCard"``; empty for any other request.
         method: HTTP method.
-        url: The whole address.
-        headers: Names in lower case.
-        body: As it came.
-        at: When, on the event loop's clock.
+        url: The absolute URL.
+        headers: Headers; names in lower case.
+        body: The body.
+        at: Time of arrival, on the event loop's clock in seconds.
     """
 
     operation: str
@@ -112,48 +111,48 @@ class FakeAgent:
     """An agent for tests and demonstrations.
 
     Its card is at ``/.well-known/agent-card.json``, JSON-RPC at ``/rpc``, HTTP+JSON at ``/rest``.
-    It works on when a client leaves, and its streams tell events as they happen on the clock.
-    To be used from one event loop at a time.
+    Its tasks continue when a client leaves, and its streams emit events at their time on the event
+    loop's clock. It may be used from one event loop at a time.
 
     Args:
-        behaviour: What it does with a message: a function that says so, or the same each time;
-            it echoes if left out.
-        url: Its origin in process; behind a socket the real address counts.
+        behaviour: The outcome of each message: a function that takes a `Turn`, or a fixed `Plan`,
+            `Message` or text; by default it echoes.
+        url: Its origin in process; on a socket the real address is used.
         bindings: The bindings that its card offers, in order; it speaks JSONRPC and HTTP+JSON.
-        versions: The versions of the protocol that it speaks, ``"1.0"`` and ``"0.3"``; its card is
-            one of 1.0, one of 0.3, or both in one.
-        card: A card to show in place of its own: an `AgentCard`, or anything that is JSON; or a
-            function that makes an `AgentCard` of its own, which names the right addresses.
-        token: A bearer token that every operation needs; None for none.
-        cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
+        versions: Protocol versions that it speaks, ``"1.0"`` and ``"0.3"``; its card is one of
+            1.0, one of 0.3, or both in one.
+        card: A card to serve instead of its own: an `AgentCard` or any JSON value; or a function
+            that takes its own `AgentCard`, with the right addresses, and returns another.
+        token: A bearer token that every operation requires; None for none.
+        cancel_takes: Seconds from a cancel request until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
         lists_tasks: Whether it has a list of tasks.
-        contexts: What it does with a context that a message names and that it does not know: it
-            is ``"taken"``, as real agents do, ``"refused"``, or ``"ignored"`` for one of its own.
-        streaming: Whether it streams, and how; True as the specification says.
-        extensions: What its card declares; of these it activates what a request asks for.
-        store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
-            show what happened.
-        reply_lag: Seconds for which a task that was replied to stays as it was, for everybody, as
-            on servers that store and publish nothing before their agent does: the stream of the
-            reply, a SendMessage that returns at once and GetTask show the question once more.
+        contexts: What it does with an unknown context id of a message: ``"taken"`` uses it, as
+            real agents do; ``"refused"`` answers with an error; ``"ignored"`` makes a new one.
+        streaming: Whether it streams, or a `Streaming` that says how; True follows the
+            specification.
+        extensions: Extensions that its card declares; it activates those that a request names.
+        store_lag: Seconds until GetTask, ListTasks and the first task of a subscription show an
+            event.
+        reply_lag: Seconds for which a task stays unchanged after a message that continues it, as
+            on servers that store and publish nothing before their agent does: the stream, a
+            SendMessage that returns immediately, and GetTask show the earlier question.
         latency: Seconds before each reply.
-        id_suffix: What the ids that it makes end with; replicas with stores of their own need
-            different ones.
-        v03_file_encoding: How it writes ``fileWithBytes`` over HTTP+JSON of protocol 0.3: as
-            ``"base64"`` text, like the official server for Python, or as the ``"bytes"``
-            themselves, as the proto says.
-        store: The `store` of another fake agent, which both share then, as the replicas of an
-            agent may; None for one of its own.
+        id_suffix: The end of the ids that it makes; replicas with separate stores need different
+            ones.
+        v03_file_encoding: The form of ``fileWithBytes`` over HTTP+JSON in protocol 0.3:
+            ``"base64"`` text, as the official server for Python writes it, or ``"bytes"``, as the
+            proto defines it.
+        store: The `store` of another fake agent to share, as replicas do; None for a new one.
 
     Raises:
-        ValueError: It is to speak no version, or one that there is not.
+        ValueError: `versions` is empty, or contains an unknown version.
 
     Attributes:
         url: Its origin in process.
-        card: The card that it shows in place of its own; None for its own.
+        card: The card that it serves instead of its own; None for its own.
         received: Every request that reached it, in order.
-        store: Its tasks and push notification configs, to be shared with other fake agents.
+        store: Its tasks and push notification configurations; other fake agents may share it.
     """
 
     def __init__(
@@ -185,8 +184,8 @@ class FakeAgent:
         self.card = card
         self.received: list[Received] = []
         self.store = Store() if store is None else store
-        own = Streaming() if streaming is True else None
-        self._streaming = streaming if isinstance(streaming, Streaming) else own
+        default = Streaming() if streaming is True else None
+        self._streaming = streaming if isinstance(streaming, Streaming) else default
         self._streams: set[EventBody] = set()
         self._operations = Operations(
             behaviour if callable(behaviour) else _always(behaviour),
@@ -206,18 +205,18 @@ class FakeAgent:
         self._token = token
         self._extensions = tuple(extensions)
         self._latency = latency
-        self._faults = InjectedFaults()
+        self._faults = FaultQueue()
 
     # ── For the test ─────────────────────────────────────────────────────────────────────────
 
     def inject(self, fault: Fault, *, on: str | None = None, times: int = 1) -> None:
-        """Lets something go wrong with requests to come, in the order of the calls.
+        """Add a fault for future requests; faults are used in the order of the calls.
 
         Args:
-            fault: What goes wrong.
-            on: Name of the operation that it waits for (``"GetAgentCard"`` for the card); None
-                for whichever comes first, the card not counted.
-            times: With how many requests.
+            fault: The fault.
+            on: Name of the operation that it is for (``"GetAgentCard"`` for the card); None for
+                any operation except the card.
+            times: Number of requests.
 
         Raises:
             ValueError: There is no such operation.
@@ -226,36 +225,38 @@ class FakeAgent:
 
     @property
     def pending_faults(self) -> tuple[Fault, ...]:
-        """The injected faults that no request has met yet."""
+        """The injected faults that no request has used."""
         return self._faults.pending
 
     @property
     def executions(self) -> dict[str, list[str]]:
-        """The ids of the tasks, or of the reply messages, that each message id made."""
+        """By message id: the ids of the tasks or reply messages that it created."""
         return self._operations.executions
 
     @property
     def tasks(self) -> dict[str, Task]:
-        """Every task as it stands, by id. To be asked while the event loop runs."""
+        """Every task in its current state, by id; needs a running event loop."""
         now = asyncio.get_running_loop().time()
-        return {task_id: life.task(now) for task_id, life in self._operations.lives.items()}
+        return {
+            task_id: timeline.task(now) for task_id, timeline in self._operations.timelines.items()
+        }
 
     @property
     def open_streams(self) -> int:
-        """Streams that somebody reads: zero when nothing leaks."""
+        """The number of streams that a client reads; zero when nothing leaks."""
         return len(self._streams)
 
     def calls(self, operation: str) -> list[Received]:
-        """The requests for one operation, by its name."""
+        """Return the received requests for one operation, by its name."""
         return [received for received in self.received if received.operation == operation]
 
-    # ── For what carries requests ────────────────────────────────────────────────────────────
+    # ── For engines and servers ──────────────────────────────────────────────────────────────
 
     @property
     def epoch(self) -> float:
         """Wall time when the event loop's clock shows zero, in seconds since 1970.
 
-        It is 2026-01-01 in process; behind a socket the agent tells real time.
+        It is 2026-01-01 in process, and real time on a socket.
         """
         return self._operations.epoch
 
@@ -264,12 +265,12 @@ class FakeAgent:
         self._operations.epoch = epoch
 
     def exchange(self, request: HttpRequest) -> Exchange:
-        """Meets a request, and takes the fault that is meant for it.
+        """Return the exchange for a request, with its fault.
 
-        Nothing is executed before the exchange is asked for its reply.
+        Nothing is executed before `Exchange.reply` is called.
 
         Args:
-            request: The request, its URL absolute, the names of its headers in lower case.
+            request: The request, with an absolute URL and header names in lower case.
         """
         wire = read_request(
             request,
@@ -280,14 +281,14 @@ class FakeAgent:
         return Exchange(
             wire,
             self._faults.take(wire.operation),
-            lambda: self._take_in(wire, request),
-            headers=self._activated(request),
+            lambda: self._execute(wire, request),
+            headers=self._extension_headers(request),
             latency=self._latency,
             streams=self._streams,
             epoch=self.epoch,
         )
 
-    def _take_in(self, wire: Wire, request: HttpRequest) -> Result:
+    def _execute(self, wire: Wire, request: HttpRequest) -> Result:
         now = asyncio.get_running_loop().time()
         self.received.append(
             Received(
@@ -300,43 +301,43 @@ class FakeAgent:
             )
         )
         if wire.operation == CARD:
-            is_shown = self.card is not None and not callable(self.card)
-            card = self.card if is_shown else self._public_card(request)
+            is_replaced = self.card is not None and not callable(self.card)
+            card = self.card if is_replaced else self._public_card(request)
             return Result(value=lambda _now: card)
         if self._token is not None:
-            given = request.headers.get("authorization")
-            if given != f"Bearer {self._token}":
+            authorization = request.headers.get("authorization")
+            if authorization != f"Bearer {self._token}":
                 raise Refusal(-32000, "unauthorized", http_status=401)
         params: Any = wire.params()
         if wire.operation == GET_EXTENDED_AGENT_CARD.name:
-            card = self._card_at(request)
+            card = self._own_card(request)
             extended = msgspec.structs.replace(card, name=f"{card.name}, extended")
             return Result(value=lambda _now: extended)
         return self._operations.execute(wire.operation, params, now)
 
     def _public_card(self, request: HttpRequest) -> object:
-        """Its own card, as the versions that it speaks have it."""
-        card = self._card_at(request)
+        """Return its own card in the form of the versions that it speaks."""
+        card = self._own_card(request)
         if "0.3" not in self._versions:
             return card
-        as_v03 = v03_card(card)
-        return {**as_v03, **card.to_dict()} if "1.0" in self._versions else as_v03
+        document = v03_card(card)
+        return {**document, **card.to_dict()} if "1.0" in self._versions else document
 
-    def _activated(self, request: HttpRequest) -> dict[str, str]:
-        """The header that tells which extensions are activated (A2A 4.6)."""
-        asked = request.headers.get("a2a-extensions", "").split(",")
-        known = {extension.uri for extension in self._extensions}
-        activated = [uri for each in asked if (uri := each.strip()) in known]
+    def _extension_headers(self, request: HttpRequest) -> dict[str, str]:
+        """Return the header that names the activated extensions (A2A 4.6)."""
+        requested = request.headers.get("a2a-extensions", "").split(",")
+        declared = {extension.uri for extension in self._extensions}
+        activated = [uri for value in requested if (uri := value.strip()) in declared]
         return {"a2a-extensions": ", ".join(activated)} if activated else {}
 
-    def _card_at(self, request: HttpRequest) -> AgentCard:
-        """Its own card, with the addresses under which the request found it."""
-        card = self._plain_card(request)
+    def _own_card(self, request: HttpRequest) -> AgentCard:
+        """Return its own card, with the addresses of the request's origin."""
+        card = self._default_card(request)
         if not callable(self.card):
             return card
         return cast("Callable[[AgentCard], AgentCard]", self.card)(card)
 
-    def _plain_card(self, request: HttpRequest) -> AgentCard:
+    def _default_card(self, request: HttpRequest) -> AgentCard:
         parts = urlsplit(request.url)
         base = f"{parts.scheme}://{parts.netloc}"
         return AgentCard(

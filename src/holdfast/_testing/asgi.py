@@ -1,10 +1,10 @@
 """Applications in process: an engine that speaks ASGI 3 to them, chunk by chunk, without a socket.
 
-It is to an ASGI application what a server is. A reply is there as soon as the application begins
-it, and a piece of it as soon as that is sent. Whoever leaves is told to the application by
-``http.disconnect``, and it goes on as it likes: it is ended only when the network is closed. It
-works in virtual time, and keeps the contract of `HttpEngine`: the timeouts of each phase, what is
-known about execution, the largest reply, and that a cancelled request frees its slot.
+It replaces the server of an ASGI application. A reply is available as soon as the application
+starts it, and each piece as soon as it is sent. If a client leaves, the application receives
+``http.disconnect`` and may continue; it is cancelled only when the network is closed. It works in
+virtual time, and keeps the contract of `HttpEngine`: the timeout of each phase, the facts about
+execution, the bound on replies, and that a cancelled request frees its slot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import connection_error, reach_error, timeout_error
-from holdfast._testing.asgi_exchange import AsgiExchange, BrokenOffError
+from holdfast._testing.asgi_exchange import AsgiExchange, IncompleteReplyError
 from holdfast._testing.asgi_lifespan import Lifespan
 from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, presentable
 from holdfast._wire.limits import limit_error
@@ -34,26 +34,28 @@ if TYPE_CHECKING:
 
 __all__ = ["AsgiNetwork"]
 
-_GRACE = 1.0
-"""Seconds that an application has to end what nobody waits for any more; then it is cancelled."""
+_CLOSE_GRACE_S = 1.0
+"""Seconds that an application has to end requests whose clients have left, before they are
+cancelled."""
 
 
 class AsgiNetwork:
-    """An `HttpEngine` that reaches ASGI applications by their origin, and nobody else.
+    """An `HttpEngine` that reaches ASGI applications by their origin, and nothing else.
 
-    It can be used as it is; then close it when applications may be left with requests whose
-    clients are gone. Entered, it has the applications start up before and shut down after (ASGI
-    lifespan; those without are served all the same), and raises at its end what one of them
-    raised meanwhile, if anything. In virtual time, enter it for applications over sse-starlette,
-    and so over the official SDK: they leave a task behind that only the end of it ends.
+    Used without ``async with``, it must be closed if applications may still handle requests whose
+    clients have left. As an async context manager, it starts the applications up and shuts them
+    down (ASGI lifespan; applications without it work too), and at its end raises the first
+    exception that an application raised. In virtual time, use it as a context manager for
+    applications on sse-starlette, such as those of the official SDK: they leave a task behind that
+    only its end stops.
 
     Args:
         apps: Applications by origin, as in ``{"http://agent.test": app}``.
 
     Attributes:
-        crashes: What the applications raised, in order. As behind a server, a client sees a 500
-            of it, or a reply that breaks off.
-        in_flight: Requests under way and streams open; zero when nothing leaks.
+        crashes: Exceptions of the applications, in order. A client sees HTTP 500 or an incomplete
+            reply, as behind a server.
+        in_flight: Number of requests in flight and open streams; zero when nothing leaks.
     """
 
     def __init__(self, apps: Mapping[str, Application] = MappingProxyType({})) -> None:
@@ -89,69 +91,72 @@ class AsgiNetwork:
             raise self.crashes[0]
 
     def add(self, url: str, app: Application) -> None:
-        """Adds an application, or replaces one; in an entered network, nobody has it start up.
+        """Add or replace an application; after the network was entered, it is not started up.
 
         Args:
-            url: Its origin.
+            url: The application's origin.
             app: The application.
         """
         self._apps[origin(url)] = app
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Carries a request to the application at its origin.
+        """Send a request to the application at its origin.
 
         Raises:
-            A2AConnectionError: Nobody is there, or the reply broke off.
-            A2ATimeoutError: A limit of ``request.timeouts`` fired.
-            NetworkPolicyError: The request must not reach that far.
+            A2AConnectionError: There is no such application, or the reply is incomplete.
+            A2ATimeoutError: A timeout of ``request.timeouts`` expired.
+            NetworkPolicyError: ``request.reach`` does not allow the address.
             LimitExceededError: The body is larger than ``request.limits`` allow.
         """
         async with self.stream(request) as reply:
             body = await reply.read()
-            number = _number_in(request.url)
-            return HttpReply(status=reply.status, headers=reply.headers, body=body, address=number)
+            address = _ip_address(request.url)
+            return HttpReply(
+                status=reply.status, headers=reply.headers, body=body, address=address
+            )
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Carries a request; the body is read while the context is open.
+        """Send a request; the body is read while the context is open.
 
         Raises:
-            A2AConnectionError: Nobody is there, or the reply broke off; also from the chunks.
-            A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
-            NetworkPolicyError: The request must not reach that far.
+            A2AConnectionError: There is no such application, or the reply is incomplete; also
+                from the chunks.
+            A2ATimeoutError: A timeout of ``request.timeouts`` expired; also from the chunks.
+            NetworkPolicyError: ``request.reach`` does not allow the address.
         """
         return _Connection(self, request)
 
     async def close(self) -> None:
-        """Ends what is under way: every client has left, and who does not stop is cancelled.
+        """Disconnect all clients, and cancel requests that do not end within 1 s.
 
-        It takes 1 s at most, and as long again for those that hold on to their cancellation.
+        It waits 1 s more for requests that do not end when they are cancelled.
         """
         running = [*self._running]
         for exchange in running:
-            exchange.leave()
+            exchange.disconnect()
         tasks = [exchange.task for exchange in running]
         if not tasks:
             return
         try:
-            await asyncio.wait(tasks, timeout=_GRACE)
+            await asyncio.wait(tasks, timeout=_CLOSE_GRACE_S)
         finally:
             for task in tasks:
                 task.cancel()
-        await asyncio.wait(tasks, timeout=_GRACE)
+        await asyncio.wait(tasks, timeout=_CLOSE_GRACE_S)
 
     def begin(self, request: HttpRequest) -> AsgiExchange:
-        """Hands a request to its application.
+        """Pass a request to its application.
 
         Raises:
-            A2AConnectionError: Nobody is there.
-            NetworkPolicyError: The request must not reach that far.
+            A2AConnectionError: There is no such application.
+            NetworkPolicyError: ``request.reach`` does not allow the address.
         """
-        number = _number_in(request.url)
-        if request.reach is not None and number is not None and request.reach.refuses(number):
-            raise reach_error(request.url, number, request.reach)
+        address = _ip_address(request.url)
+        if request.reach is not None and address is not None and request.reach.refuses(address):
+            raise reach_error(request.url, address, request.reach)
         url = origin(request.url)
         app = self._apps.get(url)
-        if app is None:  # nobody has that name, now or later
+        if app is None:  # as for a host name that does not exist
             raise connection_error(request, "dns", sent=False, transient=False)
         request.progress.sent = True
         state = self._states.get(url, {})
@@ -210,13 +215,13 @@ class _Connection:
 
     def _free(self) -> None:
         if self._exchange is not None:
-            self._exchange.leave()
+            self._exchange.disconnect()
             self._exchange = None
             self._network.in_flight -= 1
 
 
 class _Chunks:
-    """The body as it comes."""
+    """The body, piece by piece."""
 
     def __init__(self, exchange: AsgiExchange | None, request: HttpRequest) -> None:
         self._exchange = exchange
@@ -226,12 +231,12 @@ class _Chunks:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._exchange is None:  # the context is left
+        if self._exchange is None:  # the context has ended
             raise StopAsyncIteration
         try:
             async with CancelScope.within(self._request.timeouts.idle) as scope:
                 piece = await self._exchange.piece()
-        except BrokenOffError:
+        except IncompleteReplyError:
             raise connection_error(self._request, "truncated", sent=True) from None
         if scope.expired:
             raise timeout_error(self._request, "idle", sent=True)
@@ -241,10 +246,10 @@ class _Chunks:
 
 
 async def _end_watchers() -> None:
-    """Ends what sse-starlette leaves behind: a task that asks twice a second whether to shut down.
+    """Cancel the task of sse-starlette that polls twice a second whether to shut down.
 
-    It begins with a thread's first stream, and would outlive all of them, and virtual time would
-    never stand still for it. The next stream begins another.
+    The first stream of a thread starts it, and it never ends, so that virtual time would never
+    stand still. The next stream starts another one.
     """
     watchers = [
         task
@@ -254,10 +259,10 @@ async def _end_watchers() -> None:
     for watcher in watchers:
         watcher.cancel()
     if watchers:
-        await asyncio.wait(watchers, timeout=_GRACE)
+        await asyncio.wait(watchers, timeout=_CLOSE_GRACE_S)
 
 
-def _number_in(url: str) -> str | None:
-    """The number that an address names; None where it names a host."""
-    number = ip_literal(urlsplit(url).hostname or "")
-    return None if number is None else str(number)
+def _ip_address(url: str) -> str | None:
+    """Return the IP address in a URL; None if it has a host name."""
+    address = ip_literal(urlsplit(url).hostname or "")
+    return None if address is None else str(address)

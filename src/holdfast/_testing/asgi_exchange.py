@@ -1,8 +1,8 @@
-"""One request to an ASGI application, and what comes back, as a server handles it (ASGI 3).
+"""One request to an ASGI application and its reply, as a server handles them (ASGI 3).
 
-Rules: what the application sends waits to be read, up to 64 KiB; beyond that the application
-waits. After its client has left, or its reply is complete, it receives ``http.disconnect``, and
-what it sends goes nowhere, as with common servers: it is not cancelled for that.
+Rules: up to 64 KiB of the reply are buffered; beyond that the application waits. After its client
+has left, or its reply is complete, the application receives ``http.disconnect``, and what it sends
+is discarded; it is not cancelled. Common servers do the same.
 """
 
 from __future__ import annotations
@@ -12,34 +12,36 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from holdfast._net.asgi import header_map
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
     from holdfast._net.asgi import Application
     from holdfast._wire.http import HttpRequest
 
-__all__ = ["AsgiExchange", "BrokenOffError"]
+__all__ = ["AsgiExchange", "IncompleteReplyError"]
 
-_MOST_UNREAD = 64 * 1024
-_FAILED = 500
-_PORTS = {"http": 80, "https": 443}
+_MAX_BUFFERED_BYTES = 64 * 1024
+_INTERNAL_SERVER_ERROR = 500
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class BrokenOffError(Exception):
+class IncompleteReplyError(Exception):
     """The application stopped in the middle of its reply."""
 
 
 class AsgiExchange:
-    """A request that an application works on, in a task of its own.
+    """A request that an application handles in a task.
 
     Args:
         app: The application.
         request: The request.
-        state: What the application kept when it started up.
-        crashed: Called with what the application raises.
+        state: The application's state from its startup.
+        on_crash: Called with an exception of the application.
 
     Attributes:
-        task: Where the application runs; it never raises.
+        task: The task that runs the application; it never raises.
     """
 
     def __init__(
@@ -47,102 +49,105 @@ class AsgiExchange:
         app: Application,
         request: HttpRequest,
         state: Mapping[str, object],
-        crashed: Callable[[Exception], None],
+        on_crash: Callable[[Exception], None],
     ) -> None:
-        self._crashed = crashed
+        self._on_crash = on_crash
         self._request = request
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._unread: deque[bytes] = deque()
-        self._size = 0
+        self._buffer: deque[bytes] = deque()
+        self._buffered_bytes = 0
         self._is_received = False
         self._is_complete = False
-        self._is_over = False
-        self._arrived = asyncio.Event()
+        self._is_finished = False
+        self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self._has_left = False
-        self._gone = asyncio.Event()
+        self._is_disconnected = False
+        self._disconnected = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(app, _scope(request, state)))
 
     async def head(self) -> tuple[int, Mapping[str, str]]:
-        """Waits until the reply begins; its status, and its headers by names in lower case."""
-        while self._status is None and not self._is_over:
-            await self._next_arrival()
-        if self._status is None:  # as servers answer for an application that does not
-            self._status, self._headers = _FAILED, {"content-type": "text/plain; charset=utf-8"}
-            self._unread, self._is_complete = deque([b"Internal Server Error"]), True
+        """Wait until the reply starts; return its status, and headers with lower-case names."""
+        while self._status is None and not self._is_finished:
+            await self._wait_message()
+        if self._status is None:  # servers send this if an application sends no reply
+            self._status, self._headers = (
+                _INTERNAL_SERVER_ERROR,
+                {"content-type": "text/plain; charset=utf-8"},
+            )
+            self._buffer, self._is_complete = deque([b"Internal Server Error"]), True
         return self._status, self._headers
 
     async def piece(self) -> bytes:
-        """Waits for the next piece of the body; empty at its end.
+        """Wait for the next piece of the body; empty at its end.
 
         Raises:
             BrokenOffError: The application stopped before the end.
         """
-        while not self._unread and not self._is_complete:
-            if self._is_over:
-                raise BrokenOffError
-            await self._next_arrival()
-        if not self._unread:
+        while not self._buffer and not self._is_complete:
+            if self._is_finished:
+                raise IncompleteReplyError
+            await self._wait_message()
+        if not self._buffer:
             return b""
-        piece = self._unread.popleft()
-        self._size -= len(piece)
-        if self._size < _MOST_UNREAD:
+        piece = self._buffer.popleft()
+        self._buffered_bytes -= len(piece)
+        if self._buffered_bytes < _MAX_BUFFERED_BYTES:
             self._room.set()
         return piece
 
-    def leave(self) -> None:
-        """Nobody waits for the reply, or the rest of it, any more."""
-        self._has_left = True
-        self._gone.set()
+    def disconnect(self) -> None:
+        """Disconnect the client: the rest of the reply is discarded."""
+        self._is_disconnected = True
+        self._disconnected.set()
         self._room.set()
 
-    async def _next_arrival(self) -> None:
-        self._arrived.clear()
-        await self._arrived.wait()
+    async def _wait_message(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
     async def _run(self, app: Application, scope: MutableMapping[str, Any]) -> None:
         try:
             await app(scope, self._receive, self._send)
-        except Exception as error:  # noqa: BLE001  as a server does; for who runs it
-            self._crashed(error)
+        except Exception as error:  # noqa: BLE001  servers catch it too
+            self._on_crash(error)
         finally:
-            self._is_over = True
-            self._arrived.set()
+            self._is_finished = True
+            self._changed.set()
 
     async def _receive(self) -> MutableMapping[str, Any]:
         if not self._is_received:
             self._is_received = True
             return {"type": "http.request", "body": self._request.body, "more_body": False}
-        await self._gone.wait()
+        await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: MutableMapping[str, Any]) -> None:
-        if self._has_left:
+        if self._is_disconnected:
             return
         match message["type"], self._status:
             case "http.response.start", None:
                 self._status = message["status"]
-                self._headers = _joined(message.get("headers", ()))
+                self._headers = header_map(message.get("headers", ()))
             case "http.response.body", int() if not self._is_complete:
-                await self._take(message.get("body", b""))
+                await self._buffer_piece(message.get("body", b""))
                 if not message.get("more_body", False):
                     self._is_complete = True
             case kind, _:
-                at = "after the end of" if self._is_complete else "at this point of"
-                text = f"the application sent {kind!r} {at} its reply"
+                position = "after the end of" if self._is_complete else "at this point of"
+                text = f"the application sent {kind!r} {position} its reply"
                 raise RuntimeError(text)
-        self._arrived.set()
+        self._changed.set()
         if self._is_complete:
-            self._gone.set()  # nothing more is to be expected of the client
+            self._disconnected.set()  # the client sends nothing after its reply
 
-    async def _take(self, piece: bytes) -> None:
+    async def _buffer_piece(self, piece: bytes) -> None:
         await self._room.wait()
-        if piece and not self._has_left:
-            self._unread.append(bytes(piece))
-            self._size += len(piece)
-            if self._size >= _MOST_UNREAD:
+        if piece and not self._is_disconnected:
+            self._buffer.append(bytes(piece))
+            self._buffered_bytes += len(piece)
+            if self._buffered_bytes >= _MAX_BUFFERED_BYTES:
                 self._room.clear()
 
 
@@ -153,7 +158,7 @@ def _scope(request: HttpRequest, state: Mapping[str, object]) -> MutableMapping[
         headers["content-length"] = str(len(request.body))
     return {
         "type": "http",
-        # With 2.4 what is sent to who has left would have to raise, which few servers do.
+        # In 2.4, sending to a client that has left must raise, which few servers do.
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
         "method": request.method,
@@ -162,21 +167,12 @@ def _scope(request: HttpRequest, state: Mapping[str, object]) -> MutableMapping[
         "raw_path": parts.path.encode() or b"/",
         "query_string": parts.query.encode(),
         "root_path": "",
-        "headers": [(name.encode(), _encoded(value)) for name, value in headers.items()],
+        "headers": [(name.encode(), _encode(value)) for name, value in headers.items()],
         "client": ("127.0.0.1", 1),
-        "server": (parts.hostname, parts.port or _PORTS.get(parts.scheme)),
+        "server": (parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)),
         "state": dict(state),
     }
 
 
-def _encoded(value: str) -> bytes:
+def _encode(value: str) -> bytes:
     return value.encode("latin-1")
-
-
-def _joined(headers: Any) -> dict[str, str]:
-    """Headers by name; those that come twice as one (RFC 9110, 5.3)."""
-    joined: dict[str, str] = {}
-    for raw_name, raw_value in headers:
-        name, value = bytes(raw_name).decode("latin-1").lower(), bytes(raw_value).decode("latin-1")
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    return joined

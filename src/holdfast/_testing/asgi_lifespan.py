@@ -1,4 +1,4 @@
-"""The life of an ASGI application around its requests: start-up and shutdown (ASGI lifespan)."""
+"""Startup and shutdown of an ASGI application (ASGI lifespan)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Lifespan"]
 
-_LIMIT = 30.0
+_TIMEOUT_S = 30.0
 
 
 class Lifespan:
-    """Has an application start up, and shut down at the end of the context; enter it once.
+    """Starts an application up, and shuts it down at the end of the context; enter it once.
 
-    An application that does not know of it is one without. Each of the two may take 30 s; one that
-    takes longer to shut down is cancelled.
+    An application without support for the lifespan protocol has none. Startup and shutdown may
+    take 30 s each; an application that takes longer to shut down is cancelled.
 
     Args:
         app: The application.
@@ -31,7 +31,7 @@ class Lifespan:
     def __init__(self, app: Application) -> None:
         self._app = app
         self._state: dict[str, object] = {}
-        self._told: asyncio.Queue[str] = asyncio.Queue()
+        self._messages: asyncio.Queue[str] = asyncio.Queue()
         self._is_started = False
         self._is_ended = False
         self._failure: str | None = None
@@ -39,16 +39,16 @@ class Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> dict[str, object]:
-        """Gives what the application keeps for its requests.
+        """Start the application up, and return the state that its requests get.
 
         Raises:
-            RuntimeError: The application says that it cannot start.
-            TimeoutError: It takes too long.
+            RuntimeError: The application reports that it cannot start.
+            TimeoutError: Startup takes too long.
         """
-        self._told.put_nowait("lifespan.startup")
+        self._messages.put_nowait("lifespan.startup")
         self._task = asyncio.get_running_loop().create_task(self._run())
         try:
-            await self._until_changed("start up")
+            await self._wait_changed("start up")
         except BaseException:
             await self._end()
             raise
@@ -67,25 +67,25 @@ class Lifespan:
         try:
             if not self._is_ended:
                 self._changed.clear()
-                self._told.put_nowait("lifespan.shutdown")
-                await self._until_changed("shut down")
+                self._messages.put_nowait("lifespan.shutdown")
+                await self._wait_changed("shut down")
         finally:
             await self._end()
         if self._failure is not None and error is None:
             text = f"the application did not shut down: {self._failure}"
             raise RuntimeError(text)
 
-    async def _until_changed(self, what: str) -> None:
-        async with CancelScope.within(_LIMIT) as scope:
+    async def _wait_changed(self, action: str) -> None:
+        async with CancelScope.within(_TIMEOUT_S) as scope:
             await self._changed.wait()
         if scope.expired:
-            text = f"the application did not {what} within {_LIMIT:g} s"
+            text = f"the application did not {action} within {_TIMEOUT_S:g} s"
             raise TimeoutError(text)
 
     async def _end(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task], timeout=_LIMIT)
+            await asyncio.wait([self._task], timeout=_TIMEOUT_S)
 
     async def _run(self) -> None:
         scope = {
@@ -95,7 +95,7 @@ class Lifespan:
         }
         try:
             await self._app(scope, self._receive, self._send)
-        except Exception as error:  # noqa: BLE001  before it is up: it has no lifespan
+        except Exception as error:  # noqa: BLE001  before startup: the application has no lifespan
             if self._is_started and self._failure is None:
                 self._failure = f"{type(error).__name__}: {error}"
         finally:
@@ -103,7 +103,7 @@ class Lifespan:
             self._changed.set()
 
     async def _receive(self) -> MutableMapping[str, Any]:
-        return {"type": await self._told.get()}
+        return {"type": await self._messages.get()}
 
     async def _send(self, message: MutableMapping[str, Any]) -> None:
         match message["type"]:

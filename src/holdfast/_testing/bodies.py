@@ -1,7 +1,7 @@
-"""The bodies of a fake agent's replies: what comes of them, and how they end.
+"""The bodies of a fake agent's replies, as far as a fault lets them through, and their ends.
 
-A fault in the middle of a reply is worked out here, once; whatever carries the reply has only to
-end it as its body says.
+A fault in the middle of a reply is applied here, once; what carries the reply only has to end it
+as its body says.
 """
 
 from __future__ import annotations
@@ -13,29 +13,38 @@ import msgspec
 
 from holdfast._testing.faults import Cut, Duplicate, Fail, Fault, Reset, Stall
 from holdfast._testing.serverwire import Refusal
-from holdfast._testing.streaming import Ping, comment, frame
+from holdfast._testing.streaming import KeepAlive, comment, frame
 
 if TYPE_CHECKING:
     from holdfast._testing.serverwire import Wire
     from holdfast._testing.streaming import Events
     from holdfast.types import StreamResponse
 
-__all__ = ["Body", "Ending", "EventBody", "Reply", "Share", "WholeBody", "refusal_of", "share_of"]
+__all__ = [
+    "Body",
+    "BodyEnd",
+    "EventBody",
+    "Portion",
+    "Reply",
+    "WholeBody",
+    "portion_of",
+    "refusal_for",
+]
 
-Ending = Literal["whole", "cut", "reset", "stalled"]
+BodyEnd = Literal["whole", "cut", "reset", "stalled"]
 
 
 class Body(Protocol):
-    """What comes of a body: to be iterated once, piece by piece."""
+    """The received part of a body; it is iterated once, piece by piece."""
 
     @property
     def length(self) -> int | None:
-        """The bytes that are announced; None for a stream."""
+        """The announced length in bytes; None for a stream."""
         ...
 
     @property
-    def ending(self) -> Ending:
-        """What happens after the last piece."""
+    def ending(self) -> BodyEnd:
+        """The event after the last piece."""
         ...
 
     def __aiter__(self) -> Self: ...
@@ -43,12 +52,12 @@ class Body(Protocol):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply on its way.
+    """A reply.
 
     Attributes:
         status: HTTP status.
-        headers: Names in lower case; those that frame the body are not among them.
-        body: What comes of the body.
+        headers: Headers except those that frame the body; names in lower case.
+        body: The body.
     """
 
     status: int
@@ -56,46 +65,46 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     body: Body
 
 
-class Share(msgspec.Struct):
-    """How much of a body a fault lets through, and how it ends then.
+class Portion(msgspec.Struct):
+    """The part of a body that a fault lets through, and its end.
 
     Attributes:
-        events: Events that still come; None for all.
-        size: Bytes that still come after them.
-        ending: What happens then.
+        events: Events that pass; None for all.
+        size: Bytes that pass after them.
+        ending: The event after that.
     """
 
     events: int | None = None
     size: int = 0
-    ending: Ending = "whole"
+    ending: BodyEnd = "whole"
 
 
-def share_of(fault: Fault | None) -> Share:
-    """How much of a body comes through."""
+def portion_of(fault: Fault | None) -> Portion:
+    """Return the part of a body that a fault lets through."""
     match fault:
         case Cut(after_events=events, after_bytes=count, clean=clean):
-            return Share(events, count, "whole" if clean else "cut")
+            return Portion(events, count, "whole" if clean else "cut")
         case Stall(phase="idle", after_events=events, after_bytes=count):
-            return Share(events, count, "stalled")
+            return Portion(events, count, "stalled")
         case Reset(after_events=int(events)):
-            return Share(events, 0, "reset")
+            return Portion(events, 0, "reset")
         case _:
-            return Share()
+            return Portion()
 
 
 class WholeBody:
-    """A body that is there at once.
+    """A body that is sent in one piece.
 
     Args:
-        data: All of it.
-        fault: What goes wrong with it.
+        data: The whole body.
+        fault: The fault that applies to it; None for none.
     """
 
     def __init__(self, data: bytes, fault: Fault | None = None) -> None:
-        share = share_of(fault)
-        self._piece = data if share.events is None or share.events else data[: share.size]
+        portion = portion_of(fault)
+        self._piece = data if portion.events is None or portion.events else data[: portion.size]
         is_whole = len(self._piece) == len(data)
-        self.ending: Ending = "whole" if is_whole else share.ending
+        self.ending: BodyEnd = "whole" if is_whole else portion.ending
         self.length = len(self._piece if self.ending == "whole" else data)
 
     def __aiter__(self) -> Self:
@@ -109,28 +118,28 @@ class WholeBody:
 
 
 class EventBody:
-    """A body of events as they happen.
+    """A body of events, each sent at its time.
 
     Args:
         events: The events.
-        wire: How they are written.
-        fault: What goes wrong with them.
+        wire: Encodes them.
+        fault: The fault that applies to them; None for none.
     """
 
     length = None
 
     def __init__(self, events: Events, wire: Wire, fault: Fault | None) -> None:
-        self.ending: Ending = "whole"
+        self.ending: BodyEnd = "whole"
         self._events = events
         self._wire = wire
-        self._share = share_of(fault)
+        self._portion = portion_of(fault)
         self._error: Fail | None = None
         if isinstance(fault, Fail):
-            self._error, self._share.events = fault, fault.after_events
+            self._error, self._portion.events = fault, fault.after_events
         self._repeated = fault.event if isinstance(fault, Duplicate) else 0
-        self._again = b""
+        self._repeat = b""
         self._rest = b""
-        self._told = 0
+        self._sent = 0
         self._is_over = False
 
     def __aiter__(self) -> Self:
@@ -144,49 +153,49 @@ class EventBody:
         return piece
 
     async def _next(self) -> bytes:
-        """The next event, or as much of it as comes."""
+        """Return the next event, or the part of it that passes."""
         if self._is_over:
             raise StopAsyncIteration
-        if self._again:
-            again, self._again = self._again, b""
-            return again
-        share = self._share
-        if share.events == share.size == 0:
+        if self._repeat:
+            repeat, self._repeat = self._repeat, b""
+            return repeat
+        portion = self._portion
+        if portion.events == portion.size == 0:
             return self._end()
         item = await self._events.next()
         if item is None:
             raise StopAsyncIteration
-        if isinstance(item, Ping):
+        if isinstance(item, KeepAlive):
             piece = comment(self._events.streaming)
         elif isinstance(item, Refusal):
             piece = self._frame(item, event="error")
         else:
             piece = self._frame(item)
-        if share.events == 0:
-            piece = piece[: share.size]
-            share.size -= len(piece)
-        elif not isinstance(item, Ping):
+        if portion.events == 0:
+            piece = piece[: portion.size]
+            portion.size -= len(piece)
+        elif not isinstance(item, KeepAlive):
             self._count(piece)
         return piece
 
     def close(self) -> None:
-        """Ends it where it stands; whoever waits for a piece is told that there is none."""
+        """End the body at once, also for a reader that waits for a piece."""
         self._events.close()
 
     def _count(self, piece: bytes) -> None:
-        self._told += 1
-        if self._share.events is not None:
-            self._share.events -= 1
-        if self._told == self._repeated:
-            self._again = piece
+        self._sent += 1
+        if self._portion.events is not None:
+            self._portion.events -= 1
+        if self._sent == self._repeated:
+            self._repeat = piece
 
     def _end(self) -> bytes:
-        """Ends it as the fault says; the last piece, if there is one more."""
+        """End the body as the fault says; return the last piece if there is one more."""
         self._is_over = True
-        self.ending = self._share.ending
+        self.ending = self._portion.ending
         if self._error is None:
             raise StopAsyncIteration
-        return self._frame(refusal_of(self._error), event="error" if self._error.named else None)
+        return self._frame(refusal_for(self._error), event="error" if self._error.named else None)
 
     def _frame(self, item: StreamResponse | Refusal, *, event: str | None = None) -> bytes:
         wire = self._wire
@@ -194,6 +203,6 @@ class EventBody:
         return frame(reply.body, self._events.streaming, event=event)
 
 
-def refusal_of(fault: Fail) -> Refusal:
-    """What the agent says where it fails."""
+def refusal_for(fault: Fail) -> Refusal:
+    """Return the agent's error for a fault."""
     return Refusal(fault.code, fault.message, retry_after=fault.retry_after, data=fault.data)

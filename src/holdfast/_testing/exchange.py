@@ -1,11 +1,11 @@
-"""One request on its way to a fake agent and back, and what goes wrong with it."""
+"""One request to a fake agent, its fault, and its reply."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast._testing.bodies import EventBody, Reply, WholeBody, refusal_of
+from holdfast._testing.bodies import EventBody, Reply, WholeBody, refusal_for
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
 from holdfast._testing.serverwire import Refusal
 from holdfast._testing.timeline import http_date
@@ -24,26 +24,26 @@ __all__ = ["Exchange"]
 
 
 class Exchange:
-    """A request, its fault, and its reply; to be closed by whoever carries it.
+    """A request, its fault, and its reply; it must be closed.
 
     Args:
-        wire: The request as read.
-        fault: What goes wrong with it.
-        take_in: Has the agent execute it; called at most once.
+        wire: The parsed request.
+        fault: The fault; None for none.
+        execute: Has the agent execute the request; called at most once.
         headers: More headers of the agent's reply.
         latency: Seconds before the reply.
-        streams: Where a stream is noted while it is open.
+        streams: The set of open streams, to which a stream is added while it is open.
         epoch: Wall time when the event loop's clock shows zero.
 
     Attributes:
-        fault: What goes wrong with it; None for nothing.
+        fault: The fault; None for none.
     """
 
     def __init__(
         self,
         wire: Wire,
         fault: Fault | None,
-        take_in: Callable[[], Result],
+        execute: Callable[[], Result],
         *,
         headers: Mapping[str, str],
         latency: float,
@@ -52,7 +52,7 @@ class Exchange:
     ) -> None:
         self.fault = fault
         self._wire = wire
-        self._take_in = take_in
+        self._execute = execute
         self._headers = headers
         self._latency = latency
         self._streams = streams
@@ -61,55 +61,55 @@ class Exchange:
         self._late: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Ends the stream, if the reply is one: nobody reads it any more."""
+        """End the stream, if the reply is one."""
         if self._stream is not None:
             self._streams.discard(self._stream)
 
     def drop(self) -> None:
-        """Forgets a request that is still under way."""
+        """Drop a delayed request that has not reached the agent."""
         if self._late is not None:
             self._late.cancel()
 
     async def reply(self) -> Reply | None:
-        """Has the agent do what is asked, and waits until the reply is due.
+        """Execute the request, and wait until the reply is due.
 
         Returns:
-            The reply, whose body tells what cuts it. None where the fault, which is left to the
-            caller, is that there is no reply.
+            The reply, whose body says how it ends. None if the fault is that there is no reply;
+            the caller applies that fault.
         """
         match self.fault:
             case Delay(seconds=seconds, after_execution=False):
-                return await self._finish(await self._deliver_late(seconds))
+                return await self._reply_to(await self._deliver_late(seconds))
             case Delay(seconds=seconds):
-                reply = await self._executed()
+                reply = await self._execute_and_finish()
                 await asyncio.sleep(seconds)
                 return reply
             case Reset(after_events=None) | Garbage() | Stall(phase="first_byte"):
                 if self.fault.after_execution:
-                    await self._executed()
+                    await self._execute_and_finish()
                 return None
             case Respond() as answer:
                 if answer.after_execution:
-                    await self._executed()
+                    await self._execute_and_finish()
                 body = WholeBody(answer.body)
                 return Reply(status=answer.status, headers=answer.headers, body=body)
             case Fail(after_events=None) as answer:
                 if answer.after_execution:
-                    await self._executed()
-                return self._whole(self._wire.refuse(refusal_of(answer)))
+                    await self._execute_and_finish()
+                return self._whole(self._wire.refuse(refusal_for(answer)))
             case _:
-                return await self._executed()
+                return await self._execute_and_finish()
 
-    async def _executed(self) -> Reply:
-        return await self._finish(self._begin())
+    async def _execute_and_finish(self) -> Reply:
+        return await self._reply_to(self._run())
 
-    def _begin(self) -> Result | Refusal:
+    def _run(self) -> Result | Refusal:
         try:
-            return self._take_in()
+            return self._execute()
         except Refusal as refusal:
             return refusal
 
-    async def _finish(self, result: Result | Refusal) -> Reply:
+    async def _reply_to(self, result: Result | Refusal) -> Reply:
         loop = asyncio.get_running_loop()
         not_before = loop.time() + self._latency
         if isinstance(result, Refusal):
@@ -117,12 +117,12 @@ class Exchange:
             return self._whole(self._wire.refuse(result))
         if result.events is not None:
             return await self._streamed(result.events)
-        life: TaskTimeline | None = result.after
-        if life is not None:
-            await life.settled()
+        timeline: TaskTimeline | None = result.after
+        if timeline is not None:
+            await timeline.wait_settled()
         await asyncio.sleep(max(0.0, not_before - loop.time()))
         if isinstance(self.fault, Fail) and self.fault.after_events == 0:
-            return self._whole(self._wire.refuse(refusal_of(self.fault)))
+            return self._whole(self._wire.refuse(refusal_for(self.fault)))
         try:
             return self._whole(self._wire.answer(result.value(loop.time())))
         except Refusal as refusal:
@@ -146,17 +146,17 @@ class Exchange:
         return Reply(status=reply.status, headers=headers, body=body)
 
     async def _deliver_late(self, seconds: float) -> Result | Refusal:
-        """Delivers on the clock, so that it happens whether or not somebody still waits here."""
+        """Execute the request after a delay, even if its client has left by then."""
         loop = asyncio.get_running_loop()
         delivered: asyncio.Future[Result | Refusal] = loop.create_future()
 
         def deliver() -> None:
             if delivered.done():
-                self._begin()
+                self._run()
                 return
             try:
-                delivered.set_result(self._begin())
-            except Exception as error:  # noqa: BLE001  of the behaviour: for who waits
+                delivered.set_result(self._run())
+            except Exception as error:  # noqa: BLE001  of the behaviour; `reply` raises it
                 delivered.set_exception(error)
 
         self._late = loop.call_later(seconds, deliver)

@@ -1,11 +1,12 @@
-"""What can go wrong between a client and an agent, as values.
+"""Faults between a client and an agent, as values.
 
-A fault is for one request: `FakeAgent.inject` says for which. What happens on the way to the
-agent leaves the message unexecuted; with ``after_execution`` it happens on the way back. A client
-sees the same of a fault in process (`FakeNetwork`) and on a socket (`LoopbackServer`).
+A fault applies to one request; `FakeAgent.inject` selects it. By default the fault occurs before
+the agent receives the request, so that the message is not executed; with ``after_execution`` it
+affects the reply only. A client sees the same in process (`FakeNetwork`) and on a socket
+(`LoopbackServer`).
 
-Many faults are for streams, too: ``after_events`` says how many events still come. A reply that is
-no stream counts as one event; comments do not count.
+Many faults apply to streams too: ``after_events`` is the number of events that still arrive. A
+reply that is not a stream counts as one event; comments do not count.
 """
 
 from __future__ import annotations
@@ -37,21 +38,22 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refuse(Fault, frozen=True, kw_only=True):
-    """The connection is refused: no byte leaves.
+    """The connection is refused, and nothing is sent.
 
-    In process only: a socket that refuses sees no request. See `LoopbackServer.refuse`.
+    In process only: on a socket, the refused request is not known. See `LoopbackServer.refuse`.
     """
 
 
 class Reset(Fault, frozen=True, kw_only=True):
     """The connection is reset instead of a reply, or in the middle of it.
 
-    On a socket, what a client has not received of events of more than some 50 KB is lost with it.
+    On a socket, the reset discards the part of large events (over some 50 KB) that the client has
+    not read.
 
     Attributes:
-        after_execution: Whether the agent takes in the request before.
-        after_events: Events that still come, after the agent took in the request; None for a
-            reset instead of a reply.
+        after_execution: Whether the agent executes the request before.
+        after_events: Events that still arrive, after the agent has executed the request; None for
+            a reset instead of a reply.
     """
 
     after_execution: bool = False
@@ -59,15 +61,15 @@ class Reset(Fault, frozen=True, kw_only=True):
 
 
 class Stall(Fault, frozen=True, kw_only=True):
-    """Nothing goes on any more; the connection stays open.
+    """Nothing more is sent, and the connection stays open.
 
     Attributes:
-        phase: The wait that it makes expire. ``"connect"``: no connection comes about (in
-            process only, see `LoopbackServer.stall`). ``"first_byte"``: no reply begins.
-            ``"idle"``: the reply stops in the middle, after the agent took in the request.
-        after_execution: Whether the agent takes in the request before; for ``"first_byte"``.
-        after_events: Events that still come; for ``"idle"``.
-        after_bytes: Bytes of the reply's body that still come after these; for ``"idle"``.
+        phase: The timeout that expires. ``"connect"``: no connection is made (in process only,
+            see `LoopbackServer.stall`). ``"first_byte"``: no reply starts. ``"idle"``: the reply
+            stops in the middle, after the agent has executed the request.
+        after_execution: Whether the agent executes the request before; for ``"first_byte"``.
+        after_events: Events that still arrive; for ``"idle"``.
+        after_bytes: Bytes of the body that still arrive after these; for ``"idle"``.
     """
 
     phase: Literal["connect", "first_byte", "idle"] = "first_byte"
@@ -77,12 +79,12 @@ class Stall(Fault, frozen=True, kw_only=True):
 
 
 class Delay(Fault, frozen=True, kw_only=True):
-    """Everything comes, but late.
+    """The request or the reply arrives late.
 
     Attributes:
-        seconds: How late.
-        after_execution: Whether it is the reply that is late. If not, the request itself is
-            under way for so long, and is taken in even if nobody waits for its reply any more.
+        seconds: The delay.
+        after_execution: Whether the reply is delayed. If not, the request is delayed, and is
+            executed even if the client has left by then.
     """
 
     seconds: float
@@ -90,17 +92,17 @@ class Delay(Fault, frozen=True, kw_only=True):
 
 
 class Cut(Fault, frozen=True, kw_only=True):
-    """The connection is closed in the middle of the reply, after the agent took in the request.
+    """The connection is closed in the middle of the reply, after the agent executed the request.
 
-    The reply announces its full length, so that what came is known to be too little; a stream,
-    which announces none, lacks its end. A body that is not longer than what still comes is whole,
-    but for a stream with no more than so many events: it lacks its end all the same.
+    The reply announces its full length, so that the client notices the cut; a stream announces
+    none, and lacks its last chunk. A body that is no longer than the part that still arrives is
+    complete, but a stream lacks its last chunk even then.
 
     Attributes:
-        after_events: Events that still come.
-        after_bytes: Bytes of the body that still come after these: inside the next event.
-        clean: Whether the body ends properly there, as if it were whole: what a proxy does to a
-            stream that takes too long.
+        after_events: Events that still arrive.
+        after_bytes: Bytes of the body that still arrive after these, within the next event.
+        clean: Whether the body ends as if it were complete, as when a proxy ends a stream that
+            takes too long.
     """
 
     after_events: int = 0
@@ -109,21 +111,21 @@ class Cut(Fault, frozen=True, kw_only=True):
 
 
 class Duplicate(Fault, frozen=True, kw_only=True):
-    """An event of a stream comes twice.
+    """An event of a stream is sent twice.
 
     Attributes:
-        event: Which one, counted from 1.
+        event: The number of the event, from 1.
     """
 
     event: int = 1
 
 
 class Garbage(Fault, frozen=True, kw_only=True):
-    """Bytes that are not HTTP come instead of a reply.
+    """Bytes that are not HTTP arrive instead of a reply.
 
     Attributes:
         data: The bytes.
-        after_execution: Whether the agent takes in the request before.
+        after_execution: Whether the agent executes the request before.
     """
 
     data: bytes = b"\x15\x03\x01 this is not HTTP\r\n\r\n"
@@ -131,13 +133,13 @@ class Garbage(Fault, frozen=True, kw_only=True):
 
 
 class Respond(Fault, frozen=True, kw_only=True):
-    """Something in front of the agent answers in its place.
+    """A gateway in front of the agent replies instead of it.
 
     Attributes:
         status: HTTP status.
-        headers: Names in lower case.
-        body: As it is sent.
-        after_execution: Whether the agent takes in the request before.
+        headers: Headers; names in lower case.
+        body: The body.
+        after_execution: Whether the agent executes the request before.
     """
 
     status: int
@@ -150,14 +152,14 @@ class Fail(Fault, frozen=True, kw_only=True):
     """The agent itself answers with an error, in the form of the request's binding.
 
     Attributes:
-        code: JSON-RPC code; HTTP+JSON gets the status and reason that belong to it.
-        message: What it says.
-        retry_after: Seconds in a `google.rpc.RetryInfo`; None for no such hint.
-        data: JSON-RPC ``error.data`` in place of typed details.
-        after_execution: Whether the agent takes in the request before, as real ones do.
-        after_events: Events of a stream that come before; the error is an event then, and the
-            last one. None for an error in place of the stream.
-        named: Whether that event is of the type ``error``, as official servers send it.
+        code: JSON-RPC code; over HTTP+JSON, the status and reason that belong to it.
+        message: The error's message.
+        retry_after: Seconds in a `google.rpc.RetryInfo`; None for none.
+        data: JSON-RPC ``error.data`` instead of typed details; None for typed details.
+        after_execution: Whether the agent executes the request before, as real agents do.
+        after_events: Events of a stream before the error, which is its last event; None for an
+            error instead of a stream.
+        named: Whether that event has the type ``error``, as official servers send it.
     """
 
     code: int = -32603
@@ -172,7 +174,7 @@ class Fail(Fault, frozen=True, kw_only=True):
 def rate_limited(
     retry_after: float | str | None = None, *, retry_after_ms: float | None = None
 ) -> Respond:
-    """HTTP 429.
+    """Return a reply with HTTP 429 (rate limiting).
 
     Args:
         retry_after: ``Retry-After``, in seconds or as a date; None for none.
@@ -185,12 +187,20 @@ def rate_limited(
 
 
 def unavailable(retry_after: float | str | None = None) -> Respond:
-    """HTTP 503, with a ``Retry-After`` in seconds or as a date."""
+    """Return a reply with HTTP 503.
+
+    Args:
+        retry_after: ``Retry-After``, in seconds or as a date; None for none.
+    """
     return Respond(status=HTTPStatus.SERVICE_UNAVAILABLE, headers=_retry_after(retry_after))
 
 
 def bad_gateway(*, after_execution: bool = False) -> Respond:
-    """HTTP 502 with the HTML page of a proxy."""
+    """Return a reply with HTTP 502 and the HTML page of a proxy.
+
+    Args:
+        after_execution: Whether the agent executes the request before.
+    """
     return Respond(
         status=HTTPStatus.BAD_GATEWAY,
         headers={"content-type": "text/html"},

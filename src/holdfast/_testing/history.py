@@ -1,10 +1,10 @@
-"""A history checker: what a client was told, held against what the agent did."""
+"""A history checker: compares what a client saw with what the agent did."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._testing.timeline import folded
+from holdfast._testing.timeline import fold_events
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ __all__ = ["History"]
 
 
 class History:
-    """Collects what a client saw of an agent; pass `consumer` to `connect(consumers=…)`.
+    """Records what a client saw of an agent; pass `consumer` to `connect(consumers=…)`.
 
-    What must hold: no message id was executed more than once; a task that the client saw end
-    has the agent's state and artifacts, as a snapshot or as its events add up; after its end it
-    was not seen in another state; its end was told once.
+    It checks that no message id was executed more than once; that a task that the client saw end
+    has the agent's state and artifacts, from a snapshot or from its events; that it was not seen
+    in another state afterwards; and that its end was emitted once.
 
     Args:
         agent: The agent.
@@ -30,28 +30,32 @@ class History:
 
     def __init__(self, agent: FakeAgent) -> None:
         self._agent = agent
-        self._seen: dict[str, _Seen] = {}
+        self._records: dict[str, _TaskRecord] = {}
 
     def saw(self, task: Task) -> None:
-        """Notes a snapshot that the client was given."""
-        self._of(task.id).add(task)
+        """Record a snapshot that the client received.
+
+        Args:
+            task: The snapshot.
+        """
+        self._record(task.id).add(task)
 
     def saw_event(self, event: Event) -> None:
-        """Notes an event of a stream that the client was given, in order.
+        """Record an event of a stream that the client received, in order.
 
-        A message without a task says nothing that could be held against the agent.
+        Args:
+            event: The event; a message is ignored, because it belongs to no task.
         """
         if isinstance(event, Message):
             return
-        seen = self._of(event.id if isinstance(event, Task) else event.task_id)
-        seen.add(event)
-        seen.told_ends += _is_end(event)
+        record = self._record(event.id if isinstance(event, Task) else event.task_id)
+        record.add(event)
+        record.emitted_ends += _is_end(event)
 
     def consumer(self, event: Event, task: Task | None, _card: AgentCard) -> None:
-        """Notes what a client tells its consumers.
+        """Record what a client passes to its consumers.
 
-        Whether a task comes from a stream is not known here: that its end is told a second time
-        by a task is no problem.
+        A task may come from a stream or not, so a task that repeats the end is not a problem.
         """
         if not isinstance(event, Task):
             self.saw_event(event)
@@ -59,48 +63,48 @@ class History:
             self.saw(task)
 
     def problems(self) -> list[str]:
-        """What does not hold, one line each. To be asked while the event loop runs."""
-        found = [
-            f"message {message_id} was executed {len(made)} times: {', '.join(made)}"
-            for message_id, made in self._agent.executions.items()
-            if len(made) > 1
+        """Return the problems, one line each; needs a running event loop."""
+        problems = [
+            f"message {message_id} was executed {len(ids)} times: {', '.join(ids)}"
+            for message_id, ids in self._agent.executions.items()
+            if len(ids) > 1
         ]
         tasks = self._agent.tasks
-        for task_id, seen in self._seen.items():
+        for task_id, record in self._records.items():
             task = tasks.get(task_id)
             if task is None:
-                found.append(f"task {task_id} was seen, but the agent has none")
+                problems.append(f"task {task_id} was seen, but the agent has none")
             else:
-                found.extend(_compare(seen, task))
-        return found
+                problems.extend(_compare(record, task))
+        return problems
 
     def check(self) -> None:
-        """Raises if something does not hold.
+        """Check the history.
 
         Raises:
-            AssertionError: With a line for each problem.
+            AssertionError: There are problems; the text has a line for each.
         """
         problems = self.problems()
         if problems:
             raise AssertionError("\n".join(problems))
 
-    def _of(self, task_id: str) -> _Seen:
-        return self._seen.setdefault(task_id, _Seen(task_id))
+    def _record(self, task_id: str) -> _TaskRecord:
+        return self._records.setdefault(task_id, _TaskRecord(task_id))
 
 
-class _Seen:
-    """What was seen of one task.
+class _TaskRecord:
+    """What the client saw of one task.
 
     Attributes:
         end: The first terminal state; None if there was none.
-        has_left: Whether another state came after it.
-        told_ends: How many events of streams told an end.
+        left_end: Whether another state followed it.
+        emitted_ends: Number of stream events with a terminal state.
     """
 
     def __init__(self, task_id: str) -> None:
         self.end: TaskState | None = None
-        self.has_left = False
-        self.told_ends = 0
+        self.left_end = False
+        self.emitted_ends = 0
         self._snapshot = Task(id=task_id)
         self._updates: list[Update] = []
 
@@ -113,28 +117,28 @@ class _Seen:
             return
         state = event.status.state
         if self.end is not None:
-            self.has_left = self.has_left or state is not self.end
+            self.left_end = self.left_end or state is not self.end
         elif state.is_terminal:
             self.end = state
 
     @property
     def task(self) -> Task:
-        """The task as it was seen last."""
-        return folded(self._snapshot, self._updates)
+        """The task as last seen."""
+        return fold_events(self._snapshot, self._updates)
 
 
 def _is_end(event: Task | Update) -> bool:
     return not isinstance(event, TaskArtifactUpdateEvent) and event.status.state.is_terminal
 
 
-def _compare(seen: _Seen, task: Task) -> Iterator[str]:
-    if seen.end is None:
+def _compare(record: _TaskRecord, task: Task) -> Iterator[str]:
+    if record.end is None:
         return
-    if seen.has_left:
-        yield f"task {task.id} was seen to leave its end, {seen.end.name}"
-    if seen.end is not task.state:
-        yield f"task {task.id} was seen {seen.end.name}, but is {task.state.name}"
-    if seen.told_ends > 1:
-        yield f"the end of task {task.id} was told {seen.told_ends} times"
-    if seen.task.artifacts != task.artifacts:
+    if record.left_end:
+        yield f"task {task.id} was seen to leave its end, {record.end.name}"
+    if record.end is not task.state:
+        yield f"task {task.id} was seen {record.end.name}, but is {task.state.name}"
+    if record.emitted_ends > 1:
+        yield f"the end of task {task.id} was emitted {record.emitted_ends} times"
+    if record.task.artifacts != task.artifacts:
         yield f"task {task.id} was seen with other artifacts than the agent's"

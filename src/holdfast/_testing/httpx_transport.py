@@ -1,4 +1,4 @@
-"""An httpx client over an engine, with nothing in between; needs the extra ``holdfast[httpx]``."""
+"""An httpx client on an engine, without retries; needs the extra ``holdfast[httpx]``."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ __all__ = ["async_client"]
 
 
 def async_client(engine: HttpEngine, *, base_url: str, timeout: float) -> httpx.AsyncClient:
-    """Makes a client; closing it leaves the engine open.
+    """Return a client; closing it leaves the engine open.
 
     Args:
-        engine: What carries its requests.
-        base_url: What relative addresses go to.
+        engine: The engine that sends its requests.
+        base_url: The base of relative URLs.
         timeout: Seconds that each phase of a request may take.
     """
-    import httpx  # after the transport, whose error names the extra
+    import httpx  # imported after the transport, whose error names the extra
 
-    return httpx.AsyncClient(transport=_Bare(engine), base_url=base_url, timeout=timeout)
+    return httpx.AsyncClient(transport=_PlainTransport(engine), base_url=base_url, timeout=timeout)
 
 
-class _Bare(Transport):
-    """Holdfast's transport with the engine's own replies: each request once, each stream raw."""
+class _PlainTransport(Transport):
+    """Holdfast's transport without its policies: each request is sent once, each stream is raw."""
 
     def __init__(self, engine: HttpEngine) -> None:
         super().__init__(engine=engine)
-        self._requests = _Once(engine)
+        self._requests = _PlainSender(engine)
 
 
-class _Once:
-    """Carries each request once."""
+class _PlainSender:
+    """Sends each request once."""
 
     def __init__(self, engine: HttpEngine) -> None:
         self._engine = engine
@@ -56,7 +56,7 @@ class _Once:
 
 
 class _Pieces:
-    """The body of a reply as it comes."""
+    """The body of a reply, piece by piece."""
 
     def __init__(
         self, connection: AbstractAsyncContextManager[HttpStream], reply: HttpStream
@@ -71,7 +71,7 @@ class _Pieces:
         return await anext(self._chunks)
 
     def next_nowait(self) -> None:
-        """Nothing is known to be there already."""
+        """Return None: the engine does not tell which pieces are buffered."""
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -1,8 +1,8 @@
-"""Clients of an agent in process: no socket, no port, and streams that come chunk by chunk.
+"""Clients of an agent in process: no socket, no port, and streams chunk by chunk.
 
-It owns the ways to it, which are one engine: `AsgiNetwork` for an application, `FakeNetwork` for
-a fake agent. httpx gets that engine as a transport, with nothing of Holdfast's in between: no
-retries, and a stream that ends where the agent ends it.
+All clients use one engine: `AsgiNetwork` for an application, `FakeNetwork` for a fake agent. httpx
+gets that engine as a transport without Holdfast's policies: no retries, and a stream ends where
+the agent ends it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from holdfast._arguments import check_seconds, check_url
 from holdfast._client.connect import connect
 from holdfast._testing.agent import FakeAgent
 from holdfast._testing.asgi import AsgiNetwork
-from holdfast._testing.narrowing import OnlyBinding
 from holdfast._testing.network import FakeNetwork
+from holdfast._testing.single_binding import SingleBindingEngine
 from holdfast._wire.origins import origin
 
 if TYPE_CHECKING:
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
 
 __all__ = ["InProcessClients", "make_test_client_factory", "make_test_rest_client_factory"]
 
-_URL = "http://agent.test"
-_TIMEOUT = 30.0
+_DEFAULT_URL = "http://agent.test"
+_DEFAULT_TIMEOUT_S = 30.0
 
 
 @runtime_checkable
 class _Server(Protocol):
-    """A `holdfast.server.A2AServer`, as far as it is needed here."""
+    """The methods of `holdfast.server.A2AServer` that are used here."""
 
     def app(self, *, url: str, bindings: tuple[str, ...]) -> Application:
-        """Makes its application."""
+        """Return its application."""
         ...
 
     def agent_card(self, *, url: str, bindings: tuple[str, ...]) -> object:
-        """Makes its card."""
+        """Return its card."""
         ...
 
 
 class InProcessClients:
-    """Clients of one agent in process; see `make_test_client_factory`, which makes it.
+    """Clients of one agent in process; returned by `make_test_client_factory`.
 
-    Called, it gives an ``httpx.AsyncClient``. Entered, it has the application start up before and
-    shut down after, and raises at its end what the application raised, if anything; it can be
-    used without that.
+    Calling it returns an ``httpx.AsyncClient``. As an async context manager, it starts the
+    application up and shuts it down, and at its end raises the first exception that the
+    application raised; it also works without that.
 
     Args:
-        network: Who carries requests to the agent.
-        engine: The same, or something around it.
+        network: Reaches the agent.
+        engine: The network, or an engine that wraps it.
         url: The agent's origin.
-        timeout: Seconds; see there.
+        timeout: Seconds; see `make_test_client_factory`.
 
     Attributes:
         url: The agent's origin.
@@ -89,73 +89,75 @@ class InProcessClients:
         await self._stack.__aexit__(kind, error, trace)
 
     def __call__(self) -> httpx.AsyncClient:
-        """Makes a client of httpx, to be closed by the caller; the others go on then.
+        """Return a new httpx client; the caller closes it, which does not affect the others.
 
         Raises:
-            ImportError: There is no httpx: ``pip install "holdfast[httpx]"``.
+            ImportError: httpx is not installed: ``pip install "holdfast[httpx]"``.
         """
-        from holdfast._testing.httpx_transport import async_client  # comes with an extra
+        from holdfast._testing.httpx_transport import async_client  # needs an extra
 
         return async_client(self._engine, base_url=self.url, timeout=self._timeout)
 
     def engine(self) -> HttpEngine:
-        """What carries requests to the agent: for ``connect(url, engine=...)`` and the like."""
+        """Return the engine that reaches the agent, for ``connect(url, engine=...)``."""
         return self._engine
 
     def connect(self, **options: Unpack[CreateOptions]) -> Client:
-        """Connects a Holdfast client.
+        """Return a Holdfast client.
 
         Args:
-            options: As for `holdfast.connect`.
+            options: The options of `holdfast.connect`, except ``engine``.
         """
-        given: dict[str, Any] = {"timeout": self._timeout, **options}
-        return connect(self.url, engine=self._engine, **given)
+        settings: dict[str, Any] = {"timeout": self._timeout, **options}
+        return connect(self.url, engine=self._engine, **settings)
 
     async def close(self) -> None:
-        """Ends requests that the application still works on though their clients have left."""
+        """End requests that the application still handles although their clients have left."""
         await self._engine.close()
 
 
 def make_test_client_factory(
-    server: object, *, url: str | None = None, timeout: float = _TIMEOUT
+    server: object, *, url: str | None = None, timeout: float = _DEFAULT_TIMEOUT_S
 ) -> InProcessClients:
-    """Makes clients that reach a server in process, without a socket.
+    """Return a factory of clients that reach a server in process, without a socket.
 
     >>> factory = make_test_client_factory(A2AServer(answer), url="http://agent.test")
     >>> async with factory, factory.connect() as agent:
     ...     print((await agent.ask("hello")).text)
 
-    ``factory()`` is an ``httpx.AsyncClient``, as other people's clients take it; it gives streams
-    chunk by chunk, which httpx's own transport for applications does not.
+    ``factory()`` returns an ``httpx.AsyncClient`` for other client libraries; it streams chunk by
+    chunk, which httpx's own transport for ASGI applications does not.
 
     Args:
         server: An `A2AServer`, which speaks JSON-RPC here; a `FakeAgent`; or an ASGI application.
-        url: Its origin. ``http://agent.test`` if left out, and that of a fake agent its own.
-        timeout: Seconds that each phase of a request of httpx may take, and that a call of
-            Holdfast may take altogether.
+        url: The server's origin; None for ``http://agent.test``, or for that of the fake agent.
+        timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
+            call of a Holdfast client may take.
 
     Raises:
-        ValueError: `url` is not that of the fake agent, or is none; `timeout` is not positive.
+        ValueError: `url` is not valid, or not that of the fake agent; `timeout` is not positive.
         TypeError: `server` is none of these.
     """
     return _clients(server, url, timeout, "JSONRPC", is_only=False)
 
 
 def make_test_rest_client_factory(
-    server: object, *, url: str | None = None, timeout: float = _TIMEOUT
+    server: object, *, url: str | None = None, timeout: float = _DEFAULT_TIMEOUT_S
 ) -> InProcessClients:
-    """Does the same for HTTP+JSON: the card declares this interface only.
+    """Return a factory of clients that reach a server in process over HTTP+JSON.
 
-    The card of a fake agent or an ASGI application is narrowed on its way.
+    The clients see a card with HTTP+JSON interfaces only; other interfaces are removed from the
+    card of a fake agent or an ASGI application.
 
     Args:
-        server: As for `make_test_client_factory`; an application has to speak HTTP+JSON.
-        url: Its origin.
-        timeout: Seconds, as there.
+        server: An `A2AServer`; a `FakeAgent`; or an ASGI application that speaks HTTP+JSON.
+        url: The server's origin; None for ``http://agent.test``, or for that of the fake agent.
+        timeout: Seconds that each phase of an httpx request may take, and seconds that a whole
+            call of a Holdfast client may take.
 
     Raises:
-        ValueError: As there.
-        TypeError: As there.
+        ValueError: `url` is not valid, or not that of the fake agent; `timeout` is not positive.
+        TypeError: `server` is none of these.
     """
     return _clients(server, url, timeout, "HTTP+JSON", is_only=True)
 
@@ -173,17 +175,17 @@ def _clients(
         url, engine = server.url, FakeNetwork(server)
         network = engine
     else:
-        url = check_url(_URL if url is None else url, "url").rstrip("/")
-        app, is_narrow = _application(server, url, binding)
+        url = check_url(_DEFAULT_URL if url is None else url, "url").rstrip("/")
+        app, has_one_binding = _application(server, url, binding)
         engine = network = AsgiNetwork({url: app})
-        is_only = is_only and not is_narrow
+        is_only = is_only and not has_one_binding
     if is_only:
-        engine = OnlyBinding(engine, binding)
+        engine = SingleBindingEngine(engine, binding)
     return InProcessClients(network, engine, url=url, timeout=timeout)
 
 
 def _application(server: object, url: str, binding: str) -> tuple[Application, bool]:
-    """The application, and whether its card names that binding only."""
+    """Return the application, and whether its card has interfaces of that binding only."""
     if isinstance(server, _Server):
         return server.app(url=url, bindings=(binding,)), True
     if not callable(server):
@@ -192,7 +194,7 @@ def _application(server: object, url: str, binding: str) -> tuple[Application, b
             f"not {type(server).__name__}"
         )
         raise TypeError(text)
-    if not _takes_three(server):
+    if not _takes_three_arguments(server):
         name = getattr(server, "__name__", type(server).__name__)
         text = (
             f"{name} is not an ASGI application, which takes scope, receive and send; if it is "
@@ -202,11 +204,11 @@ def _application(server: object, url: str, binding: str) -> tuple[Application, b
     return cast("Application", server), False
 
 
-def _takes_three(application: Callable[..., object]) -> bool:
+def _takes_three_arguments(application: Callable[..., object]) -> bool:
     try:
         inspect.signature(application).bind(None, None, None)
     except TypeError:
         return False
-    except ValueError:  # a builtin does not say
+    except ValueError:  # a builtin has no signature
         return True
     return True

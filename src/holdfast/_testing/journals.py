@@ -1,4 +1,4 @@
-"""The rules of `Journal`, one by one, for whoever writes another one than `SqliteJournal`."""
+"""The rules of `Journal`, one by one, for implementations other than `SqliteJournal`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _OUTCOMES: tuple[CallOutcome, ...] = get_args(CallOutcome)
 
 
 async def check_journal(make: Callable[[], Journal]) -> None:
-    """Checks whether a journal keeps the rules of `Journal`.
+    """Check that a journal follows the rules of `Journal`.
 
-    That records survive the end of a program, or of the machine, is seen only as far as a second
-    journal finds at once what the first has returned from.
+    That records survive a crash of the process or of the machine is checked only in part: a second
+    journal must read at once what the first has recorded.
 
     Args:
-        make: Gives a journal of the same records each time; at first there must be none.
+        make: Returns a journal of the same records each time; there must be no records at first.
 
     Raises:
-        AssertionError: It breaks a rule, which the text says.
+        AssertionError: The journal breaks a rule; the text says which.
     """
     ours, theirs = make(), make()
     try:
@@ -46,7 +46,7 @@ async def check_journal(make: Callable[[], Journal]) -> None:
                 text = f"the journal raised where nothing was wrong, in {name}: {error!r}"
                 raise AssertionError(text) from error
     finally:
-        for journal in (ours, theirs, ours, theirs):  # which can be closed twice
+        for journal in (ours, theirs, ours, theirs):  # closing twice must work
             await journal.close()
 
 
@@ -73,7 +73,7 @@ async def _check_begin(ours: Journal, theirs: Journal, agent: str) -> None:
         other = replace(whole, message_id="begin-2", agent=to)
         await _refuses(theirs.begin(other), "exists", "begin-1", rule)
         _holds(await ours.find("begin-2") is None, "what begin refuses is not there")
-    for number in (3, 4):  # and of no label there are many
+    for number in (3, 4):  # records without a label do not conflict
         await ours.begin(_record(f"begin-{number}", agent))
 
 
@@ -99,8 +99,8 @@ async def _check_begin_again(ours: Journal, theirs: Journal, agent: str) -> None
 async def _check_begin_at_once(ours: Journal, theirs: Journal, agent: str) -> None:
     record = _record("once-1", agent)
     labelled = [replace(_record(f"once-{n}", agent), label="once:1") for n in (2, 3)]
-    for one, other in ((record, record), labelled):
-        outcomes = await _both(ours.begin(one), theirs.begin(other))
+    for first, second in ((record, record), labelled):
+        outcomes = await _both(ours.begin(first), theirs.begin(second))
         rule = "of two who begin the same at once, one is refused"
         _holds(_count(outcomes, JournalError) == 1 and None in outcomes, rule)
 
@@ -140,8 +140,8 @@ async def _check_renew(ours: Journal, theirs: Journal, agent: str) -> None:
     held = [("renew-1", 1), ("renew-2", 1), ("renew-3", 2), ("renew-4", 1)]
     rule = "renew gives those whose records are open and of that generation, and renews these only"
     _holds(await ours.renew(held, 2000.0) == {"renew-1"}, rule)
-    found = [await theirs.find(name) for name in names]
-    leases = [record and record.lease_until for record in found]
+    records = [await theirs.find(name) for name in names]
+    leases = [record and record.lease_until for record in records]
     _holds(leases == [2000.0, 1030.0, 1030.0], rule)
     _holds(await ours.renew([], 2000.0) == set(), "renew takes an empty list")
 
@@ -170,7 +170,7 @@ async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
 async def _check_claim_at_once(ours: Journal, theirs: Journal, agent: str) -> None:
     await ours.begin(_record("claims", agent))
     outcomes = await _both(
-        *(one.claim("claims", now=2000.0, lease_until=2030.0) for one in (ours, theirs))
+        *(journal.claim("claims", now=2000.0, lease_until=2030.0) for journal in (ours, theirs))
     )
     rule = "of two who claim a call at once, one is refused"
     _holds(_count(outcomes, CallRecord) == 1 and _count(outcomes, JournalError) == 1, rule)
@@ -183,11 +183,13 @@ async def _check_lists(ours: Journal, theirs: Journal, agent: str) -> None:
         await ours.begin(replace(record, began=began, label=f"lists:{name}"))
     await ours.begin(replace(_record("lists-over", agent), began=0.0))
     await ours.update("lists-over", 1, RecordUpdate(outcome="answered"))
-    of_all = [one.message_id for one in await theirs.unfinished() if one.agent in {agent, other}]
+    unfinished = [
+        record.message_id for record in await theirs.unfinished() if record.agent in {agent, other}
+    ]
     rule = "unfinished gives the calls without an outcome, oldest first"
-    _holds(of_all == ["lists-a", "lists-b", "lists-c"], rule)
-    of_one = [one.message_id for one in await theirs.unfinished(agent)]
-    _holds(of_one == ["lists-a", "lists-c"], "unfinished gives those of one agent alone")
+    _holds(unfinished == ["lists-a", "lists-b", "lists-c"], rule)
+    unfinished = [record.message_id for record in await theirs.unfinished(agent)]
+    _holds(unfinished == ["lists-a", "lists-c"], "unfinished gives those of one agent alone")
     _holds(await theirs.find("lists-d") is None, "find gives None where there is no such call")
 
 
@@ -196,14 +198,14 @@ async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:
         record = replace(_record(f"label-{name}", agent), began=began, label="label:1")
         await ours.begin(record)
         await ours.update(record.message_id, 1, RecordUpdate(outcome="not_sent"))
-    found = await theirs.find_label("label:1")
+    labelled = await theirs.find_label("label:1")
     rule = "find_label gives the newest record where none may have been sent"
-    _holds(found is not None and found.message_id == "label-2", rule)
+    _holds(labelled is not None and labelled.message_id == "label-2", rule)
     other = f"{agent}/other"
     await ours.begin(replace(_record("label-3", other), began=0.0, label="label:1"))
-    found = await theirs.find_label("label:1")
+    labelled = await theirs.find_label("label:1")
     rule = "find_label gives the record that may have been sent, though another one is newer"
-    _holds(found is not None and found.message_id == "label-3", rule)
+    _holds(labelled is not None and labelled.message_id == "label-3", rule)
     rule = "find_label gives None where there is no record of that label"
     _holds(await theirs.find_label("label:2") is None, rule)
 
@@ -250,8 +252,8 @@ def _record(message_id: str, agent: str) -> CallRecord:
     return CallRecord(message_id=message_id, agent=agent, began=1000.0, lease_until=1030.0)
 
 
-def _holds(is_so: bool, rule: str) -> None:  # noqa: FBT001  the only thing that it is asked
-    if not is_so:
+def _holds(condition: bool, rule: str) -> None:  # noqa: FBT001  the condition is the subject
+    if not condition:
         text = f"the journal breaks a rule: {rule}"
         raise AssertionError(text)
 
@@ -277,4 +279,4 @@ async def _both(*works: Awaitable[Any]) -> list[Any]:
 
 
 def _count(outcomes: Iterable[Any], kind: type[Any]) -> int:
-    return sum(isinstance(one, kind) for one in outcomes)
+    return sum(isinstance(outcome, kind) for outcome in outcomes)

@@ -1,7 +1,6 @@
 """A port on this machine that can refuse connections, and let them hang.
 
-It owns the listening socket and the connections made to it; what is done with a connection is
-`serve`, which gets its two ends.
+It owns the listening socket and its connections; the `serve` function handles each connection.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ __all__ = ["Listener", "reset"]
 
 
 class Listener:
-    """Listens while the context is open; leaving it closes every connection.
+    """Listens while the context is open; the end of the context closes every connection.
 
-    Leaving it also raises what `serve` raised meanwhile, if anything.
+    The end of the context also raises the first exception of `serve`.
 
     Args:
-        serve: Called for each connection, which is closed after it.
+        serve: Called for each connection, which is closed afterwards.
         host: The address to listen on.
-        port: The port; 0 takes a free one.
-        largest_head: Bytes that may be looked through for the end of a head.
+        port: The port; 0 for a free one.
+        largest_head: Bytes that the head of a request may have.
 
     Attributes:
-        url: Where it listens, once the context is open.
-        connections: Connections that were made.
+        url: Its address, while the context is open.
+        connections: Number of connections that were made.
     """
 
     def __init__(self, serve: Serve, *, host: str, port: int, largest_head: int) -> None:
@@ -76,7 +75,7 @@ class Listener:
             raise failures[0]
 
     async def listen(self) -> None:
-        """Takes connections: again after `refuse` or `stall`, at the same address."""
+        """Accept connections; after `refuse` or `stall` again at the same address."""
         if self._server is not None:
             return
         self._drop_backlog()
@@ -89,7 +88,7 @@ class Listener:
         self.url = f"http://{host}:{self._port}"
 
     async def refuse(self) -> None:
-        """Refuses new connections; open ones go on."""
+        """Refuse new connections; open ones continue."""
         self._drop_backlog()
         server, self._server = self._server, None
         if server is not None:
@@ -100,10 +99,10 @@ class Listener:
             await asyncio.sleep(0)
 
     async def stall(self) -> None:
-        """Lets new connections hang before they come about; open ones go on.
+        """Let new connections hang while they connect; open ones continue.
 
-        The kernel's queue of connections that nobody accepts is filled, as on a machine that is
-        overrun. Works on Linux.
+        It fills the kernel's queue of connections that are not accepted, as on an overloaded
+        machine. Works on Linux.
         """
         await self.refuse()
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
@@ -114,7 +113,7 @@ class Listener:
         listening.listen(0)
         waiting = socket.socket(family, socket.SOCK_STREAM)
         self._full.append(waiting)
-        waiting.setblocking(False)  # noqa: FBT003  the socket's own spelling
+        waiting.setblocking(False)  # noqa: FBT003  the parameter is positional-only
         await asyncio.get_running_loop().sock_connect(waiting, (self._host, self._port))
 
     def _drop_backlog(self) -> None:
@@ -129,18 +128,18 @@ class Listener:
         handler = asyncio.get_running_loop().create_task(self._handle(reader, writer))
         self._handlers.add(handler)
         handler.add_done_callback(self._handlers.discard)
-        # One that is cancelled before it has begun closes nothing itself.
+        # A task that is cancelled before it starts closes nothing itself.
         handler.add_done_callback(lambda _: writer.transport.abort())
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves one connection until either side ends it."""
+        """Serve one connection until either side closes it."""
         try:
             await self._serve(reader, writer)
             writer.close()
             await writer.wait_closed()
         except ConnectionError:
-            pass  # the client went away
-        except Exception as error:  # noqa: BLE001  raised again when the context is left
+            pass  # the client has left
+        except Exception as error:  # noqa: BLE001  the end of the context raises it
             self._failures.append(error)
         finally:
             writer.transport.abort()
@@ -149,7 +148,7 @@ class Listener:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Sends RST: a close with the linger time set to zero."""
+    """Reset a connection: send RST, by closing with a linger time of zero."""
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -1,7 +1,7 @@
-"""Fake agents in process: an engine that carries requests to them without a socket.
+"""Fake agents in process: an engine that sends requests to them without a socket.
 
-Made for virtual time. It keeps the contract of `HttpEngine`: the timeouts of each phase, what is
-known about execution, the largest reply, and that a cancelled request frees its slot.
+It works in virtual time, and keeps the contract of `HttpEngine`: the timeout of each phase, the
+facts about execution, the bound on replies, and that a cancelled request frees its slot.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ __all__ = ["FakeNetwork"]
 
 
 class FakeNetwork:
-    """An `HttpEngine` that reaches fake agents by their origin, and nobody else.
+    """An `HttpEngine` that reaches fake agents by their origin, and nothing else.
 
     Args:
-        agents: Who is reachable.
-        latency: Seconds that a connection takes; every request makes its own.
-        addresses: Numbers that the names of hosts lead to. A name that is not among them leads
-            outside, and a number to itself.
+        agents: The agents that can be reached.
+        latency: Seconds that connecting takes; every request makes a connection.
+        addresses: IP addresses by host name, for checks of the network that a request may reach. A
+            host name without an address counts as public.
 
     Attributes:
-        in_flight: Requests under way and streams open; zero when nothing leaks.
-        peak: Most that were in flight at a time.
+        in_flight: Number of requests in flight and open streams; zero when nothing leaks.
+        peak: The highest number in flight at a time.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class FakeNetwork:
         self.peak = 0
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Carries a request to the agent at its origin.
+        """Send a request to the agent at its origin.
 
         Raises:
-            A2AConnectionError: Nobody is there, or as a fault says.
-            A2ATimeoutError: A limit of ``request.timeouts`` fired.
-            NetworkPolicyError: The request must not reach that far.
+            A2AConnectionError: There is no such agent, or because of a fault.
+            A2ATimeoutError: A timeout of ``request.timeouts`` expired.
+            NetworkPolicyError: ``request.reach`` does not allow the address.
             LimitExceededError: The body is larger than ``request.limits`` allow.
-            InvalidAgentResponseError: The reply is no HTTP.
+            InvalidAgentResponseError: The reply is not HTTP.
         """
         async with self.stream(request) as reply:
             body = await reply.read()
@@ -84,25 +84,27 @@ class FakeNetwork:
             )
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Carries a request; the body is read while the context is open.
+        """Send a request; the body is read while the context is open.
 
         Raises:
-            A2AConnectionError: Nobody is there, or as a fault says; also from the chunks.
-            A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
-            InvalidAgentResponseError: The reply is no HTTP.
+            A2AConnectionError: There is no such agent, or because of a fault; also from the
+                chunks.
+            A2ATimeoutError: A timeout of ``request.timeouts`` expired; also from the chunks.
+            NetworkPolicyError: ``request.reach`` does not allow the address.
+            InvalidAgentResponseError: The reply is not HTTP.
         """
         return _Connection(self, request)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing; there is nothing to free."""
 
     async def connect(self, request: HttpRequest) -> FakeAgent:
-        """Makes a connection.
+        """Make a connection.
 
         Raises:
-            A2AConnectionError: Nobody is there.
-            A2ATimeoutError: It takes too long.
-            NetworkPolicyError: The request must not reach that far.
+            A2AConnectionError: There is no such agent.
+            A2ATimeoutError: Connecting takes too long.
+            NetworkPolicyError: ``request.reach`` does not allow the address.
         """
         address = self.address_of(request.url)
         if request.reach is not None and address is not None and request.reach.refuses(address):
@@ -117,13 +119,13 @@ class FakeNetwork:
         return agent
 
     def address_of(self, url: str) -> str | None:
-        """The number that the host of a URL leads to; None for one somewhere outside."""
+        """Return the IP address of the host of a URL; None for a public host name."""
         host = urlsplit(url).hostname or ""
-        named = self._addresses.get(host)
-        if named is not None:
-            return named
-        number = ip_literal(host)
-        return None if number is None else str(number)
+        address = self._addresses.get(host)
+        if address is not None:
+            return address
+        literal = ip_literal(host)
+        return None if literal is None else str(literal)
 
 
 class _Connection:
@@ -180,7 +182,7 @@ class _Connection:
         return bytes(body)
 
     async def _send(self) -> Reply:
-        """Sends the request and waits for the headers of the reply."""
+        """Send the request, and wait for the headers of the reply."""
         request = self._request
         agent = await self._network.connect(request)
         exchange = self._exchange = agent.exchange(request)
@@ -218,7 +220,7 @@ class _Connection:
 
 
 class _Chunks:
-    """The body as it comes."""
+    """The body, piece by piece."""
 
     def __init__(self, body: Body, request: HttpRequest) -> None:
         self._body = body
@@ -239,12 +241,12 @@ class _Chunks:
             case "stalled":
                 await asyncio.sleep(self._request.timeouts.idle)
                 raise _timeout("idle", self._request)
-            case "cut" | "reset":  # a client cannot tell them apart
+            case "cut" | "reset":  # a client cannot distinguish them
                 raise _broken("truncated", self._request)
 
 
 def _broken(failure: ConnectionFailure, request: HttpRequest) -> A2AConnectionError:
-    # Nobody has that name, now or later.
+    # "dns" is for a host name that does not exist, and never will.
     sent = request.progress.sent
     return connection_error(request, failure, sent=sent, transient=failure != "dns")
 

@@ -1,4 +1,4 @@
-"""What a fake agent does for each operation of the protocol: its tasks and configurations."""
+"""The operations of a fake agent: its tasks and push notification configurations."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["Contexts", "Operations", "Result"]
 
 Contexts = Literal["taken", "refused", "ignored"]
-"""What an agent does with a context that it does not know."""
+"""What a fake agent does with an unknown context id."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operation answers.
+    """The result of an operation.
 
     Attributes:
-        value: Makes the answer at a moment of the event loop's clock; may raise a `Refusal`.
-        after: The life that has to settle before; None to answer at once.
-        events: The answer in place of `value`, if it is a stream.
+        value: Returns the result at a time of the event loop's clock; may raise a `Refusal`.
+        after: The timeline that must settle before the reply; None to reply at once.
+        events: The stream, if the result is one; `value` is not used then.
     """
 
     value: Callable[[float], object] = lambda _now: None
@@ -58,23 +58,23 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operations:
-    """The tasks of a fake agent, and what may be done with them.
+    """The tasks of a fake agent, and the operations on them.
 
     Args:
-        behaviour: What it does with a message.
-        cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
+        behaviour: Decides on the outcome of each message.
+        cancel_takes: Seconds from a cancel request until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
         lists_tasks: Whether it has a list of tasks.
-        contexts: What it does with a context that it does not know.
+        contexts: What it does with an unknown context id.
         streaming: How it streams; None if it does not.
-        store_lag: Seconds until what is stored shows what happened.
-        reply_lag: Seconds for which a task stays as it is after a reply.
-        id_suffix: What the ids that it makes end with.
-        store: Where its tasks and configurations are kept.
+        store_lag: Seconds until stored tasks show an event.
+        reply_lag: Seconds for which a task stays unchanged after a message that continues it.
+        id_suffix: The end of the ids that it makes.
+        store: Keeps its tasks and configurations.
 
     Attributes:
-        lives: The tasks' lives, by id.
-        executions: The ids of the tasks, or of the reply messages, that each message id made.
+        timelines: The tasks' timelines, by id.
+        executions: By message id: the ids of the tasks or reply messages that it created.
         epoch: Wall time when the event loop's clock shows zero, in seconds since 1970.
     """
 
@@ -92,7 +92,7 @@ class Operations:
         id_suffix: str,
         store: Store,
     ) -> None:
-        self.lives = store.lives
+        self.timelines = store.timelines
         self.executions: dict[str, list[str]] = {}
         self._behaviour = behaviour
         self._cancel_takes = cancel_takes
@@ -121,15 +121,20 @@ class Operations:
             del self._by_name[op.LIST_TASKS.name]
 
     def execute(self, operation: str, params: object, now: float) -> Result:
-        """Does an operation, by its name.
+        """Execute an operation.
+
+        Args:
+            operation: The operation's name.
+            params: Its parameters.
+            now: The event loop's time in seconds.
 
         Raises:
-            Refusal: The agent says no.
+            Refusal: The agent answers with an error.
         """
-        do = self._by_name.get(operation)
-        if do is None:
+        method = self._by_name.get(operation)
+        if method is None:
             raise Refusal(-32601, f"Method not found: {operation}")
-        return do(params, now)
+        return method(params, now)
 
     # ── Messages and tasks ───────────────────────────────────────────────────────────────────
 
@@ -139,15 +144,15 @@ class Operations:
             return _at_once(SendMessageResponse(message=outcome))
         configuration = request.configuration or SendMessageConfiguration()
         immediately, length = configuration.return_immediately, configuration.history_length
-        life = outcome
+        timeline = outcome
 
         def value(then: float) -> SendMessageResponse:
-            crash = None if immediately else life.crash(then)
+            crash = None if immediately else timeline.crash(then)
             if crash is not None:
                 raise Refusal(-32603, crash)
-            return SendMessageResponse(task=_with_history(life.task(then), length))
+            return SendMessageResponse(task=_with_history(timeline.task(then), length))
 
-        return Result(value=value, after=None if immediately else life)
+        return Result(value=value, after=None if immediately else timeline)
 
     def _stream(self, request: SendMessageRequest, now: float) -> Result:
         streaming = self._checked_streaming()
@@ -156,85 +161,90 @@ class Operations:
         if isinstance(outcome, Message):
             return Result(events=Events(streaming, StreamResponse(message=outcome)))
         length = None if request.configuration is None else request.configuration.history_length
-        task = _with_history(outcome.task_at(outcome.opening), length)
+        task = _with_history(outcome.task_at(outcome.opening_end), length)
         if is_new:
-            return Result(events=Events.of_new(streaming, outcome, task))
-        return Result(events=Events.of_known(streaming, outcome, outcome.opening, task))
+            return Result(events=Events.for_new_task(streaming, outcome, task))
+        return Result(
+            events=Events.for_existing_task(streaming, outcome, outcome.opening_end, task)
+        )
 
     def _subscribe(self, request: SubscribeToTaskRequest, now: float) -> Result:
         streaming = self._checked_streaming()
-        life = self._life(request.id)
-        task = self._stored(life, now)
+        timeline = self._timeline(request.id)
+        task = self._stored(timeline, now)
         if task.state.is_terminal:
-            raise Refusal(-32004, f"Task {life.task_id} is in terminal state: {task.state}")
-        return Result(events=Events.of_known(streaming, life, life.place(now), task))
+            raise Refusal(-32004, f"Task {timeline.task_id} is in terminal state: {task.state}")
+        return Result(
+            events=Events.for_existing_task(streaming, timeline, timeline.position(now), task)
+        )
 
     def _take(self, request: SendMessageRequest, now: float) -> TaskTimeline | Message:
-        """Does what a message asks for: a life that it made or goes on with, or a reply."""
+        """Execute a message; return the timeline that it started or continued, or the reply."""
         message, configuration = request.message, request.configuration
         if not message.message_id or not message.parts:
             raise Refusal(-32602, "Validation failed: a message needs messageId and parts")
-        life = self._continued(message, now)
-        if life is None:
-            message = self._in_context(message)
-        present = None if life is None else life.task(now)
-        outcome = self._behaviour(Turn(message=message, task=present))
-        made = self.executions.setdefault(message.message_id, [])
+        timeline = self._continued(message, now)
+        if timeline is None:
+            message = self._with_accepted_context(message)
+        task = None if timeline is None else timeline.task(now)
+        outcome = self._behaviour(Turn(message=message, task=task))
+        created_ids = self.executions.setdefault(message.message_id, [])
         if isinstance(outcome, Message):
             reply = msgspec.structs.replace(
                 outcome,
                 message_id=outcome.message_id or self._new_id("message"),
                 context_id=message.context_id or self._new_id("context"),
             )
-            made.append(reply.message_id)
+            created_ids.append(reply.message_id)
             return reply
-        if life is None:
-            life = TaskTimeline(
+        if timeline is None:
+            timeline = TaskTimeline(
                 self._new_id("task"),
                 message.context_id or self._new_id("context"),
                 keeps_history=self._records_messages,
                 epoch=self.epoch,
             )
-            self.lives[life.task_id] = life
-        made.append(life.task_id)
+            self.timelines[timeline.task_id] = timeline
+        created_ids.append(timeline.task_id)
         plan = completes(outcome) if isinstance(outcome, str) else outcome
-        lag = 0.0 if present is None else self._reply_lag
-        if lag:  # such a server does not publish the task anew
+        lag = 0.0 if task is None else self._reply_lag
+        if lag:  # such a server does not publish the task again
             steps = (step for step in plan.steps if step.state is not TaskState.SUBMITTED)
             plan = Plan(tuple(steps), plan.crash)
-        life.begin(plan, message, now, lag=lag)
+        timeline.begin(plan, message, now, lag=lag)
         push = None if configuration is None else configuration.task_push_notification_config
         if push is not None:
-            self._create_config(msgspec.structs.replace(push, task_id=life.task_id), now)
-        return life
+            self._create_config(msgspec.structs.replace(push, task_id=timeline.task_id), now)
+        return timeline
 
-    def _in_context(self, message: Message) -> Message:
-        """A message that begins a task, in a context that the agent is content with."""
-        known = {life.context_id for life in self.lives.values()}
-        if self._contexts == "taken" or not message.context_id or message.context_id in known:
+    def _with_accepted_context(self, message: Message) -> Message:
+        """Return a message that starts a task, with a context id that the agent accepts."""
+        context_ids = {timeline.context_id for timeline in self.timelines.values()}
+        is_known = not message.context_id or message.context_id in context_ids
+        if self._contexts == "taken" or is_known:
             return message
         if self._contexts == "refused":
             raise Refusal(-32602, f"Context {message.context_id} is unknown")
         return msgspec.structs.replace(message, context_id=None)
 
     def _continued(self, message: Message, now: float) -> TaskTimeline | None:
-        """The life that a message continues (A2A 3.4.3); None if it begins one."""
+        """Return the timeline that a message continues (A2A 3.4.3); None if it starts one."""
         if not message.task_id:
             return None
-        life = self._life(message.task_id)
-        if message.context_id and message.context_id != life.context_id:
+        timeline = self._timeline(message.task_id)
+        if message.context_id and message.context_id != timeline.context_id:
             raise Refusal(
                 -32602,
-                f"Context {message.context_id} does not match context {life.context_id} of task "
-                f"{life.task_id}",
+                f"Context {message.context_id} does not match context {timeline.context_id} of "
+                f"task {timeline.task_id}",
             )
-        state = life.task(now).state
+        state = timeline.task(now).state
         if state.is_terminal:
-            raise Refusal(-32004, f"Task {life.task_id} is in terminal state: {state}")
-        return life
+            raise Refusal(-32004, f"Task {timeline.task_id} is in terminal state: {state}")
+        return timeline
 
     def _get(self, request: GetTaskRequest, now: float) -> Result:
-        task = self._stored(self._life(request.id), now)
+        task = self._stored(self._timeline(request.id), now)
         return _at_once(_with_history(task, request.history_length))
 
     def _list(self, request: ListTasksRequest, now: float) -> Result:
@@ -242,25 +252,25 @@ class Operations:
         if not 1 <= size <= 100:
             raise Refusal(-32602, "a page holds 1 to 100 tasks")
         start = _page_start(request.page_token)
-        found = sorted(self._matching(request, now), key=_updated, reverse=True)
+        tasks = sorted(self._matching(request, now), key=_updated, reverse=True)
         end = start + size
         page = (
             task if request.include_artifacts else msgspec.structs.replace(task, artifacts=())
-            for task in found[start:end]
+            for task in tasks[start:end]
         )
         return _at_once(
             ListTasksResponse(
                 tasks=tuple(_with_history(task, request.history_length) for task in page),
-                next_page_token=f"from-{end}" if end < len(found) else "",
+                next_page_token=f"from-{end}" if end < len(tasks) else "",
                 page_size=size,
-                total_size=len(found),
+                total_size=len(tasks),
             )
         )
 
     def _matching(self, request: ListTasksRequest, now: float) -> Iterator[Task]:
         after = _time(request.status_timestamp_after)
-        for life in reversed(self.lives.values()):
-            task = self._stored(life, now)
+        for timeline in reversed(self.timelines.values()):
+            task = self._stored(timeline, now)
             if (
                 (not request.context_id or task.context_id == request.context_id)
                 and (not request.status or task.state is request.status)
@@ -269,24 +279,24 @@ class Operations:
                 yield task
 
     def _cancel(self, request: CancelTaskRequest, now: float) -> Result:
-        life = self._life(request.id)
-        state = life.task(now).state
+        timeline = self._timeline(request.id)
+        state = timeline.task(now).state
         if state.is_terminal:
             metadata = {"taskId": request.id, "state": str(state)}
             raise Refusal(-32002, "Task cannot be canceled", metadata=metadata)
         if self._cancel_takes is not None:
             canceled = Step(state=TaskState.CANCELED, after=self._cancel_takes)
-            life.begin(Plan((canceled,)), None, now)
-        return _at_once(life.task(now))
+            timeline.begin(Plan((canceled,)), None, now)
+        return _at_once(timeline.task(now))
 
     # ── Push notifications ───────────────────────────────────────────────────────────────────
 
     def _create_config(self, config: TaskPushNotificationConfig, _now: float) -> Result:
         if not config.url:
             raise Refusal(-32602, "Validation failed: url is required")
-        life = self._life(config.task_id or "")
-        stored = msgspec.structs.replace(config, id=config.id or life.task_id, tenant=None)
-        self._configs[life.task_id, config.id or life.task_id] = stored
+        timeline = self._timeline(config.task_id or "")
+        stored = msgspec.structs.replace(config, id=config.id or timeline.task_id, tenant=None)
+        self._configs[timeline.task_id, config.id or timeline.task_id] = stored
         return _at_once(stored)
 
     def _get_config(self, request: GetTaskPushNotificationConfigRequest, _now: float) -> Result:
@@ -298,9 +308,11 @@ class Operations:
     def _list_configs(
         self, request: ListTaskPushNotificationConfigsRequest, _now: float
     ) -> Result:
-        self._life(request.task_id)
-        found = tuple(c for (task_id, _), c in self._configs.items() if task_id == request.task_id)
-        return _at_once(ListTaskPushNotificationConfigsResponse(configs=found))
+        self._timeline(request.task_id)
+        configs = tuple(
+            config for (task_id, _), config in self._configs.items() if task_id == request.task_id
+        )
+        return _at_once(ListTaskPushNotificationConfigsResponse(configs=configs))
 
     def _delete_config(
         self, request: DeleteTaskPushNotificationConfigRequest, _now: float
@@ -309,17 +321,17 @@ class Operations:
             raise _not_found(request.task_id)
         return _at_once(Empty())
 
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
+    # ── Internal ─────────────────────────────────────────────────────────────────────────────
 
-    def _life(self, task_id: str) -> TaskTimeline:
-        life = self.lives.get(task_id)
-        if life is None:
+    def _timeline(self, task_id: str) -> TaskTimeline:
+        timeline = self.timelines.get(task_id)
+        if timeline is None:
             raise _not_found(task_id)
-        return life
+        return timeline
 
-    def _stored(self, life: TaskTimeline, now: float) -> Task:
-        """A task as those see it who only read."""
-        return life.task(now - self._store_lag)
+    def _stored(self, timeline: TaskTimeline, now: float) -> Task:
+        """Return a task as GetTask and ListTasks show it."""
+        return timeline.task(now - self._store_lag)
 
     def _checked_streaming(self) -> Streaming:
         if self._streaming is None:

@@ -1,6 +1,6 @@
-"""What a fake agent does with a message: a plan is the life of a task, told in advance.
+"""The behaviour of a fake agent: a plan is the course of a task, decided in advance.
 
-A plan has steps; each happens some seconds after the one before. Where a task stands is a
+A plan has steps; each happens some seconds after the previous one. The state of a task is a
 function of the clock, so nothing runs in the background.
 """
 
@@ -35,24 +35,25 @@ __all__ = [
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happens to a task.
+    """One change of a task.
 
-    On a stream the message is an event, each artifact is one, and then the status is one.
+    On a stream, the message is an event, each artifact is one, and then the status is one.
 
     Attributes:
-        state: The state that the task takes; None if its status stays as it is.
-        after: Seconds after the step before.
+        state: The new state; None if the status does not change.
+        after: Seconds after the previous step.
         says: Text of the status message; None for none.
-        message: Text of a message beside the status, which the history keeps; None for none. The
-            official server sends none for a task, others do.
-        artifacts: Artifacts that come with it; one with a known id replaces the earlier one.
-        append: Whether the parts of the artifacts go behind those of the earlier ones instead.
-        last_chunk: Whether the artifacts are said to be complete with it.
-        is_stored: Whether the agent keeps it. What it does not keep is told on streams alone, as
-            of an agent that says "failed" when it crashes, while GetTask says "working" for ever.
+        message: Text of a message besides the status, which the history keeps; None for none. The
+            official server sends no such messages for a task, others do.
+        artifacts: Artifacts of this step; one with a known id replaces the earlier one.
+        append: Whether the parts of the artifacts are appended to the earlier ones instead.
+        last_chunk: Whether the artifacts are marked as complete.
+        is_stored: Whether the agent stores it. A step that is not stored is emitted on streams
+            only, as by an agent that reports "failed" when it crashes, while GetTask reports
+            "working" forever.
 
     Raises:
-        ValueError: `after` is negative, or it says something without a state.
+        ValueError: `after` is negative, or `says` is given without a state.
     """
 
     state: TaskState | None = None
@@ -74,12 +75,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The life of a task from one message on.
+    """The course of a task after a message.
 
     Attributes:
-        steps: What happens, in order. Before the first one the task is SUBMITTED.
-        crash: Says what a blocking SendMessage answers in place of the failed task, as an internal
-            error; None if it answers the task. See `crashes`.
+        steps: The steps, in order. Before the first one, the task is SUBMITTED.
+        crash: Text of the internal error that a blocking SendMessage returns instead of the
+            failed task; None if it returns the task. See `crashes`.
     """
 
     steps: tuple[Step, ...]
@@ -91,7 +92,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         message: The message.
-        task: The task that it continues, as it stands; None for a new one.
+        task: The task that it continues, in its current state; None for a new task.
     """
 
     message: Message
@@ -99,21 +100,21 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Behaviour = Callable[[Turn], Plan | Message | str]
-"""Says what the agent does with a message; plain text is a task that completes with it."""
+"""Returns the outcome of a message; plain text is a task that completes with that text."""
 
 
 def completes(
     *contents: str | Part | Artifact, after: float = 0.0, works: float | None = None
 ) -> Plan:
-    """A task that completes.
+    """Plan a task that completes.
 
     Args:
         contents: Its artifacts; text and parts become one artifact each.
-        after: Seconds until it completes.
+        after: Seconds until it is COMPLETED.
         works: Seconds until it is WORKING; None leaves it SUBMITTED until it completes.
 
     Raises:
-        ValueError: It would be WORKING after it completes.
+        ValueError: `works` is greater than `after`.
     """
     final = Step(
         state=TaskState.COMPLETED,
@@ -127,12 +128,12 @@ def completes(
 
 
 def streams(*chunks: str, every: float = 0.0, then: Plan | None = None) -> Plan:
-    """A task that is WORKING at once, and whose one artifact grows chunk by chunk.
+    """Plan a task that is WORKING at once, and whose artifact grows chunk by chunk.
 
     Args:
-        chunks: The texts that it is put together from, each a part of its own.
-        every: Seconds from one event to the next.
-        then: What the task does after the last chunk; it completes if left out.
+        chunks: The texts of the artifact, each a separate part.
+        every: Seconds between two events.
+        then: The plan after the last chunk; None to complete.
     """
     steps = [Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING)]
     for number, chunk in enumerate(chunks, start=1):
@@ -143,29 +144,44 @@ def streams(*chunks: str, every: float = 0.0, then: Plan | None = None) -> Plan:
 
 
 def fails(reason: str | None = None, *, after: float = 0.0) -> Plan:
-    """A task that ends in FAILED, with the reason as its status message."""
+    """Plan a task that fails.
+
+    Args:
+        reason: Text of its status message; None for none.
+        after: Seconds until it is FAILED.
+    """
     return _ends(TaskState.FAILED, reason, after)
 
 
 def rejects(reason: str | None = None, *, after: float = 0.0) -> Plan:
-    """A task that the agent refuses."""
+    """Plan a task that the agent rejects.
+
+    Args:
+        reason: Text of its status message; None for none.
+        after: Seconds until it is REJECTED.
+    """
     return _ends(TaskState.REJECTED, reason, after)
 
 
 def asks(question: str, *, after: float = 0.0) -> Plan:
-    """A task that waits for another message."""
+    """Plan a task that waits for another message.
+
+    Args:
+        question: Text of its status message.
+        after: Seconds until it is INPUT_REQUIRED.
+    """
     return _ends(TaskState.INPUT_REQUIRED, question, after)
 
 
 def needs_auth(
     prompt: str, *, cleared_after: float | None = None, then: Plan | None = None
 ) -> Plan:
-    """A task that waits for an authorization.
+    """Plan a task that waits for an authorization (AUTH_REQUIRED).
 
     Args:
-        prompt: What it says.
+        prompt: Text of its status message.
         cleared_after: Seconds until the authorization is given out of band; None for never.
-        then: What the task does after that; it completes if left out.
+        then: The plan after that; None to complete.
     """
     waiting = Step(state=TaskState.AUTH_REQUIRED, says=prompt)
     if cleared_after is None:
@@ -176,27 +192,35 @@ def needs_auth(
 
 
 def crashes(reason: str = "the agent crashed", *, after: float = 0.0) -> Plan:
-    """A task whose agent raises while it works.
+    """Plan a task whose agent raises an exception while it works.
 
-    As on servers built with the official SDK, the task is stored as FAILED without a reason, and
-    who waits for it in a blocking SendMessage is answered by an internal error instead.
+    As on servers built with the official SDK, the task is stored as FAILED without a reason, and a
+    blocking SendMessage returns an internal error instead of the task.
+
+    Args:
+        reason: Text of the internal error.
+        after: Seconds until the task is FAILED.
     """
     failed = Step(state=TaskState.FAILED, after=after)
     return Plan((Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING), failed), reason)
 
 
 def works_forever() -> Plan:
-    """A task that never gets anywhere."""
+    """Plan a task that stays WORKING."""
     return Plan((Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING)))
 
 
 def replies(text: str) -> Message:
-    """A message instead of a task."""
+    """Return a message as the outcome instead of a task.
+
+    Args:
+        text: Text of the message.
+    """
     return Message(role=Role.AGENT, parts=(Part(text=text),))
 
 
 def echo(turn: Turn) -> Plan:
-    """Completes with the text of the message: what a fake agent does unless told otherwise."""
+    """Plan a task that completes with the text of the message; the default of a fake agent."""
     return completes(turn.message.text)
 
 
@@ -205,7 +229,7 @@ def _ends(state: TaskState, says: str | None, after: float) -> Plan:
 
 
 def _followed(steps: list[Step], plan: Plan, *, after: float = 0.0) -> Plan:
-    """Steps, and what follows from a plan, without its SUBMITTED, some seconds later."""
+    """Return a plan of some steps, and of another plan without its SUBMITTED, seconds later."""
     rest = [step for step in plan.steps if step.state is not TaskState.SUBMITTED]
     rest[:1] = [msgspec.structs.replace(step, after=step.after + after) for step in rest[:1]]
     return Plan((*steps, *rest), plan.crash)

@@ -1,8 +1,8 @@
-"""A proxy before a real agent, with the faults of networks and of other proxies.
+"""A proxy in front of a real agent, with the faults of networks and of other proxies.
 
-It passes requests on over real sockets, and does to them, or to what comes back, what
-`holdfast._testing.faults` has names for; so a client sees the same of a fault here, of a
-`LoopbackServer`, and in process. What belongs to the agent itself it cannot do: `Fail`.
+It forwards requests over real sockets, and applies the faults of `holdfast._testing.faults` to
+requests and replies. A client sees the same of a fault here, of a `LoopbackServer`, and in
+process. Faults of the agent itself (`Fail`) are not supported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from holdfast._integrations.recognition import recognize
 from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
-from holdfast._testing.agent import InjectedFaults, Received
+from holdfast._testing.agent import FaultQueue, Received
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Refuse, Reset, Respond, Stall
 from holdfast._testing.listening import Listener
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultProxy"]
 
-_CARDS = frozenset({GET_AGENT_CARD.name, GET_EXTENDED_AGENT_CARD.name})
+_CARD_OPERATIONS = frozenset({GET_AGENT_CARD.name, GET_EXTENDED_AGENT_CARD.name})
 
 
 class FaultProxy(Listener):
-    """Passes on to an agent what is asked of it at `url`, while the context is open.
+    """A proxy at `url` that forwards requests to an agent while the context is open.
 
     >>> async with FaultProxy("http://127.0.0.1:9999") as proxy:
     ...     proxy.inject(Cut(after_events=2), on="SendStreamingMessage")
     ...     async with connect(proxy.url) as agent:
     ...         answer = await agent.ask("hello")
 
-    The agent's card is passed on with the proxy's address in place of the agent's, so that calls
-    come here, too. `refuse` and `stall` are for connections, whatever is asked over them; `listen`
-    ends both. It speaks HTTP/1.1: one request on each connection, with Content-Length. An agent
-    that is not there is answered for by 502.
+    In the agent's card, the proxy's address replaces the agent's, so that calls go through the
+    proxy too. `refuse` and `stall` apply to connections, whatever the request; `listen` ends both.
+    The proxy speaks HTTP/1.1: one request on each connection, with Content-Length. If the agent
+    cannot be reached, it answers HTTP 502.
 
     Args:
-        agent: The agent's origin, ``http://`` and a host on this machine or another.
-        host: The address to listen on; loopback alone if left out.
-        port: The port; 0 takes a free one.
+        agent: The agent's origin: ``http://`` and a host on this machine or another.
+        host: The address to listen on; by default loopback only.
+        port: The port; 0 for a free one.
 
     Raises:
-        ValueError: `agent` is no such origin.
+        ValueError: `agent` is not such an origin.
 
     Attributes:
-        url: The proxy's address, once the context is open.
-        received: Every request that came, in order.
-        connections: Connections that were made.
+        url: The proxy's address, while the context is open.
+        received: Every request that it received, in order.
+        connections: Number of connections that were made.
     """
 
     def __init__(self, agent: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -66,25 +66,25 @@ class FaultProxy(Listener):
             text = f"a fault proxy passes on to an address that begins with http://, not {agent!r}"
             raise ValueError(text)
         self._agent = f"http://{parts.netloc}"
-        self._faults = InjectedFaults()
+        self._faults = FaultQueue()
         self.received: list[Received] = []
         super().__init__(self._serve_one, host=host, port=port, largest_head=LARGEST_HEAD)
 
     def inject(self, fault: Fault, *, on: str | None = None, times: int = 1) -> None:
-        """Lets something go wrong with requests to come, in the order of the calls.
+        """Add a fault for future requests; faults are used in the order of the calls.
 
         Args:
-            fault: What goes wrong.
-            on: Name of the operation that it waits for (``"GetAgentCard"`` for the card); None
-                for whichever comes first, the card not counted.
-            times: With how many requests.
+            fault: The fault.
+            on: Name of the operation that it is for (``"GetAgentCard"`` for the card); None for
+                any operation except the card.
+            times: Number of requests.
 
         Raises:
-            ValueError: There is no such operation, or it is no fault that a proxy can have.
+            ValueError: There is no such operation, or a proxy cannot have the fault.
         """
         if isinstance(fault, Fail):
             text = "Fail is an answer of the agent itself; of a proxy there is Respond"
-            raise ValueError(text)  # noqa: TRY004  its type is right, and it is of no use here
+            raise ValueError(text)  # noqa: TRY004  it is a Fault, but not one for a proxy
         if isinstance(fault, Refuse) or (isinstance(fault, Stall) and fault.phase == "connect"):
             text = "a socket cannot refuse or stall one request: use refuse() or stall()"
             raise ValueError(text)
@@ -92,15 +92,15 @@ class FaultProxy(Listener):
 
     @property
     def pending_faults(self) -> tuple[Fault, ...]:
-        """The injected faults that no request has met yet."""
+        """The injected faults that no request has used."""
         return self._faults.pending
 
     def calls(self, operation: str) -> list[Received]:
-        """The requests for one operation, by its name."""
+        """Return the received requests for one operation, by its name."""
         return [received for received in self.received if received.operation == operation]
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves the one request of a connection."""
+        """Serve the request of a connection."""
         try:
             request = await read_request(reader, self.url)
         except BadRequestError as bad:
@@ -109,9 +109,9 @@ class FaultProxy(Listener):
             return
         if request is None:
             return
-        passage = _Passage(self._agent, self.url, request, self._note(request))
+        passage = _Passage(self._agent, self.url, request, self._record(request))
         try:
-            if not await _unless_left(passage.go(), reader):
+            if not await _run_while_connected(passage.go(), reader):
                 return
             reply = passage.reply
             if reply is None:
@@ -123,7 +123,7 @@ class FaultProxy(Listener):
         finally:
             passage.close()
 
-    def _note(self, request: HttpRequest) -> _Note:
+    def _record(self, request: HttpRequest) -> _Record:
         recognized = recognize(request.method, request.url, request.body)
         name = recognized.operation.name if recognized.is_known else ""
         self.received.append(
@@ -139,52 +139,52 @@ class FaultProxy(Listener):
         return name, self._faults.take(name)
 
 
-_Note = tuple[str, Fault | None]
+_Record = tuple[str, Fault | None]
 
 
 class _Passage:
-    """One request on its way to the agent and back.
+    """One request to the agent, and its reply.
 
     Attributes:
-        fault: What goes wrong with it.
-        reply: What the client gets; None where the fault is that there is no reply.
+        fault: The fault; None for none.
+        reply: The reply for the client; None if the fault is that there is no reply.
     """
 
-    def __init__(self, agent: str, here: str, request: HttpRequest, note: _Note) -> None:
+    def __init__(self, agent: str, proxy: str, request: HttpRequest, record: _Record) -> None:
         self._agent = agent
-        self._here = here
+        self._proxy = proxy
         self._request = request
-        self._operation, self.fault = note
+        self._operation, self.fault = record
         self._relay: Relay | None = None
         self.reply: Reply | None = None
 
     async def go(self) -> None:
-        """Does with the request what its fault says, until the reply begins."""
+        """Forward the request with its fault, until the reply starts."""
         match self.fault:
             case Delay(seconds=seconds, after_execution=after):
                 if not after:
                     await asyncio.sleep(seconds)
-                self.reply = await self._passed_on()
+                self.reply = await self._forward()
                 if after:
                     await asyncio.sleep(seconds)
             case Reset(after_events=None) | Garbage() | Stall(phase="first_byte"):
                 if self.fault.after_execution:
-                    await self._passed_on()
+                    await self._forward()
             case Respond() as answer:
                 if answer.after_execution:
-                    await self._passed_on()
+                    await self._forward()
                 body = WholeBody(answer.body)
                 self.reply = Reply(status=answer.status, headers=answer.headers, body=body)
             case _:
-                self.reply = await self._passed_on()
+                self.reply = await self._forward()
 
     def close(self) -> None:
-        """Lets go of the agent."""
+        """Close the connection to the agent."""
         if self._relay is not None:
             self._relay.close()
 
-    async def _passed_on(self) -> Reply | None:
-        """The agent's reply; of a stream its beginning."""
+    async def _forward(self) -> Reply | None:
+        """Forward the request, and return the agent's reply; a stream has only started."""
         try:
             relay = self._relay = await Relay.begin(self._agent, self._request)
         except OSError:
@@ -196,10 +196,10 @@ class _Passage:
                 return Reply(status=relay.status, headers=relay.headers, body=events)
             body = await relay.body()
         except RelayError:
-            self.fault = Reset()  # the agent's doing, and the client sees it as it was
+            self.fault = Reset()  # the client sees what the agent did
             return None
-        if self._operation in _CARDS:
-            body = body.replace(self._agent.encode(), self._here.encode())
+        if self._operation in _CARD_OPERATIONS:
+            body = body.replace(self._agent.encode(), self._proxy.encode())
         whole = WholeBody(body, self.fault)
         return Reply(status=relay.status, headers=relay.headers, body=whole)
 
@@ -210,8 +210,10 @@ def _bad_gateway() -> Reply:
     return Reply(status=HTTPStatus.BAD_GATEWAY, headers=headers, body=body)
 
 
-async def _unless_left(work: Coroutine[Any, Any, None], reader: asyncio.StreamReader) -> bool:
-    """Does some work while a client waits for it; says whether it has waited to the end."""
+async def _run_while_connected(
+    work: Coroutine[Any, Any, None], reader: asyncio.StreamReader
+) -> bool:
+    """Run a coroutine while a client is connected; return whether it finished."""
     loop = asyncio.get_running_loop()
     working, leaving = loop.create_task(work), loop.create_task(reader.read(1))
     both = cast("set[asyncio.Task[Any]]", {working, leaving})

@@ -1,7 +1,7 @@
-"""A request passed on to a real agent, over a connection of its own, and what comes back of it.
+"""A request forwarded to a real agent, over a connection of its own, and its reply.
 
-It knows of HTTP/1.1 what a reply needs: its head, and a body with its length, in chunks, or up to
-the end of the connection. A body of events is read event by event.
+It implements the part of HTTP/1.1 that a reply needs: the head, and a body with a length, in
+chunks, or up to the end of the connection. A body of events is read event by event.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import asyncio
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from holdfast._testing.bodies import share_of
+from holdfast._testing.bodies import portion_of
 from holdfast._testing.faults import Duplicate
 from holdfast._testing.serverhttp import LARGEST_HEAD
 from holdfast._wire.http import FRAMING, media_type
 from holdfast._wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
-    from holdfast._testing.bodies import Ending
+    from holdfast._testing.bodies import BodyEnd
     from holdfast._testing.faults import Fault
     from holdfast._wire.http import HttpRequest
 
 __all__ = ["Relay", "RelayError", "RelayedEvents"]
 
-_CONNECTING = 10.0
-_LARGEST_BODY = 64 * 1024 * 1024
-_PIECE = 64 * 1024
-_SEPARATORS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_CONNECT_TIMEOUT_S = 10.0
+_MAX_BODY_BYTES = 64 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 class RelayError(Exception):
@@ -34,11 +34,11 @@ class RelayError(Exception):
 
 
 class Relay:
-    """A request at the agent; to be closed.
+    """A request to the agent; it must be closed.
 
     Attributes:
         status: HTTP status of the reply.
-        headers: Names in lower case, without those that frame the body.
+        headers: Headers except those that frame the body; names in lower case.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,17 +52,17 @@ class Relay:
 
     @classmethod
     async def begin(cls, agent: str, request: HttpRequest) -> Self:
-        """Connects to the agent and hands the request over.
+        """Connect to the agent, and send the request.
 
         Args:
-            agent: Its origin.
-            request: The request as it came.
+            agent: The agent's origin.
+            request: The client's request.
 
         Raises:
-            OSError: Nobody is there.
+            OSError: The agent cannot be reached.
         """
         parts = urlsplit(agent)
-        async with asyncio.timeout(_CONNECTING):  # a TimeoutError is an OSError
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):  # a TimeoutError is an OSError
             reader, writer = await asyncio.open_connection(
                 parts.hostname, parts.port or 80, limit=LARGEST_HEAD
             )
@@ -74,21 +74,20 @@ class Relay:
             "connection": "close",
             "content-length": str(len(request.body)),
         }
-        there = urlsplit(request.url)
-        target = there._replace(scheme="", netloc="").geturl() or "/"
+        target = urlsplit(request.url)._replace(scheme="", netloc="").geturl() or "/"
         lines = [f"{request.method} {target} HTTP/1.1", *(f"{n}: {v}" for n, v in headers.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + request.body)
         return cls(reader, writer)
 
     async def head(self) -> None:
-        """Waits for the head of the reply.
+        """Wait for the head of the reply.
 
         Raises:
-            RelayError: The agent broke off, or what came is no HTTP.
+            RelayError: The connection was closed, or the reply is not HTTP.
         """
         try:
             await self._writer.drain()
-            while self.status < 200:  # others are still to come (RFC 9110, 15.2)
+            while self.status < 200:  # interim responses (RFC 9110, 15.2)
                 self._read_head(await self._reader.readuntil(b"\r\n\r\n"))
         except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:
             raise RelayError from error
@@ -99,10 +98,10 @@ class Relay:
         return media_type(self.headers) == EVENT_STREAM
 
     async def piece(self) -> bytes:
-        """The next piece of the body; empty at its end.
+        """Return the next piece of the body; empty at its end.
 
         Raises:
-            RelayError: The agent broke off before the end.
+            RelayError: The connection was closed before the end.
         """
         piece = b"" if self._is_over else await self._next()
         self._is_over = not piece
@@ -113,8 +112,8 @@ class Relay:
             if self._is_chunked:
                 return await self._chunk()
             if self._length is None:
-                return await self._reader.read(_PIECE)
-            piece = await self._reader.read(min(self._length, _PIECE))
+                return await self._reader.read(_PIECE_BYTES)
+            piece = await self._reader.read(min(self._length, _PIECE_BYTES))
         except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:
             raise RelayError from error
         if not piece and self._length:
@@ -123,25 +122,26 @@ class Relay:
         return piece
 
     async def body(self) -> bytes:
-        """The whole body.
+        """Return the whole body.
 
         Raises:
-            RelayError: The agent broke off before the end, or it is larger than 64 MiB.
+            RelayError: The connection was closed before the end, or the body is larger than
+                64 MiB.
         """
         body = bytearray()
         while piece := await self.piece():
             body += piece
-            if len(body) > _LARGEST_BODY:
+            if len(body) > _MAX_BODY_BYTES:
                 raise RelayError
         return bytes(body)
 
     def close(self) -> None:
-        """Lets go of the agent; whoever waits for a piece gets a `RelayError`, or the end."""
+        """Close the connection; a reader that waits gets a `RelayError`, or the end."""
         self._writer.transport.abort()
 
     async def _chunk(self) -> bytes:
         size = int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16)
-        if not 0 <= size <= _LARGEST_BODY:
+        if not 0 <= size <= _MAX_BODY_BYTES:
             raise RelayError
         return (await self._reader.readexactly(size + 2))[:-2]
 
@@ -161,34 +161,34 @@ class Relay:
 
 
 class RelayedEvents:
-    """The events of an agent's stream, as far as a fault lets them come.
+    """The events of an agent's stream that a fault lets through.
 
     Args:
         relay: The stream.
-        fault: What goes wrong with it.
+        fault: The fault; None for none.
     """
 
     length = None
 
     def __init__(self, relay: Relay, fault: Fault | None) -> None:
-        self.ending: Ending = "whole"
+        self.ending: BodyEnd = "whole"
         self._relay = relay
-        self._share = share_of(fault)
+        self._portion = portion_of(fault)
         self._repeated = fault.event if isinstance(fault, Duplicate) else 0
-        self._told = 0
-        self._again = b""
+        self._sent = 0
+        self._repeat = b""
         self._unread = b""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._again:
-            again, self._again = self._again, b""
-            return again
-        share = self._share
-        if share.events == share.size == 0:
-            self.ending = share.ending
+        if self._repeat:
+            repeat, self._repeat = self._repeat, b""
+            return repeat
+        portion = self._portion
+        if portion.events == portion.size == 0:
+            self.ending = portion.ending
             raise StopAsyncIteration
         try:
             block = await self._block()
@@ -197,28 +197,30 @@ class RelayedEvents:
             raise StopAsyncIteration from None
         if not block:
             raise StopAsyncIteration
-        if share.events == 0:
-            block = block[: share.size]
-            share.size -= len(block)
+        if portion.events == 0:
+            block = block[: portion.size]
+            portion.size -= len(block)
         elif _is_event(block):
             self._count(block)
         return block
 
     def close(self) -> None:
-        """Lets go of the agent."""
+        """Close the connection to the agent."""
         self._relay.close()
 
     def _count(self, block: bytes) -> None:
-        self._told += 1
-        if self._share.events is not None:
-            self._share.events -= 1
-        if self._told == self._repeated:
-            self._again = block
+        self._sent += 1
+        if self._portion.events is not None:
+            self._portion.events -= 1
+        if self._sent == self._repeated:
+            self._repeat = block
 
     async def _block(self) -> bytes:
-        """What comes up to the next empty line, and with it."""
+        """Return the text up to and including the next empty line."""
         while True:
-            ends = [at + len(s) for s in _SEPARATORS if (at := self._unread.find(s)) >= 0]
+            ends = [
+                start + len(end) for end in _EVENT_ENDS if (start := self._unread.find(end)) >= 0
+            ]
             if ends:
                 end = min(ends)
                 block, self._unread = self._unread[:end], self._unread[end:]
@@ -228,7 +230,7 @@ class RelayedEvents:
                 block, self._unread = self._unread, b""
                 return block
             self._unread += piece
-            if len(self._unread) > _LARGEST_BODY:
+            if len(self._unread) > _MAX_BODY_BYTES:
                 raise RelayError
 
 

@@ -20,17 +20,17 @@ __all__ = ["LoopbackServer", "pick_free_port"]
 
 
 def pick_free_port(host: str = "127.0.0.1") -> int:
-    """Finds a TCP port that nobody listens on.
+    """Return a free TCP port.
 
-    It is free when this returns, and somebody else may take it before it is used: a server that
-    can bind port 0 and say which one it got needs no such luck. The system hands ports out in
-    turn, so that in practice one is not handed out twice in a short time.
+    Another process may take the port before it is used; a server that can bind port 0 and report
+    its port avoids that. The system assigns ports in turn, so that in practice it does not assign
+    one twice within a short time.
 
     Args:
-        host: The address to listen on, IPv4 or IPv6, as in ``"::1"``; a name is looked up.
+        host: The address to listen on, IPv4 or IPv6, as in ``"::1"``; a name is resolved.
 
     Raises:
-        OSError: There is no such address here.
+        OSError: This machine has no such address.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -44,18 +44,19 @@ def pick_free_port(host: str = "127.0.0.1") -> int:
 class LoopbackServer(Listener):
     """Serves a fake agent on this machine while the context is open.
 
-    The agent tells real time from then on. The server speaks just enough HTTP/1.1: requests with
-    Content-Length, one after the other on a connection. Leaving the context closes every
-    connection, and raises what the agent's behaviour raised meanwhile, if anything.
+    The agent's wall time is real time from then on. The server speaks the necessary part of
+    HTTP/1.1: requests with Content-Length, one after the other on a connection. The end of the
+    context closes every connection, and raises the first exception that the agent's behaviour
+    raised.
 
     Args:
         agent: The agent.
-        host: The address to listen on; loopback alone if left out.
-        port: The port; 0 takes a free one.
+        host: The address to listen on; by default loopback only.
+        port: The port; 0 for a free one.
 
     Attributes:
-        url: The agent's address, once the context is open.
-        connections: Connections that were made.
+        url: The agent's address, while the context is open.
+        connections: Number of connections that were made.
 
     Raises:
         TypeError: The port is not an integer.
@@ -75,7 +76,7 @@ class LoopbackServer(Listener):
             pass
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Serves one request; says whether another one may follow."""
+        """Serve one request; return whether another one may follow."""
         try:
             request = await read_request(reader, self.url)
         except BadRequestError as bad:

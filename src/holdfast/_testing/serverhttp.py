@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 for a server whose clients may not behave."""
+"""The part of HTTP/1.1 that a test server needs, with checks of what clients send."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 LARGEST_HEAD = 64 * 1024
-_LARGEST_BODY = 64 * 1024 * 1024
+_MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class BadRequestError(Exception):
-    """What came is no request that this server reads.
+    """The request is not valid, or not supported.
 
     Attributes:
-        status: HTTP status to answer before the connection is closed.
+        status: HTTP status to answer with before the connection is closed.
     """
 
     def __init__(self, status: HTTPStatus) -> None:
@@ -38,21 +38,21 @@ class BadRequestError(Exception):
 
 
 async def read_request(reader: asyncio.StreamReader, base: str) -> HttpRequest | None:
-    """Reads the next request of a connection.
+    """Read the next request of a connection.
 
     Args:
         reader: The connection.
         base: Scheme, host and port of the server.
 
     Returns:
-        The request; None if the client left instead of sending all of one.
+        The request; None if the client left before it sent a whole one.
 
     Raises:
-        BadRequestError: What came is no request.
+        BadRequestError: The request is not valid, or not supported.
     """
     try:
         first = await reader.readexactly(1)
-        if not first.isalpha():  # a TLS handshake, which may have no line end to wait for
+        if not first.isalpha():  # a TLS handshake, which may contain no line end
             raise BadRequestError(HTTPStatus.BAD_REQUEST)
         head = first + await reader.readuntil(b"\r\n\r\n")
         method, target, headers = _read_head(head)
@@ -84,8 +84,8 @@ def _length(headers: dict[str, str]) -> int:
     text = headers.get("content-length", "0")
     if not (text.isascii() and text.isdecimal()):
         raise BadRequestError(HTTPStatus.BAD_REQUEST)
-    # Numbers that Python would take long to read are too large in any case.
-    if len(text) > 20 or int(text) > _LARGEST_BODY:
+    # A number of many digits, which int() would take long to parse, is too large in any case.
+    if len(text) > 20 or int(text) > _MAX_BODY_BYTES:
         raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     return int(text)
 
@@ -93,12 +93,12 @@ def _length(headers: dict[str, str]) -> int:
 def head_of(
     status: int, headers: Mapping[str, str], *, length: int | None, keep_alive: bool
 ) -> bytes:
-    """The beginning of a reply, up to and with the empty line.
+    """Return the head of a reply, including the empty line.
 
     Args:
         status: HTTP status.
-        headers: Those that do not frame the body.
-        length: Of the body; None for one that comes in chunks.
+        headers: Headers except those that frame the body.
+        length: Length of the body in bytes; None for one in chunks.
         keep_alive: Whether another request may follow.
     """
     headers = dict(headers)
@@ -120,12 +120,12 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def chunk_of(data: bytes) -> bytes:
-    """A piece of a body that comes in chunks; not empty, which would be the end of it."""
+    """Return a chunk of a body; the data must not be empty, which would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def error_reply(status: HTTPStatus) -> bytes:
-    """The reply to what is no request; nothing may follow it."""
+    """Return the reply to a request that is not valid; the connection is closed after it."""
     headers = {"content-type": "text/plain; charset=utf-8"}
     body = status.phrase.encode()
     return head_of(status, headers, length=len(body), keep_alive=False) + body

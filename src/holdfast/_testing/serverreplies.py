@@ -1,4 +1,4 @@
-"""Writing a reply to a socket, as far as its fault lets it come, and ending it as that says."""
+"""Writing replies to sockets, with their faults."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from holdfast._testing.listening import reset
 from holdfast._testing.serverhttp import LAST_CHUNK, chunk_of, head_of
 
 if TYPE_CHECKING:
-    from holdfast._testing.bodies import Ending, Reply
+    from holdfast._testing.bodies import BodyEnd, Reply
 
 __all__ = ["StreamedBody", "send_events", "send_instead", "send_whole"]
 
 
 class StreamedBody(Body, Protocol):
-    """A body that comes while it is sent."""
+    """A body that is produced while it is sent."""
 
     def close(self) -> None:
-        """Ends it where it stands: nobody reads it any more."""
+        """End the body at once: its client has left."""
         ...
 
 
 async def send_whole(
     reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, keep_alive: bool
 ) -> bool:
-    """Sends what there is of a reply; says whether another may follow."""
+    """Send a reply with a length; return whether another reply may follow."""
     length = reply.body.length
     head = head_of(reply.status, reply.headers, length=length, keep_alive=keep_alive)
     writer.write(head + b"".join([piece async for piece in reply.body]))
@@ -43,15 +43,15 @@ async def send_events(
     *,
     keep_alive: bool,
 ) -> bool:
-    """Sends what there is of a stream, as it comes; says whether another reply may follow."""
+    """Send a stream; return whether another reply may follow."""
 
-    def left(watching: asyncio.Task[bytes]) -> None:
+    def close_if_left(watching: asyncio.Task[bytes]) -> None:
         if not watching.cancelled() and (watching.exception() or not watching.result()):
             body.close()
 
-    # Whoever leaves while there is nothing to send is noticed by reading.
+    # Only reading shows that a client leaves while there is nothing to send.
     watching = asyncio.get_running_loop().create_task(reader.read(1))
-    watching.add_done_callback(left)
+    watching.add_done_callback(close_if_left)
     try:
         writer.write(head_of(reply.status, reply.headers, length=None, keep_alive=keep_alive))
         async for piece in body:
@@ -61,15 +61,17 @@ async def send_events(
             writer.write(LAST_CHUNK)
         await writer.drain()
         if watching.done():
-            return False  # it has left, or sent more before it had the reply
+            return False  # the client has left, or has sent more before it had the reply
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
     return await _end(body.ending, reader, writer) and keep_alive
 
 
-async def _end(ending: Ending, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Ends a reply, all of which was handed over; says whether another may follow."""
+async def _end(
+    ending: BodyEnd, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bool:
+    """End a reply that was written; return whether another reply may follow."""
     match ending:
         case "whole":
             return True
@@ -79,14 +81,14 @@ async def _end(ending: Ending, reader: asyncio.StreamReader, writer: asyncio.Str
             reset(writer)
             return False
         case "stalled":
-            await reader.read()  # until the client gives up
+            await reader.read()  # until the client closes the connection
             return False
 
 
 async def send_instead(
     fault: Fault | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Does what the fault says where no reply comes."""
+    """Apply a fault that replaces the reply."""
     match fault:
         case Reset():
             reset(writer)
@@ -94,4 +96,4 @@ async def send_instead(
             writer.write(fault.data)
             await writer.drain()
         case _:
-            await reader.read()  # until the client gives up
+            await reader.read()  # until the client closes the connection

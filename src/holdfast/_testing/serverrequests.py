@@ -1,4 +1,4 @@
-"""Finding out what a request asks for, in each version of the protocol and over each binding."""
+"""Parsing requests: the operation, in each protocol version and over each binding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from holdfast._model import codec
 from holdfast._model.operations import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
 from holdfast._testing.serverwire import CARD, Refusal, Wire
-from holdfast._testing.v03wire import LACKING, V03BytesWire, V03FileEncoding, V03Wire
+from holdfast._testing.v03wire import (
+    UNSUPPORTED_V03_OPERATIONS,
+    V03BytesWire,
+    V03FileEncoding,
+    V03Wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,35 +33,35 @@ def read_request(
     *,
     v03_file_encoding: V03FileEncoding = "base64",
 ) -> Wire:
-    """Finds out what a request asks for.
+    """Parse a request.
 
     Args:
         request: The request.
-        streaming: By which methods a subscription is taken.
-        versions: The versions of the protocol that are spoken.
-        v03_file_encoding: How files are written over HTTP+JSON in 0.3.
+        streaming: The HTTP methods that a subscription may use.
+        versions: The protocol versions that the agent speaks.
+        v03_file_encoding: The form of files over HTTP+JSON in 0.3.
     """
     path = urlsplit(request.url).path
     if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
         return Wire(CARD, None)
     is_rpc = path == "/rpc" or path.startswith("/rpc/")
     if "0.3" in versions:
-        spoken = _SPOKEN_V03
+        routes_of_version = _ROUTES_V03
         if v03_file_encoding == "bytes":
-            spoken = spoken._replace(wire=V03BytesWire)
-        wire = _read(request, path, streaming, spoken, is_rpc=is_rpc)
+            routes_of_version = routes_of_version._replace(wire=V03BytesWire)
+        wire = _read(request, path, streaming, routes_of_version, is_rpc=is_rpc)
         if wire.operation or "1.0" not in versions:
             return wire
-    return _with_version(_read(request, path, streaming, _SPOKEN, is_rpc=is_rpc), request)
+    return _with_version(_read(request, path, streaming, _ROUTES, is_rpc=is_rpc), request)
 
 
-class _Spoken(NamedTuple):
-    """A version of the protocol.
+class _VersionRoutes(NamedTuple):
+    """The routes of a protocol version.
 
     Attributes:
-        wire: How its requests are read and answered.
+        wire: Reads its requests and writes its replies.
         methods: Operations by JSON-RPC method.
-        routes: Operations and the patterns of their paths.
+        routes: Operations, with the patterns of their paths.
     """
 
     wire: type[Wire]
@@ -65,23 +70,28 @@ class _Spoken(NamedTuple):
 
 
 def _read(
-    request: HttpRequest, path: str, streaming: Streaming, spoken: _Spoken, *, is_rpc: bool
+    request: HttpRequest,
+    path: str,
+    streaming: Streaming,
+    routes_of_version: _VersionRoutes,
+    *,
+    is_rpc: bool,
 ) -> Wire:
     if is_rpc:
-        return _read_rpc(request, spoken)
-    return _read_rest(request, path.removeprefix("/rest"), streaming, spoken)
+        return _read_rpc(request, routes_of_version)
+    return _read_rest(request, path.removeprefix("/rest"), streaming, routes_of_version)
 
 
 def _with_version(wire: Wire, request: HttpRequest) -> Wire:
     version = request.headers.get("a2a-version") or "0.3"
     if version.partition(".")[0] == "1" or not wire.operation:
         return wire
-    said = f"A2A version {version!r} is not supported by this handler. Expected version '1.0'."
-    return wire.refusing(Refusal(-32009, said))
+    text = f"A2A version {version!r} is not supported by this handler. Expected version '1.0'."
+    return wire.refusing(Refusal(-32009, text))
 
 
-def _read_rpc(request: HttpRequest, spoken: _Spoken) -> Wire:
-    kind = spoken.wire
+def _read_rpc(request: HttpRequest, routes_of_version: _VersionRoutes) -> Wire:
+    kind = routes_of_version.wire
     try:
         document = codec.parse(request.body)
     except codec.MalformedError as error:
@@ -90,7 +100,7 @@ def _read_rpc(request: HttpRequest, spoken: _Spoken) -> Wire:
     rpc_id, method = members.get("id"), members.get("method")
     if members.get("jsonrpc") != "2.0" or not isinstance(method, str):
         return kind("", Refusal(-32600, "Invalid Request"), rpc_id=rpc_id, is_rpc=True)
-    operation = spoken.methods.get(method)
+    operation = routes_of_version.methods.get(method)
     if operation is None:
         return kind("", Refusal(-32601, "Method not found"), rpc_id=rpc_id, is_rpc=True)
     return kind(operation.name, members.get("params", {}), rpc_id=rpc_id, is_rpc=True)
@@ -101,7 +111,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 _TENANT = r"(?:/(?P<tenant>[^/]+))?"
-_SPOKEN = _Spoken(
+_ROUTES = _VersionRoutes(
     Wire,
     {operation.name: operation for operation in OPERATIONS},
     [
@@ -109,11 +119,13 @@ _SPOKEN = _Spoken(
         for operation in OPERATIONS
     ],
 )
-_KNOWN_IN_V03 = [operation for operation in OPERATIONS if operation.name not in LACKING]
-_SPOKEN_V03 = _Spoken(
+_OPERATIONS_V03 = [
+    operation for operation in OPERATIONS if operation.name not in UNSUPPORTED_V03_OPERATIONS
+]
+_ROUTES_V03 = _VersionRoutes(
     V03Wire,
-    {operation.method_v03: operation for operation in _KNOWN_IN_V03},
-    [(operation, _pattern(operation.path_v03)) for operation in _KNOWN_IN_V03],
+    {operation.method_v03: operation for operation in _OPERATIONS_V03},
+    [(operation, _pattern(operation.path_v03)) for operation in _OPERATIONS_V03],
 )
 _WIRE_NAMES = {
     "task_id": "taskId",
@@ -121,8 +133,10 @@ _WIRE_NAMES = {
 }
 
 
-def _read_rest(request: HttpRequest, path: str, streaming: Streaming, spoken: _Spoken) -> Wire:
-    kind, routes = spoken.wire, spoken.routes
+def _read_rest(
+    request: HttpRequest, path: str, streaming: Streaming, routes_of_version: _VersionRoutes
+) -> Wire:
+    kind, routes = routes_of_version.wire, routes_of_version.routes
     subscription = next(pattern for each, pattern in routes if each is SUBSCRIBE_TO_TASK)
     match = subscription.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
     if match is not None:
@@ -162,6 +176,6 @@ def _no_route(status: int, kind: type[Wire]) -> Wire:
 def _rest_params(request: HttpRequest) -> dict[str, Any]:
     document: Any = codec.parse(request.body) if request.body else {}
     params = codec.as_object(document) or {}
-    # All text; the codec reads numbers and booleans from it.
+    # All values are text; the codec converts them to numbers and booleans.
     params.update(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
     return params

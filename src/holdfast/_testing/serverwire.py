@@ -1,7 +1,7 @@
-"""The agent's side of the bindings: a request as it was read, and its reply or error, as bytes.
+"""The agent's side of the bindings: parsed requests, and their replies and errors as bytes.
 
-It is written apart from the client's codecs on purpose: two readings of the specification that
-have to agree.
+It does not use the client's codecs on purpose: these are two implementations of the specification
+that must agree.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _UNKNOWN = (None, 400, "UNKNOWN")
 _TYPES = "type.googleapis.com/google.rpc."
 
 
-class Refusal(Exception):  # noqa: N818  a word of this module, not an error that anybody sees
-    """The agent says no.
+class Refusal(Exception):  # noqa: N818  internal: it becomes a reply
+    """The agent answers with an error.
 
     Args:
         code: The JSON-RPC code.
-        message: What it says.
-        http_status: A status to send without an A2A error in the body; None for the ordinary way.
-        metadata: For the error's `google.rpc.ErrorInfo`.
+        message: The error's message.
+        http_status: A status to send without an A2A error in the body; None for an A2A error.
+        metadata: The metadata of the `google.rpc.ErrorInfo`.
         retry_after: Seconds for a `google.rpc.RetryInfo`; None for none.
-        data: ``error.data`` in place of typed details.
+        data: ``error.data`` instead of typed details; None for typed details.
     """
 
     def __init__(
@@ -75,23 +75,23 @@ class Refusal(Exception):  # noqa: N818  a word of this module, not an error tha
         self.data = data
 
     def details(self) -> list[dict[str, Any]]:
-        """The typed details of the error."""
-        found: list[dict[str, Any]] = []
+        """Return the typed details of the error."""
+        details: list[dict[str, Any]] = []
         reason = _REASONS.get(self.code, _UNKNOWN)[0]
         if reason is not None:
             info = {"reason": reason, "domain": "a2a-protocol.org", "metadata": self.metadata}
-            found.append({"@type": f"{_TYPES}ErrorInfo", **info})
+            details.append({"@type": f"{_TYPES}ErrorInfo", **info})
         if self.retry_after is not None:
             delay = f"{self.retry_after:g}s"
-            found.append({"@type": f"{_TYPES}RetryInfo", "retryDelay": delay})
-        return found
+            details.append({"@type": f"{_TYPES}RetryInfo", "retryDelay": delay})
+        return details
 
 
 class Wire:
-    """One request as read, and how to answer it in its own binding.
+    """A parsed request, and the encoding of its reply in its binding.
 
     Attributes:
-        operation: Name of the operation, `CARD`, or empty for what is neither.
+        operation: Name of the operation, `CARD`, or empty for any other request.
     """
 
     def __init__(
@@ -103,24 +103,24 @@ class Wire:
         self._is_rpc = is_rpc
 
     def refusing(self, refusal: Refusal) -> Wire:
-        """The same request, to be refused as soon as its parameters are asked for."""
+        """Return the same request, whose `params` raises a refusal."""
         return type(self)(self.operation, refusal, rpc_id=self._rpc_id, is_rpc=self._is_rpc)
 
     def params(self) -> Any:
-        """The parameters, as the operation's request type.
+        """Return the parameters, as the operation's request type.
 
         Raises:
-            Refusal: They are not.
+            Refusal: They are not valid.
         """
         if isinstance(self._params, Refusal):
             raise self._params
         return self.read(self._params)
 
     def read(self, params: Any) -> Any:
-        """Parameters in the words of 1.0 as the operation's request type.
+        """Convert parameters in the form of 1.0 to the operation's request type.
 
         Raises:
-            Refusal: They are not.
+            Refusal: They are not valid.
         """
         try:
             return codec.from_builtins(params, _BY_NAME[self.operation].request)
@@ -128,7 +128,7 @@ class Wire:
             raise Refusal(-32602, f"Invalid params: {error}") from None
 
     def answer(self, value: Any) -> HttpReply:
-        """A reply with a result."""
+        """Return a reply with a result."""
         if self._is_rpc:
             result = None if isinstance(value, Empty) else value
             return json_reply(200, {"jsonrpc": "2.0", "id": self._rpc_id, "result": result})
@@ -136,7 +136,7 @@ class Wire:
         return json_reply(200, value, kind)
 
     def refuse(self, refusal: Refusal) -> HttpReply:
-        """A reply with an error."""
+        """Return a reply with an error."""
         if refusal.http_status is not None:
             return plain_reply(refusal.http_status, refusal.message)
         details = refusal.details()
@@ -153,12 +153,12 @@ class Wire:
 
 
 def json_reply(status: int, value: Any, kind: str = "application/json") -> HttpReply:
-    """A reply with JSON."""
+    """Return a reply with a JSON body."""
     return HttpReply(status=status, headers={"content-type": kind}, body=codec.encode(value))
 
 
 def plain_reply(status: int, text: str) -> HttpReply:
-    """What frameworks answer before the agent is asked."""
+    """Return a reply as frameworks send it before the agent gets the request."""
     if status == 401:
         reply = json_reply(status, {"error": text})
         headers = {**reply.headers, "www-authenticate": "Bearer"}

@@ -1,4 +1,4 @@
-"""Streams of a fake agent: how it streams, and the events of one stream as they happen."""
+"""Streams of a fake agent: their form, and the events of one stream."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from holdfast.types import (
 if TYPE_CHECKING:
     from holdfast._testing.timeline import Event, TaskTimeline, Update
 
-__all__ = ["Events", "Ping", "Streaming", "comment", "ends", "frame"]
+__all__ = ["Events", "KeepAlive", "Streaming", "comment", "ends", "frame"]
 
 
 class Streaming(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fake agent streams. As it is made, it does as the specification says.
+    """How a fake agent streams; the defaults follow the specification.
 
     Attributes:
-        declared: Whether its card says so.
-        verbs: The HTTP methods by which HTTP+JSON takes a subscription.
-        other_verb: The status that answers the other one: 405 or 404.
-        snapshot: Whether the stream of a task that was there before begins with the task; on
-            older servers it does not.
-        overlap: Events that such a stream tells although they happened before it began, and the
-            snapshot may hold them already; at most those of the newest message.
-        stays_open: Whether a stream goes on after INPUT_REQUIRED, and with the reply to it, in
-            place of ending there.
-        final_task: Whether a stream ends with the whole task, after the status that ends it.
-        keep_alive: Seconds without anything after which a comment comes; None for none.
-        line_end: What ends a line.
-        pretty: Whether the JSON is indented, and comes in many lines of data.
-        piece: Bytes that come at a time, so that events, and characters, come in parts; None
-            sends each event in one.
+        declared: Whether its card declares streaming.
+        verbs: The HTTP methods with which HTTP+JSON accepts a subscription.
+        other_verb: The HTTP status for the other method: 405 or 404.
+        snapshot: Whether the stream of an existing task starts with the task; on older servers it
+            does not.
+        overlap: Number of events before its start that such a stream repeats, although the
+            snapshot may contain them; at most those of the newest message.
+        stays_open: Whether a stream continues after INPUT_REQUIRED, and with the task's next turn,
+            instead of ending there.
+        final_task: Whether a stream ends with the whole task, after the terminal status.
+        keep_alive: Seconds without an event after which a comment is sent; None for no comments.
+        line_end: The line ending.
+        pretty: Whether the JSON is indented, and sent in several lines of data.
+        piece: Bytes that are sent at a time, so that events and characters are split; None to send
+            each event in one piece.
 
     Raises:
         ValueError: `overlap` is negative, or `keep_alive` or `piece` is not positive.
@@ -73,18 +73,18 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(message)
 
 
-class Ping(msgspec.Struct, frozen=True):
-    """A comment that says nothing but that the stream is alive."""
+class KeepAlive(msgspec.Struct, frozen=True):
+    """A comment that keeps the stream alive."""
 
 
 class Events:
-    """The events of one stream, each as soon as it has happened.
+    """The events of one stream, each at its time.
 
     Args:
         streaming: How the agent streams.
-        opening: What comes first.
-        life: The life that it follows after that; None for none.
-        place: Where among the events of the life it goes on.
+        opening: The first events.
+        timeline: The timeline whose events follow; None for none.
+        position: The position in the timeline of the first of those.
 
     Attributes:
         streaming: How the agent streams.
@@ -94,98 +94,100 @@ class Events:
         self,
         streaming: Streaming,
         *opening: StreamResponse,
-        life: TaskTimeline | None = None,
-        place: int = 0,
+        timeline: TaskTimeline | None = None,
+        position: int = 0,
     ) -> None:
         self.streaming = streaming
         self._ready: deque[StreamResponse] = deque(opening)
-        self._life = life
-        self._place = place
-        self._heard = asyncio.get_running_loop().time()  # when anything came the last time
+        self._timeline = timeline
+        self._position = position
+        self._last_sent_at = asyncio.get_running_loop().time()
 
     @classmethod
-    def of_new(cls, streaming: Streaming, life: TaskTimeline, task: Task) -> Events:
-        """The stream of a task that has just begun.
+    def for_new_task(cls, streaming: Streaming, timeline: TaskTimeline, task: Task) -> Events:
+        """Return the stream of a task that has just started.
 
         Args:
             streaming: How the agent streams.
-            life: The task's life.
-            task: The task as it is after its opening.
+            timeline: The task's timeline.
+            task: The task after its first step.
         """
-        goes_on = not ends(life.state_of_plan(life.opening), streaming)
+        goes_on = not ends(timeline.plan_state(timeline.opening_end), streaming)
         return cls(
             streaming,
             StreamResponse(task=task),
-            life=life if goes_on else None,
-            place=life.opening,
+            timeline=timeline if goes_on else None,
+            position=timeline.opening_end,
         )
 
     @classmethod
-    def of_known(cls, streaming: Streaming, life: TaskTimeline, place: int, task: Task) -> Events:
-        """The stream of a task that was there before.
+    def for_existing_task(
+        cls, streaming: Streaming, timeline: TaskTimeline, position: int, task: Task
+    ) -> Events:
+        """Return the stream of an existing task.
 
         Args:
             streaming: How the agent streams.
-            life: The task's life.
-            place: Behind the events that have happened.
+            timeline: The task's timeline.
+            position: Number of events that have happened.
             task: The snapshot.
         """
         opening = (StreamResponse(task=task),) if streaming.snapshot else ()
-        start = max(life.newest, place - streaming.overlap)
-        goes_on = start < place or not ends(life.state_of_plan(place), streaming)
-        return cls(streaming, *opening, life=life if goes_on else None, place=start)
+        start = max(timeline.plan_start, position - streaming.overlap)
+        goes_on = start < position or not ends(timeline.plan_state(position), streaming)
+        return cls(streaming, *opening, timeline=timeline if goes_on else None, position=start)
 
-    async def next(self) -> StreamResponse | Refusal | Ping | None:
-        """Waits for the next event.
+    async def next(self) -> StreamResponse | Refusal | KeepAlive | None:
+        """Wait for the next event.
 
         Returns:
-            The event; a refusal where the agent crashed; a ping; None at the end.
+            The event; a refusal if the agent crashed; a keep-alive; None at the end.
         """
         loop = asyncio.get_running_loop()
         while not self._ready:
-            life = self._life
-            if life is None:
+            timeline = self._timeline
+            if timeline is None:
                 return None
-            event, now = life.event(self._place), loop.time()
+            event, now = timeline.event(self._position), loop.time()
             if event is not None and event.at <= now:
-                refusal = self._take(life, event, now)
+                refusal = self._take(timeline, event, now)
                 if refusal is not None:
                     return refusal
                 continue
             until = None if event is None else event.at
             if self.streaming.keep_alive is not None:
-                ping = self._heard + self.streaming.keep_alive
+                ping = self._last_sent_at + self.streaming.keep_alive
                 if ping <= now:
-                    self._heard = now
-                    return Ping()
+                    self._last_sent_at = now
+                    return KeepAlive()
                 until = ping if until is None else min(until, ping)
-            await life.wait(until)
-        self._heard = loop.time()
+            await timeline.wait(until)
+        self._last_sent_at = loop.time()
         return self._ready.popleft()
 
     def close(self) -> None:
-        """Ends it where it stands, whoever waits for an event."""
-        life, self._life = self._life, None
+        """End the stream at once, also for a reader that waits for an event."""
+        timeline, self._timeline = self._timeline, None
         self._ready.clear()
-        if life is not None:
-            life.stir()
+        if timeline is not None:
+            timeline.notify()
 
-    def _take(self, life: TaskTimeline, event: Event, now: float) -> Refusal | None:
-        """Makes what has happened ready to be told."""
-        self._place += 1
+    def _take(self, timeline: TaskTimeline, event: Event, now: float) -> Refusal | None:
+        """Queue an event that has happened; return a refusal if the agent has crashed."""
+        self._position += 1
         if not event.is_streamed:
             return None
         state = event.state
-        crash = life.crash(now) if state is TaskState.FAILED else None
+        crash = timeline.crash(now) if state is TaskState.FAILED else None
         if crash is not None:
-            self._life = None
+            self._timeline = None
             return Refusal(-32603, crash)
-        self._ready.append(_response(event.what))
-        was_answered = state is TaskState.INPUT_REQUIRED and self._place <= life.newest
+        self._ready.append(_response(event.content))
+        was_answered = state is TaskState.INPUT_REQUIRED and self._position <= timeline.plan_start
         if ends(state, self.streaming) and not was_answered:
-            self._life = None
+            self._timeline = None
             if self.streaming.final_task:
-                self._ready.append(StreamResponse(task=life.task_at(self._place)))
+                self._ready.append(StreamResponse(task=timeline.task_at(self._position)))
         return None
 
 
@@ -197,12 +199,12 @@ def ends(state: TaskState | None, streaming: Streaming) -> bool:
 
 
 def frame(data: bytes, streaming: Streaming, *, event: str | None = None) -> bytes:
-    """Data as a server-sent event.
+    """Encode data as a server-sent event.
 
     Args:
         data: JSON.
-        streaming: How it is written.
-        event: The event's type; None names none.
+        streaming: The form of the event.
+        event: The event's type; None for none.
     """
     end = streaming.line_end.encode()
     if streaming.pretty:
@@ -212,14 +214,14 @@ def frame(data: bytes, streaming: Streaming, *, event: str | None = None) -> byt
 
 
 def comment(streaming: Streaming) -> bytes:
-    """A comment that keeps a connection alive."""
+    """Encode a comment that keeps a connection alive."""
     end = streaming.line_end
     return f": ping{end}{end}".encode()
 
 
-def _response(what: Update | Message) -> StreamResponse:
-    if isinstance(what, TaskArtifactUpdateEvent):
-        return StreamResponse(artifact_update=what)
-    if isinstance(what, TaskStatusUpdateEvent):
-        return StreamResponse(status_update=what)
-    return StreamResponse(message=what)
+def _response(content: Update | Message) -> StreamResponse:
+    if isinstance(content, TaskArtifactUpdateEvent):
+        return StreamResponse(artifact_update=content)
+    if isinstance(content, TaskStatusUpdateEvent):
+        return StreamResponse(status_update=content)
+    return StreamResponse(message=content)

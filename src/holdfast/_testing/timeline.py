@@ -1,7 +1,7 @@
-"""The lives of a fake agent's tasks: where each stands at a moment of the clock.
+"""The timelines of a fake agent's tasks: the state of each task at any time.
 
-A life is a list of events, each with its time; those to come are known in advance. What a task
-is follows from those that have happened, and a stream is read off them as they happen.
+A timeline is a list of events, each with its time; future events are known in advance. A task is
+the fold of the events that have happened, and a stream emits them at their times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from holdfast._testing.plans import Plan, Step
     from holdfast.types import TaskPushNotificationConfig
 
-__all__ = ["EPOCH", "Event", "Store", "TaskTimeline", "Update", "folded", "http_date", "timestamp"]
+__all__ = [
+    "EPOCH",
+    "Event",
+    "Store",
+    "TaskTimeline",
+    "Update",
+    "fold_events",
+    "http_date",
+    "timestamp",
+]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 """Wall time of a fake agent when the event loop's clock shows zero, in seconds since 1970."""
@@ -43,40 +52,42 @@ Update: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happens in a life.
+    """One event of a timeline.
 
     Attributes:
-        at: When, on the event loop's clock.
-        what: A new status or artifact, or a message.
-        is_stored: Whether the task shows it.
-        is_streamed: Whether streams tell it: not what a client said.
+        at: Its time, on the event loop's clock.
+        content: A new status or artifact, or a message.
+        is_stored: Whether the stored task shows it.
+        is_streamed: Whether streams emit it; a client's message is not emitted.
     """
 
     at: float
-    what: Update | Message
+    content: Update | Message
     is_stored: bool = True
     is_streamed: bool = True
 
     @property
     def state(self) -> TaskState | None:
-        """The state that the task takes; None if its status stays as it is."""
-        return self.what.status.state if isinstance(self.what, TaskStatusUpdateEvent) else None
+        """The new state of the task; None if its status does not change."""
+        return (
+            self.content.status.state if isinstance(self.content, TaskStatusUpdateEvent) else None
+        )
 
 
 class TaskTimeline:
-    """What happens to one task, and when.
+    """The events of one task, with their times.
 
     Args:
         task_id: Id of the task.
-        context_id: The conversation that it belongs to.
+        context_id: Id of its conversation.
         keeps_history: Whether the task has a history.
         epoch: Wall time when the event loop's clock shows zero.
 
     Attributes:
         task_id: Id of the task.
-        context_id: The conversation that it belongs to.
-        newest: The place among the events where the newest plan begins.
-        opening: The place behind the first step of the newest plan, if that happens at once.
+        context_id: Id of its conversation.
+        plan_start: The position of the first event of the newest plan.
+        opening_end: The position after the first step of the newest plan, if that happens at once.
     """
 
     def __init__(
@@ -89,8 +100,8 @@ class TaskTimeline:
     ) -> None:
         self.task_id = task_id
         self.context_id = context_id
-        self.newest = 0
-        self.opening = 0
+        self.plan_start = 0
+        self.opening_end = 0
         self._keeps_history = keeps_history
         self._epoch = epoch
         self._events: list[Event] = []
@@ -98,16 +109,16 @@ class TaskTimeline:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def begin(self, plan: Plan, message: Message | None, now: float, *, lag: float = 0.0) -> None:
-        """Starts a plan; what an earlier one would still have done does not happen.
+        """Start a plan; future events of an earlier plan are dropped.
 
         Args:
-            plan: What happens from now on.
+            plan: The plan.
             message: The message that caused it; None for none.
             now: The event loop's time in seconds.
-            lag: Seconds for which the task stays as it is first, the message included.
+            lag: Seconds for which the task stays unchanged first, without the message.
         """
-        del self._events[self.place(now) :]
-        self.newest = self.opening = len(self._events)
+        del self._events[self.position(now) :]
+        self.plan_start = self.opening_end = len(self._events)
         now += lag
         if message is not None:
             message = msgspec.structs.replace(
@@ -115,7 +126,7 @@ class TaskTimeline:
             )
             self._events.append(Event(now, message, is_streamed=False))
         if not lag:
-            self.newest = self.opening = len(self._events)
+            self.plan_start = self.opening_end = len(self._events)
         self._crash = plan.crash
         at = now
         for number, step in enumerate(plan.steps):
@@ -123,58 +134,58 @@ class TaskTimeline:
             for update in self._updates(step, at):
                 self._events.append(Event(at, update, step.is_stored))
             if number == 0 and step.after == 0 and not lag:
-                self.opening = len(self._events)
-        self.stir()
+                self.opening_end = len(self._events)
+        self.notify()
 
-    # ── Where it stands ──────────────────────────────────────────────────────────────────────
+    # ── States ───────────────────────────────────────────────────────────────────────────────
 
-    def place(self, now: float) -> int:
-        """How many of the events have happened."""
+    def position(self, now: float) -> int:
+        """Return the number of events that have happened."""
         return bisect_right(self._events, now, key=attrgetter("at"))
 
-    def event(self, place: int) -> Event | None:
-        """The event at a place; None if nothing is to come there."""
-        return self._events[place] if place < len(self._events) else None
+    def event(self, position: int) -> Event | None:
+        """Return the event at a position; None if there is none."""
+        return self._events[position] if position < len(self._events) else None
 
     def task(self, now: float) -> Task:
-        """The task as it stands."""
-        return self.task_at(self.place(now))
+        """Return the task at a time."""
+        return self.task_at(self.position(now))
 
-    def task_at(self, place: int) -> Task:
-        """The task as it is after so many events."""
+    def task_at(self, position: int) -> Task:
+        """Return the task after a number of events."""
         task = Task(
             id=self.task_id,
             context_id=self.context_id,
             status=TaskStatus(state=TaskState.SUBMITTED),
         )
-        stored = (event.what for event in islice(self._events, place) if event.is_stored)
-        task = folded(task, stored)
+        stored = (event.content for event in islice(self._events, position) if event.is_stored)
+        task = fold_events(task, stored)
         return task if self._keeps_history else msgspec.structs.replace(task, history=())
 
-    def state_of_plan(self, place: int) -> TaskState | None:
-        """What the newest plan has made of the task after so many events; None for nothing yet."""
-        for event in reversed(self._events[self.newest : place]):
+    def plan_state(self, position: int) -> TaskState | None:
+        """Return the state from the newest plan after a number of events; None for none yet."""
+        for event in reversed(self._events[self.plan_start : position]):
             if event.state is not None:
                 return event.state
         return None
 
     def crash(self, now: float) -> str | None:
-        """Why the agent crashed over this task; None if it did not, or not yet."""
-        return self._crash if self.state_of_plan(self.place(now)) is TaskState.FAILED else None
+        """Return the text of the agent's crash; None if it has not crashed."""
+        return self._crash if self.plan_state(self.position(now)) is TaskState.FAILED else None
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────
 
-    async def settled(self) -> None:
-        """Waits until the newest plan has the task over, or waiting for somebody."""
+    async def wait_settled(self) -> None:
+        """Wait until the task is terminal or interrupted by the newest plan."""
         loop = asyncio.get_running_loop()
         while True:
-            at = self._settles_at()
-            if at is not None and at <= loop.time():
+            settles_at = self._settle_time()
+            if settles_at is not None and settles_at <= loop.time():
                 return
-            await self.wait(at)
+            await self.wait(settles_at)
 
     async def wait(self, until: float | None) -> None:
-        """Waits for a moment, for a change of what is to come, or to be stirred.
+        """Wait for a time, for a change of the timeline, or for `notify`.
 
         Args:
             until: The event loop's time in seconds; None for none.
@@ -190,13 +201,13 @@ class TaskTimeline:
             if timer is not None:
                 timer.cancel()
 
-    def stir(self) -> None:
-        """Has everybody who waits look again."""
+    def notify(self) -> None:
+        """Wake all waiters."""
         for waiter in self._waiting:
             _wake(waiter)
 
-    def _settles_at(self) -> float | None:
-        for event in islice(self._events, self.newest, None):
+    def _settle_time(self) -> float | None:
+        for event in islice(self._events, self.plan_start, None):
             if event.state is not None and (event.state.is_terminal or event.state.is_interrupted):
                 return event.at
         return None
@@ -233,12 +244,12 @@ class TaskTimeline:
         )
 
 
-def folded(task: Task, events: Iterable[Update | Message]) -> Task:
-    """A task after some events, as the official server would store it.
+def fold_events(task: Task, events: Iterable[Update | Message]) -> Task:
+    """Return a task after some events, as the official server would store it.
 
-    With ``append`` parts go behind those of the artifact with that id, and metadata is merged. A
-    status message goes into the history when another status follows, or what a client says; each
-    message does.
+    With ``append``, parts are appended to the artifact with that id, and metadata is merged. A
+    status message moves into the history when another status or a client's message follows; every
+    message goes into the history.
     """
     status, history = task.status, list(task.history)
     artifacts = {artifact.artifact_id: _Pieces(artifact) for artifact in task.artifacts}
@@ -250,20 +261,20 @@ def folded(task: Task, events: Iterable[Update | Message]) -> Task:
             else:
                 artifacts[event.artifact.artifact_id] = _Pieces(event.artifact)
             continue
-        said = status.message
+        status_message = status.message
         if isinstance(event, Message):
-            if said is not None and event.role is not Role.AGENT:
-                history.append(said)
+            if status_message is not None and event.role is not Role.AGENT:
+                history.append(status_message)
                 status = msgspec.structs.replace(status, message=None)
             history.append(event)
             continue
-        if said is not None:
-            history.append(said)
+        if status_message is not None:
+            history.append(status_message)
         status = event.status
     return msgspec.structs.replace(
         task,
         status=status,
-        artifacts=tuple(pieces.together() for pieces in artifacts.values()),
+        artifacts=tuple(pieces.joined() for pieces in artifacts.values()),
         history=tuple(history),
     )
 
@@ -282,7 +293,7 @@ class _Pieces:
         self._parts += piece.parts
         self._metadata.update(piece.metadata or {})
 
-    def together(self) -> Artifact:
+    def joined(self) -> Artifact:
         first = self._first
         if self._parts:
             first = msgspec.structs.replace(first, parts=(*first.parts, *self._parts))
@@ -296,13 +307,13 @@ class Store:
     """The tasks of a fake agent, or of several that share them.
 
     Attributes:
-        lives: The tasks' lives, by id.
-        configs: Push notification configs, by the ids of task and config.
-        numbers: What tells the ids of tasks, contexts and messages apart.
+        timelines: The tasks' timelines, by id.
+        configs: Push notification configurations, by the ids of task and configuration.
+        numbers: Numbers for the ids of tasks, contexts and messages.
     """
 
     def __init__(self) -> None:
-        self.lives: dict[str, TaskTimeline] = {}
+        self.timelines: dict[str, TaskTimeline] = {}
         self.configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
         self.numbers = count(1)
 
@@ -313,12 +324,12 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 def timestamp(at: float, epoch: float = EPOCH) -> str:
-    """The wall time at a moment of the event loop's clock, as A2A writes it (5.6.1)."""
+    """Return the wall time at a time of the event loop's clock, in A2A's format (5.6.1)."""
     return _wall(at, epoch).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def http_date(at: float, epoch: float = EPOCH) -> str:
-    """The same as HTTP writes it (RFC 9110, 5.6.7)."""
+    """Return the same in the format of HTTP (RFC 9110, 5.6.7)."""
     return format_datetime(_wall(at, epoch), usegmt=True)
 
 

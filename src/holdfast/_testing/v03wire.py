@@ -1,8 +1,8 @@
-"""The agent's side of protocol 0.3: its requests read, its replies and errors written.
+"""The agent's side of protocol 0.3: parsed requests, and their replies and errors as bytes.
 
-It is written apart from the client's conversions on purpose, as JSON to JSON: what 0.3 says in two
-forms, with ``kind`` over JSON-RPC and as ProtoJSON over HTTP+JSON. As real agents of 0.3, it shows
-history only when asked, and blocks over HTTP+JSON only when told to.
+It does not use the client's conversions on purpose; it converts JSON to JSON, in both forms of
+0.3: with ``kind`` over JSON-RPC, and ProtoJSON over HTTP+JSON. As real agents of 0.3, it shows
+history only on request, and blocks over HTTP+JSON only on request.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from holdfast._wire.http import HttpReply
 
-__all__ = ["LACKING", "V03BytesWire", "V03FileEncoding", "V03Wire", "v03_card"]
+__all__ = ["UNSUPPORTED_V03_OPERATIONS", "V03BytesWire", "V03FileEncoding", "V03Wire", "v03_card"]
 
 JsonObject = dict[str, Any]
 
 V03FileEncoding = Literal["base64", "bytes"]
 
-LACKING = frozenset({op.LIST_TASKS.name})
-"""What no agent of 0.3 has to know, and this one does not."""
+UNSUPPORTED_V03_OPERATIONS = frozenset({op.LIST_TASKS.name})
+"""Operations that 0.3 does not require, and that this agent does not have."""
 
 _STATUSES = {
     -32001: 404,
@@ -53,13 +53,14 @@ _STATUSES = {
     -32602: 422,
     -32603: 500,
 }
-"""The HTTP status of an error; the code is not told."""
+"""The HTTP status of an error; HTTP+JSON has no code in 0.3."""
 
-_WRAPPED = "data_part_compat"
+_WRAPPED_KEY = "data_part_compat"
+"""Metadata of a data part whose value is not an object, and is wrapped in one."""
 
 
 class V03Wire(Wire):
-    """One request of protocol 0.3 as read, and how to answer it in its own binding."""
+    """A parsed request of protocol 0.3, and the encoding of its reply in its binding."""
 
     @property
     def _form(self) -> _RpcForm:
@@ -70,36 +71,38 @@ class V03Wire(Wire):
         return _PROTO_JSON
 
     def params(self) -> Any:
-        """The parameters, as the operation's request type in the model.
+        """Return the parameters, as the operation's request type in the model.
 
         Raises:
-            Refusal: They are not.
+            Refusal: They are not valid.
         """
         if isinstance(self._params, Refusal):
             raise self._params
         try:
-            asked = self._form.request(self.operation, self._params)
+            params = self._form.request(self.operation, self._params)
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise Refusal(-32602, f"Invalid params: {error}") from None
-        return self.read(asked)
+        return self.read(params)
 
     def answer(self, value: Any) -> HttpReply:
-        """A reply with a result."""
+        """Return a reply with a result."""
         result = self._form.result(value)
         if self._is_rpc:
             return json_reply(200, {"jsonrpc": "2.0", "id": self._rpc_id, "result": result})
         return json_reply(200, result)
 
     def refuse(self, refusal: Refusal) -> HttpReply:
-        """A reply with an error."""
+        """Return a reply with an error."""
         if refusal.http_status is not None:
             return plain_reply(refusal.http_status, refusal.message)
         code = refusal.code
         if self.operation == op.SUBSCRIBE_TO_TASK.name and code == -32004:
-            code = -32602  # of a task that is over
+            code = -32602  # official servers of 0.3 send this for a task that has ended
         if not self._is_rpc:
             reply = json_reply(_STATUSES.get(code, 500), self._error(code, refusal.message))
-            return reply if refusal.retry_after is None else _hinted(reply, refusal.retry_after)
+            if refusal.retry_after is None:
+                return reply
+            return _with_retry_after(reply, refusal.retry_after)
         error: JsonObject = {"code": code, "message": refusal.message}
         if refusal.data is not None:
             error["data"] = refusal.data
@@ -112,7 +115,7 @@ class V03Wire(Wire):
 
 
 class V03BytesWire(V03Wire):
-    """The same of a server that follows the proto: its files are bytes, its errors have codes."""
+    """The same for a server that follows the proto: its files are bytes, its errors have codes."""
 
     @property
     def _proto_json(self) -> _ProtoJsonForm:
@@ -122,7 +125,7 @@ class V03BytesWire(V03Wire):
         return {"code": code, "message": message}
 
 
-def _hinted(reply: HttpReply, seconds: float) -> HttpReply:
+def _with_retry_after(reply: HttpReply, seconds: float) -> HttpReply:
     headers = {**reply.headers, "retry-after": f"{seconds:g}"}
     return msgspec.structs.replace(reply, headers=headers)
 
@@ -131,18 +134,18 @@ def _hinted(reply: HttpReply, seconds: float) -> HttpReply:
 
 
 class _RpcForm:
-    """The form of JSON-RPC, each way: requests in the words of 1.0, results in its own.
+    """The form of JSON-RPC: converts requests to the form of 1.0, and results from it.
 
     Attributes:
-        blocks: Whether a message waits for its task unless it says something else.
-        push_in: Where a message has its push configuration.
-        parts: Where a message has its parts.
-        files: What a file's members are called, by their names in 1.0.
+        blocks: Whether a message waits for its task by default.
+        push_key: The member of a message's configuration with its push configuration.
+        parts_key: The member of a message with its parts.
+        files: The members of a file, by their names in 1.0.
     """
 
     blocks = True
-    push_in = "pushNotificationConfig"
-    parts = "parts"
+    push_key = "pushNotificationConfig"
+    parts_key = "parts"
     files: ClassVar[Mapping[str, str]] = {
         "raw": "bytes",
         "url": "uri",
@@ -152,125 +155,125 @@ class _RpcForm:
 
     # Requests
 
-    def request(self, operation: str, told: JsonObject) -> JsonObject:
-        """What is asked for, in the words of 1.0."""
-        if "message" in told:
-            return self._asked_to_send(told)
-        asked = {name: value for name, value in told.items() if value is not None}
+    def request(self, operation: str, params: JsonObject) -> JsonObject:
+        """Convert parameters to the form of 1.0."""
+        if "message" in params:
+            return self._read_send(params)
+        params = {name: value for name, value in params.items() if value is not None}
         if operation == op.GET_TASK.name:
-            return {**asked, "historyLength": _history(asked.get("historyLength"))}
+            return {**params, "historyLength": _history_length(params.get("historyLength"))}
         if operation == op.CREATE_PUSH_CONFIG.name:
-            return self._asked_to_push(asked)
+            return self._read_create_push(params)
         if operation in {op.GET_PUSH_CONFIG.name, op.DELETE_PUSH_CONFIG.name}:
-            return {"taskId": asked["id"], "id": asked["pushNotificationConfigId"]}
+            return {"taskId": params["id"], "id": params["pushNotificationConfigId"]}
         if operation == op.LIST_PUSH_CONFIGS.name:
-            return {"taskId": asked["id"]}
-        return asked
+            return {"taskId": params["id"]}
+        return params
 
-    def _asked_to_send(self, told: JsonObject) -> JsonObject:
-        wanted = dict(told.get("configuration") or {})
-        blocking = wanted.pop("blocking", self.blocks)
-        push = wanted.pop(self.push_in, None)
+    def _read_send(self, params: JsonObject) -> JsonObject:
+        v03 = dict(params.get("configuration") or {})
+        blocking = v03.pop("blocking", self.blocks)
+        push = v03.pop(self.push_key, None)
         configuration: JsonObject = {
-            **wanted,
-            "historyLength": _history(wanted.get("historyLength")),
+            **v03,
+            "historyLength": _history_length(v03.get("historyLength")),
             "returnImmediately": not blocking,
         }
         if push is not None:
-            configuration["taskPushNotificationConfig"] = _push_in(push)
-        message = self._message_in(dict(told["message"]))
-        message["parts"] = [self._part_in(part) for part in message.pop(self.parts, ())]
-        return {**told, "message": message, "configuration": configuration}
+            configuration["taskPushNotificationConfig"] = _read_push(push)
+        message = self._read_message(dict(params["message"]))
+        message["parts"] = [self._read_part(part) for part in message.pop(self.parts_key, ())]
+        return {**params, "message": message, "configuration": configuration}
 
-    def _part_in(self, part: JsonObject) -> JsonObject:
+    def _read_part(self, part: JsonObject) -> JsonObject:
         kinds = {"text", "file", "data"} & part.keys()
-        if len(kinds) != 1 or not self._is_of(kinds, part):
+        if len(kinds) != 1 or not self._is_kind(kinds, part):
             raise Refusal(-32602, "Invalid params: this is no part")
-        found: JsonObject = {}
+        result: JsonObject = {}
         metadata = dict(part.get("metadata") or {})
         if "text" in part:
-            found["text"] = part["text"]
+            result["text"] = part["text"]
         elif "data" in part:
-            data = self._data_in(part["data"])
+            data = self._read_data(part["data"])
             if not isinstance(data, dict):
                 raise Refusal(-32602, "Invalid params: data is an object")
-            found["data"] = data["value"] if metadata.pop(_WRAPPED, False) else data
+            result["data"] = data["value"] if metadata.pop(_WRAPPED_KEY, False) else data
         else:
             file = part["file"]
-            found = {ours: file[its] for ours, its in self.files.items() if its in file}
-            if "raw" in found:
-                found["raw"] = self._bytes_in(found["raw"])
-        return {**found, "metadata": metadata} if metadata else found
+            result = {name: file[v03] for name, v03 in self.files.items() if v03 in file}
+            if "raw" in result:
+                result["raw"] = self._read_bytes(result["raw"])
+        return {**result, "metadata": metadata} if metadata else result
 
-    def _asked_to_push(self, asked: JsonObject) -> JsonObject:
-        return {**_push_in(asked["pushNotificationConfig"]), "taskId": asked["taskId"]}
+    def _read_create_push(self, params: JsonObject) -> JsonObject:
+        return {**_read_push(params["pushNotificationConfig"]), "taskId": params["taskId"]}
 
-    def _message_in(self, message: JsonObject) -> JsonObject:
+    def _read_message(self, message: JsonObject) -> JsonObject:
         if message.pop("kind") != "message":
             raise Refusal(-32602, "Invalid params: this is no message")
         return {**message, "role": f"ROLE_{message['role'].upper()}"}
 
-    def _is_of(self, kinds: set[str], part: JsonObject, /) -> bool:
+    def _is_kind(self, kinds: set[str], part: JsonObject, /) -> bool:
         return {part.get("kind")} == kinds
 
-    def _data_in(self, data: Any) -> Any:
+    def _read_data(self, data: Any) -> Any:
         return data
 
-    def _bytes_in(self, text: str) -> str:
+    def _read_bytes(self, text: str) -> str:
         return text
 
     # Results
 
     def result(self, value: Any) -> Any:
-        """What is answered, in the words of this form."""
+        """Convert a result to this form."""
         match value:
             case StreamResponse() | SendMessageResponse():
-                ((name, thing),) = value.to_dict().items()
-                return self._named(name, self._thing(name, thing))
+                ((name, member),) = value.to_dict().items()
+                return self._with_name(name, self._member(name, member))
             case Task():
                 return self._task(value.to_dict())
             case TaskPushNotificationConfig():
                 return self._push(value)
             case ListTaskPushNotificationConfigsResponse():
-                return self._listed([self._push(config) for config in value.configs])
+                return self._list([self._push(config) for config in value.configs])
             case AgentCard():
                 return v03_card(value)
             case Empty():
-                return self._nothing()
+                return self._empty()
             case WireValue():
                 return value.to_dict()
             case _:
                 return value
 
-    def _thing(self, name: str, thing: JsonObject) -> JsonObject:
+    def _member(self, name: str, member: JsonObject) -> JsonObject:
         match name:
             case "task":
-                return self._task(thing)
+                return self._task(member)
             case "message":
-                return self._message(thing)
+                return self._message(member)
             case "statusUpdate":
-                return self._status_update(thing)
+                return self._status_update(member)
             case _:
-                return self._artifact_update(thing)
+                return self._artifact_update(member)
 
     def _task(self, task: JsonObject) -> JsonObject:
-        told = {**task, "status": self._status(task.get("status") or {})}
+        result = {**task, "status": self._status(task.get("status") or {})}
         for name, convert in (("artifacts", self._artifact), ("history", self._message)):
             if name in task:
-                told[name] = [convert(item) for item in task[name]]
-        return self._of_kind("task", told)
+                result[name] = [convert(item) for item in task[name]]
+        return self._with_kind("task", result)
 
     def _status(self, status: JsonObject) -> JsonObject:
         state = self._state(status.get("state", "TASK_STATE_UNSPECIFIED"))
-        told: JsonObject = {**status, "state": state}
+        result: JsonObject = {**status, "state": state}
         if "message" in status:
-            told["message"] = self._message(status["message"])
-        return told
+            result["message"] = self._message(status["message"])
+        return result
 
     def _message(self, message: JsonObject) -> JsonObject:
         parts = [self._part(part) for part in message.get("parts", ())]
-        told = {name: value for name, value in message.items() if name != "parts"}
-        return self._of_kind("message", {**self._said(told), self.parts: parts})
+        rest = {name: value for name, value in message.items() if name != "parts"}
+        return self._with_kind("message", {**self._with_role(rest), self.parts_key: parts})
 
     def _artifact(self, artifact: JsonObject) -> JsonObject:
         return {**artifact, "parts": [self._part(part) for part in artifact.get("parts", ())]}
@@ -278,58 +281,58 @@ class _RpcForm:
     def _part(self, part: JsonObject) -> JsonObject:
         metadata = dict(part.get("metadata") or {})
         kind = next((kind for kind in ("text", "data") if kind in part), "file")
-        told: Any = part.get(kind)
+        content: Any = part.get(kind)
         if kind == "file":
-            told = {its: part[ours] for ours, its in self.files.items() if ours in part}
+            content = {v03: part[name] for name, v03 in self.files.items() if name in part}
             if "raw" in part:
-                told[self.files["raw"]] = self._bytes(part["raw"])
+                content[self.files["raw"]] = self._bytes(part["raw"])
         elif kind == "data":
-            if not isinstance(told, dict):
-                told, metadata[_WRAPPED] = {"value": told}, True
-            told = self._data(told)
-        found = self._of_kind(kind, {kind: told})
-        return {**found, "metadata": metadata} if metadata else found
+            if not isinstance(content, dict):
+                content, metadata[_WRAPPED_KEY] = {"value": content}, True
+            content = self._data(content)
+        result = self._with_kind(kind, {kind: content})
+        return {**result, "metadata": metadata} if metadata else result
 
     def _status_update(self, update: JsonObject) -> JsonObject:
         state = TaskState(update["status"].get("state", TaskState.UNSPECIFIED))
-        told = {
+        result = {
             **update,
             "status": self._status(update["status"]),
             "final": state.is_terminal or state is TaskState.INPUT_REQUIRED,
         }
-        return self._of_kind("status-update", told)
+        return self._with_kind("status-update", result)
 
     def _artifact_update(self, update: JsonObject) -> JsonObject:
-        told = {**update, "artifact": self._artifact(update["artifact"])}
-        return self._of_kind("artifact-update", told)
+        result = {**update, "artifact": self._artifact(update["artifact"])}
+        return self._with_kind("artifact-update", result)
 
     def _push(self, config: TaskPushNotificationConfig) -> JsonObject:
-        told = config.to_dict()
-        task_id = told.pop("taskId")
-        how = told.get("authentication")
-        if how is not None:
-            told["authentication"] = {"schemes": [how.get("scheme", "")]} | {
-                name: value for name, value in how.items() if name != "scheme"
+        result = config.to_dict()
+        task_id = result.pop("taskId")
+        authentication = result.get("authentication")
+        if authentication is not None:
+            result["authentication"] = {"schemes": [authentication.get("scheme", "")]} | {
+                name: value for name, value in authentication.items() if name != "scheme"
             }
-        return {**self._place(task_id, told), "pushNotificationConfig": told}
+        return {**self._push_owner(task_id, result), "pushNotificationConfig": result}
 
-    def _named(self, _name: str, thing: JsonObject) -> JsonObject:
-        return thing
+    def _with_name(self, _name: str, member: JsonObject) -> JsonObject:
+        return member
 
-    def _listed(self, configs: list[JsonObject]) -> Any:
+    def _list(self, configs: list[JsonObject]) -> Any:
         return configs
 
-    def _nothing(self) -> Any:
+    def _empty(self) -> Any:
         return None
 
-    def _of_kind(self, kind: str, told: JsonObject, /) -> JsonObject:
-        return {"kind": kind, **told}
+    def _with_kind(self, kind: str, value: JsonObject, /) -> JsonObject:
+        return {"kind": kind, **value}
 
     def _state(self, state: str) -> str:
         name = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
         return "unknown" if name == "unspecified" else name
 
-    def _said(self, message: JsonObject) -> JsonObject:
+    def _with_role(self, message: JsonObject) -> JsonObject:
         role = message.get("role", "ROLE_AGENT")
         return {**message, "role": role.removeprefix("ROLE_").lower()}
 
@@ -339,54 +342,54 @@ class _RpcForm:
     def _bytes(self, text: str) -> str:
         return text
 
-    def _place(self, task_id: str, _config: JsonObject) -> JsonObject:
+    def _push_owner(self, task_id: str, _config: JsonObject) -> JsonObject:
         return {"taskId": task_id}
 
 
 class _ProtoJsonForm(_RpcForm):
-    """ProtoJSON, the form of HTTP+JSON, where it differs."""
+    """ProtoJSON, the form of HTTP+JSON; only the differences."""
 
     blocks = False
-    push_in = "pushNotification"
-    parts = "content"
+    push_key = "pushNotification"
+    parts_key = "content"
     files: ClassVar[Mapping[str, str]] = {
         **_RpcForm.files,
         "raw": "fileWithBytes",
         "url": "fileWithUri",
     }
 
-    def _asked_to_push(self, asked: JsonObject) -> JsonObject:
-        config = asked["config"]["pushNotificationConfig"]
-        return {**_push_in(config), "taskId": asked["id"]}
+    def _read_create_push(self, params: JsonObject) -> JsonObject:
+        config = params["config"]["pushNotificationConfig"]
+        return {**_read_push(config), "taskId": params["id"]}
 
-    def _message_in(self, message: JsonObject) -> JsonObject:
+    def _read_message(self, message: JsonObject) -> JsonObject:
         return message
 
-    def _is_of(self, _kinds: set[str], _part: JsonObject, /) -> bool:
+    def _is_kind(self, _kinds: set[str], _part: JsonObject, /) -> bool:
         return True
 
-    def _data_in(self, data: Any) -> Any:
+    def _read_data(self, data: Any) -> Any:
         return data["data"]
 
-    def _bytes_in(self, text: str) -> str:
+    def _read_bytes(self, text: str) -> str:
         return base64.b64decode(text).decode()
 
-    def _named(self, name: str, thing: JsonObject) -> JsonObject:
-        return {name: thing}
+    def _with_name(self, name: str, member: JsonObject) -> JsonObject:
+        return {name: member}
 
-    def _listed(self, configs: list[JsonObject]) -> Any:
+    def _list(self, configs: list[JsonObject]) -> Any:
         return {"configs": configs}
 
-    def _nothing(self) -> Any:
+    def _empty(self) -> Any:
         return {}
 
-    def _of_kind(self, _kind: str, told: JsonObject, /) -> JsonObject:
-        return told
+    def _with_kind(self, _kind: str, value: JsonObject, /) -> JsonObject:
+        return value
 
     def _state(self, state: str) -> str:
         return "TASK_STATE_CANCELLED" if state == TaskState.CANCELED else state
 
-    def _said(self, message: JsonObject) -> JsonObject:
+    def _with_role(self, message: JsonObject) -> JsonObject:
         return message
 
     def _data(self, data: Any) -> Any:
@@ -395,14 +398,14 @@ class _ProtoJsonForm(_RpcForm):
     def _bytes(self, text: str) -> str:
         return base64.b64encode(text.encode()).decode()
 
-    def _place(self, task_id: str, config: JsonObject) -> JsonObject:
+    def _push_owner(self, task_id: str, config: JsonObject) -> JsonObject:
         return {"name": f"tasks/{task_id}/pushNotificationConfigs/{config.get('id', '')}"}
 
 
 class _BytesForm(_ProtoJsonForm):
-    """ProtoJSON whose files are bytes, as the proto says, and no base64 text in bytes."""
+    """ProtoJSON whose files are bytes, as in the proto, and not base64 text in bytes."""
 
-    def _bytes_in(self, text: str) -> str:
+    def _read_bytes(self, text: str) -> str:
         return text
 
     def _bytes(self, text: str) -> str:
@@ -412,24 +415,22 @@ class _BytesForm(_ProtoJsonForm):
 _RPC, _PROTO_JSON, _PROTO_JSON_BYTES = _RpcForm(), _ProtoJsonForm(), _BytesForm()
 
 
-def _history(length: Any) -> int | None:
-    """Nothing is shown unless asked; 0 sets no limit."""
+def _history_length(length: Any) -> int | None:
+    """Return the length for 1.0: by default no history; in 0.3, 0 means no limit."""
     return 0 if length is None else int(length) or None
 
 
-def _push_in(config: JsonObject) -> JsonObject:
-    how = config.get("authentication")
-    if how is None:
+def _read_push(config: JsonObject) -> JsonObject:
+    authentication = config.get("authentication")
+    if authentication is None:
         return config
-    schemes = how.get("schemes") or [""]
-    return {
-        **config,
-        "authentication": {"scheme": schemes[0], "credentials": how.get("credentials")},
-    }
+    schemes = authentication.get("schemes") or [""]
+    credentials = authentication.get("credentials")
+    return {**config, "authentication": {"scheme": schemes[0], "credentials": credentials}}
 
 
 def v03_card(card: AgentCard) -> JsonObject:
-    """A card in the words of 0.3; of its interfaces, the addresses and bindings."""
+    """Return a card in the form of 0.3, with the addresses and bindings of its interfaces."""
     first, *more = card.supported_interfaces
     document: JsonObject = card.to_dict()
     del document["supportedInterfaces"]
@@ -441,7 +442,8 @@ def v03_card(card: AgentCard) -> JsonObject:
         "url": first.url,
         "preferredTransport": first.protocol_binding,
         "additionalInterfaces": [
-            {"url": each.url, "transport": each.protocol_binding} for each in (first, *more)
+            {"url": interface.url, "transport": interface.protocol_binding}
+            for interface in (first, *more)
         ],
         "capabilities": {n: v for n, v in capabilities.items() if n != extended},
         "supportsAuthenticatedExtendedCard": bool(capabilities.get(extended)),

@@ -1,4 +1,4 @@
-"""What tests need: an agent that fails on demand, and time that passes at once.
+"""A test kit: an agent that fails on demand, and virtual time.
 
     from holdfast import connect
     from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run
@@ -11,12 +11,12 @@
 
     run(main())  # takes no time
 
-A plan says what the agent does, and a fault what goes wrong: ``FakeAgent(streams("Hello, ",
+A plan is the course of a task, and a fault is a failure on the way: ``FakeAgent(streams("Hello, ",
 "world", every=10))`` streams an artifact in two chunks, ``inject(Cut(after_events=3))`` cuts the
-next stream after the first three events. `Streaming` has what real servers do differently.
+next stream after the first three events. `Streaming` has the differences of real servers.
 
-Importing this package is cheap, as pytest does it for the plugin: a name is loaded when it is
-first used.
+Importing this package is cheap, because pytest imports it for the plugin: a name is loaded when it
+is first used.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ __all__ = [
     "works_forever",
 ]
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "agent": "FakeAgent Received",
     "asgi": "AsgiNetwork",
     "faults": "Cut Delay Duplicate Fail Fault Garbage Refuse Reset Respond Stall"
@@ -148,7 +148,7 @@ __getattr__, __dir__ = publish(
     __name__,
     lazy={
         name: f"holdfast._testing.{module}"
-        for module, names in _HOMES.items()
+        for module, names in _NAMES_BY_MODULE.items()
         for name in names.split()
     },
 )

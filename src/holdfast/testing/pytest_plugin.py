@@ -1,20 +1,20 @@
-"""The pytest plugin: a fake agent, virtual time, and a faulty proxy, for whoever asks for them.
+"""The pytest plugin: fixtures and a marker for a fake agent, virtual time, and a fault proxy.
 
-pytest loads it wherever holdfast is installed. Where nobody asks for anything it costs nothing and
-changes nothing: all its names begin with ``holdfast``, and the rest of holdfast is imported by the
-fixture that needs it. ``-p no:holdfast.testing.pytest_plugin`` leaves it out.
+pytest loads it wherever holdfast is installed. Unused, it costs and changes nothing: all its names
+begin with ``holdfast``, and each fixture imports what it needs. To disable it, pass
+``-p no:holdfast.testing.pytest_plugin``.
 
-- The marker ``holdfast_virtual_time`` runs a coroutine test on a virtual clock, on which waiting
-  takes no time (`holdfast.testing.run`); ``holdfast_virtual_time(seed=7)`` draws from that seed in
-  which order tasks are resumed. On a test that is no coroutine it does nothing, so that
-  ``pytest_itemcollected`` of a ``conftest.py`` may put it on all of them. Tests of pytest-asyncio
-  and anyio go on as they are; their async fixtures belong to other loops.
-- ``holdfast_fake_agent`` is a `FakeAgent` that echoes; a fixture of that name in your own
-  ``conftest.py`` is another one. ``holdfast_fake_network`` reaches it in process, and
+- The marker ``holdfast_virtual_time`` runs a coroutine test in virtual time, in which waiting
+  takes no time (`holdfast.testing.run`); with ``holdfast_virtual_time(seed=7)``, the order in
+  which tasks are resumed is drawn from that seed. It has no effect on tests that are not
+  coroutines, so that ``pytest_itemcollected`` of a ``conftest.py`` may add it to all tests. Tests
+  of pytest-asyncio and anyio stay as they are; their async fixtures belong to other loops.
+- ``holdfast_fake_agent`` is a `FakeAgent` that echoes; override it with a fixture of that name in
+  your own ``conftest.py``. ``holdfast_fake_network`` reaches it in process, and
   ``holdfast_client`` is connected to it.
-- ``holdfast_fault_proxy`` starts a `FaultProxy` before an agent, in a thread:
-  ``proxy = holdfast_fault_proxy("http://127.0.0.1:9999")``. It is stopped after the test. Use what
-  needs no ``await``: `url`, `inject`, `received`, `calls`, `pending_faults`.
+- ``holdfast_fault_proxy`` starts a `FaultProxy` in front of an agent, in a thread:
+  ``proxy = holdfast_fault_proxy("http://127.0.0.1:9999")``. It is stopped after the test. Use its
+  synchronous members: `url`, `inject`, `received`, `calls`, `pending_faults`.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ __all__ = [
 ]
 
 _MARKER = "holdfast_virtual_time"
-_LIMIT = 10.0
+_PROXY_TIMEOUT_S = 10.0
 """Seconds for a proxy to start, and to stop."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Knows the marker."""
+    """Register the marker."""
     text = f"{_MARKER}(seed=None): run this coroutine test on a virtual clock (holdfast)"
     config.addinivalue_line("markers", text)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Puts a test that is to run in virtual time into the form in which pytest calls it."""
+    """Wrap a test with the marker in a function that runs it in virtual time."""
     marker = pyfuncitem.get_closest_marker(_MARKER)
     test = None if marker is None else _coroutine_function(pyfuncitem)
     if marker is not None and test is not None:
@@ -66,14 +66,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
 
 def _coroutine_function(item: pytest.Function) -> Callable[..., Any] | None:
-    """The test, if it is a coroutine function."""
+    """Return the test function if it is a coroutine function."""
     test: Callable[..., Any] = item.obj
     if inspect.iscoroutinefunction(test):
         return test
     inner = getattr(test, "__wrapped__", None)
-    # pytest-asyncio takes everything in its mode "auto", and makes of it what is no coroutine.
-    is_taken = item.get_closest_marker("asyncio") is not None
-    return inner if is_taken and inspect.iscoroutinefunction(inner) else None
+    # In its mode "auto", pytest-asyncio wraps every coroutine test in a plain function.
+    is_wrapped = item.get_closest_marker("asyncio") is not None
+    return inner if is_wrapped and inspect.iscoroutinefunction(inner) else None
 
 
 def _in_virtual_time(test: Callable[..., Any], options: dict[str, Any]) -> Callable[..., None]:
@@ -88,7 +88,7 @@ def _in_virtual_time(test: Callable[..., Any], options: dict[str, Any]) -> Calla
 
 @pytest.fixture
 def holdfast_fake_agent() -> FakeAgent:
-    """A fake agent that echoes; `inject` faults, look at `received`."""
+    """A fake agent that echoes; see `FakeAgent.inject` and `FakeAgent.received`."""
     from holdfast._testing.agent import FakeAgent
 
     return FakeAgent()
@@ -96,7 +96,7 @@ def holdfast_fake_agent() -> FakeAgent:
 
 @pytest.fixture
 def holdfast_fake_network(holdfast_fake_agent: FakeAgent) -> FakeNetwork:
-    """An engine that reaches the fake agent, and nobody else."""
+    """An engine that reaches the fake agent, and nothing else."""
     from holdfast._testing.network import FakeNetwork
 
     return FakeNetwork(holdfast_fake_agent)
@@ -104,7 +104,7 @@ def holdfast_fake_network(holdfast_fake_agent: FakeAgent) -> FakeNetwork:
 
 @pytest.fixture
 def holdfast_client(holdfast_fake_agent: FakeAgent, holdfast_fake_network: FakeNetwork) -> Client:
-    """A client that is connected to the fake agent. It has nothing to close."""
+    """A client of the fake agent; it does not need to be closed."""
     from holdfast._client.connect import connect
 
     return connect(holdfast_fake_agent.url, engine=holdfast_fake_network)
@@ -112,7 +112,7 @@ def holdfast_client(holdfast_fake_agent: FakeAgent, holdfast_fake_network: FakeN
 
 @pytest.fixture
 def holdfast_fault_proxy() -> Generator[Callable[[str], FaultProxy]]:
-    """Starts proxies before agents, by their origins."""
+    """A function that starts a proxy in front of an agent, given the agent's origin."""
     from holdfast._testing.proxy import FaultProxy
 
     with ExitStack() as stack:
@@ -121,18 +121,18 @@ def holdfast_fault_proxy() -> Generator[Callable[[str], FaultProxy]]:
 
 @contextmanager
 def _running(proxy: FaultProxy) -> Generator[FaultProxy]:
-    """Runs a proxy in a thread with an event loop of its own."""
+    """Run a proxy in a thread with its own event loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="holdfast fault proxy", daemon=True)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(proxy.__aenter__(), loop).result(_LIMIT)
+        asyncio.run_coroutine_threadsafe(proxy.__aenter__(), loop).result(_PROXY_TIMEOUT_S)
         try:
             yield proxy
         finally:
             leaving = proxy.__aexit__(None, None, None)
-            asyncio.run_coroutine_threadsafe(leaving, loop).result(_LIMIT)
+            asyncio.run_coroutine_threadsafe(leaving, loop).result(_PROXY_TIMEOUT_S)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(_LIMIT)
+        thread.join(_PROXY_TIMEOUT_S)
         loop.close()

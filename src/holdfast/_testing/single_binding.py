@@ -1,4 +1,4 @@
-"""An engine that shows of each card one binding only, as if the agent spoke no other."""
+"""An engine that removes the interfaces of all bindings but one from agent cards."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from holdfast._net.engine import HttpEngine
 
-__all__ = ["OnlyBinding"]
+__all__ = ["SingleBindingEngine"]
 
 
-class OnlyBinding:
-    """Carries requests as another engine does, and narrows the cards that come back.
+class SingleBindingEngine:
+    """An engine around another one, whose agent cards have interfaces of one binding only.
 
     Args:
         engine: The other engine.
@@ -33,29 +33,29 @@ class OnlyBinding:
         self._binding = binding
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Carries a request."""
+        """Send a request, and read its reply."""
         reply = await self._engine.request(request)
         if not _is_for_card(request) or reply.status != 200:
             return reply
-        body = _narrowed(reply.body, self._binding)
+        body = _filtered(reply.body, self._binding)
         headers = {**reply.headers, "content-length": str(len(body))}
         return msgspec.structs.replace(reply, headers=headers, body=body)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Carries a request whose reply is read as it comes."""
+        """Send a request whose reply is read piece by piece."""
         if _is_for_card(request):
-            return _Whole(self, request)
+            return _WholeReply(self, request)
         return self._engine.stream(request)
 
     async def close(self) -> None:
-        """Frees what the other engine holds."""
+        """Close the other engine."""
         await self._engine.close()
 
 
-class _Whole:
-    """A reply that is there at once, for who wants a stream."""
+class _WholeReply:
+    """A reply that was read at once, as a stream."""
 
-    def __init__(self, engine: OnlyBinding, request: HttpRequest) -> None:
+    def __init__(self, engine: SingleBindingEngine, request: HttpRequest) -> None:
         self._engine = engine
         self._request = request
         self._reply = HttpReply(status=0)
@@ -92,11 +92,11 @@ def _is_for_card(request: HttpRequest) -> bool:
     return request.method == "GET" and request.url.partition("?")[0].endswith(WELL_KNOWN)
 
 
-def _narrowed(body: bytes, binding: str) -> bytes:
+def _filtered(body: bytes, binding: str) -> bytes:
     try:
         card = codec.as_object(codec.parse(body))
     except codec.MalformedError:
-        return body  # whoever asked is to see what came
+        return body  # the client reports what is wrong with it
     if card is None:
         return body
     interfaces = card.get("supportedInterfaces")
