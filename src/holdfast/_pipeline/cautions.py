@@ -1,7 +1,7 @@
-"""Warnings, once for each origin, of requests that go where a caller may not expect them.
+"""Security warnings: content sent to origins that the caller did not name, and missing TLS.
 
-The warnings are log records of ``holdfast.security``. Nothing is refused here; credentials never
-go to an origin that the caller did not name.
+Each warning is logged once for each origin, under ``holdfast.security``. Nothing is refused here;
+credentials are never sent to an origin that the caller did not name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cautions"]
 
-_MOST = 1000
-"""Origins that are remembered. A hostile card can name as many as it likes."""
+_MAX_ORIGINS = 1000
+"""Origins to remember; a hostile card may name any number."""
 
 logger = logging.getLogger(SECURITY_LOGGER)
 
@@ -39,43 +39,43 @@ class Cautions:
         self._plain = set[str]()
 
     def note_content(
-        self, operation: Operation[Any, Any], there: str, named: Iterable[str]
+        self, operation: Operation[Any, Any], target: str, named: Iterable[str]
     ) -> None:
-        """Warns where a message goes to an origin that the caller did not name.
+        """Warn if a message is sent to an origin that the caller did not name.
 
         Args:
-            operation: What is called.
-            there: The origin that it goes to.
+            operation: The operation.
+            target: The origin that receives the message.
             named: The origins that the caller named.
         """
-        if operation.name in SEND_NAMES and _is_new(there, self._contents):
+        if operation.name in SEND_NAMES and _is_new(target, self._contents):
             logger.warning(
                 "messages and files are sent to %s, an origin that only the agent's card names; "
                 "the caller named %s; pass credential_origins=(%r,) if you trust it",
-                there,
+                target,
                 ", ".join(sorted(named)),
-                there,
+                target,
             )
 
     def note_credentials(self, call: AnyCall, endpoint: Endpoint) -> None:
-        """Warns where a call, with all that it carries, goes to another machine without TLS."""
+        """Warn if a call with credentials is sent to another machine without TLS."""
         if endpoint.agent in self._checked or not (call.query or secrets_in(call.headers)):
             return
         _is_new(endpoint.agent, self._checked)
-        there = origin(endpoint.interface.url)
-        parts = urlsplit(there)
+        target = origin(endpoint.interface.url)
+        parts = urlsplit(target)
         is_plain = parts.scheme == "http" and not is_loopback(parts.hostname or "")
-        if is_plain and _is_new(there, self._plain):
+        if is_plain and _is_new(target, self._plain):
             logger.warning(
                 "credentials are sent to %s without TLS: anyone on the network path can read and "
                 "use them; use https",
-                there,
+                target,
             )
 
 
-def _is_new(place: str, known: set[str]) -> bool:
-    """Whether a place comes for the first time; it is known from then on."""
-    if place in known or len(known) >= _MOST:
+def _is_new(address: str, seen: set[str]) -> bool:
+    """Return whether an address is seen for the first time, and remember it."""
+    if address in seen or len(seen) >= _MAX_ORIGINS:
         return False
-    known.add(place)
+    seen.add(address)
     return True

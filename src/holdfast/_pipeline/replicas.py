@@ -1,21 +1,22 @@
-"""The replicas of an agent, and which of them a call goes to.
+"""The replicas of an agent, and the choice of the replica for each call.
 
 Rules:
-- What belongs to a task, a conversation or a page of a list goes to its home, the replica that
-  made it (`holdfast._pipeline.affinity`). Where the home of a task is not known, all are asked.
-- While the home is away and the replicas share a store, the others stand in. Reads, and other
-  calls that may be executed twice, go to them first. A message goes to the home first, and to
-  another replica only if the home certainly did not execute it and the other one shows its task.
-- While it is not known whether the replicas share a store, the others are asked for a task of the
-  home that is away. With stores of their own they do not stand in.
-- That a replica does not find what belongs to another one proves nothing: the error is the home's.
-- A message that may have arrived at a replica is searched for there, and sent nowhere else.
-- Anything else goes where the fewest calls are in flight and the fewest have failed lately. How
-  long answers take says nothing: that depends on what is asked, and a replica that fails at once
-  is the quickest.
-- A replica whose card is still to be fetched, while another one has its card and answers, has 1 s
-  for that, and comes after the others for as long as it fails.
-- A replica that refuses, where no agent is, or where this call has failed comes after the others
+- A call about a task, a conversation or a page of a list goes to its home: the replica that
+  created it (`holdfast._pipeline.affinity`). If the home of a task is not known, all replicas are
+  searched for the task.
+- While the home is unavailable, the other replicas replace it if they share a store. Reads, and
+  other calls that may be executed twice, go to them first. A message goes to the home first, and
+  to another replica only if the home certainly did not execute it and the other one has its task.
+- While it is not known whether the replicas share a store, the others are searched for a task of
+  the unavailable home. With separate stores they do not replace it.
+- If a replica does not find an object of another one, this proves nothing: the home's error is
+  raised.
+- A message that may have reached a replica is searched for there, and not sent to any other.
+- Any other call goes to the replica with the fewest calls in flight and recent failures. Latency
+  is not considered: it depends on the request, and a replica that fails immediately is fastest.
+- If the card of a replica has to be fetched while another replica has its card and is available,
+  the fetch may take 1 s, and the replica is tried last while it fails.
+- A replica that refuses, whose address has no agent, or where this call has failed is tried last
   (`holdfast._pipeline.failover`).
 """
 
@@ -68,8 +69,8 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_FAILURE = 10
-"""Calls in flight that one failure of just now counts for."""
+_FAILURE_WEIGHT = 10
+"""Calls in flight that count as much as one failure that just happened."""
 
 _HALF_LIFE_S = 5.0
 """Seconds after which a failure counts half."""
@@ -77,26 +78,26 @@ _HALF_LIFE_S = 5.0
 _MAX_FAILURES = 5.0
 """Failures that count at most."""
 
-_CARD_S = 1.0
+_CARD_TIMEOUT_S = 1.0
 """Seconds to fetch the card of a replica while another replica has its card."""
 
-_ENDING_S = 1.0
-"""Seconds that a read has to end after another replica answered it."""
+_CANCEL_GRACE_S = 1.0
+"""Seconds that a cancelled read has to end after another replica answered."""
 
 
 class Replica:
     """One replica of the agent.
 
     Args:
-        transport: Makes calls there.
-        name: The replica's address, or what else tells it from the others.
-        cards: Knows its card.
+        transport: Makes calls to it.
+        name: Its address, or another unique name.
+        cards: Fetches its card.
 
     Attributes:
-        transport: Makes calls there.
-        cards: Knows its card.
-        mark: Marks page tokens that are from there.
-        in_flight: Calls and open streams.
+        transport: Makes calls to it.
+        cards: Fetches its card.
+        mark: Marks its page tokens.
+        in_flight: Number of calls and open streams.
     """
 
     def __init__(self, transport: Transport, name: str, cards: AgentCardResolver) -> None:
@@ -105,28 +106,28 @@ class Replica:
         self.mark = page_mark(name)
         self.in_flight = 0
         self._failures = 0.0
-        self._since = 0.0
+        self._failed_at = 0.0
 
     def failed(self, now: float) -> None:
-        """Note that it was away."""
-        self._failures = min(_MAX_FAILURES, self._left(now) + 1)
-        self._since = now
+        """Record that it was unavailable."""
+        self._failures = min(_MAX_FAILURES, self._decayed_failures(now) + 1)
+        self._failed_at = now
 
     def load(self, now: float) -> int:
-        """Return what speaks against it: an integer, so that old failures count nothing."""
+        """Return its calls in flight and failures as an integer, which ignores old failures."""
         return self.in_flight + self.penalty(now)
 
     def penalty(self, now: float) -> int:
-        """Return what its failures count for; 0 where none was of late."""
-        return round(_FAILURE * self._left(now))
+        """Return the weight of its recent failures; 0 without any."""
+        return round(_FAILURE_WEIGHT * self._decayed_failures(now))
 
     @property
     def is_doubtful(self) -> bool:
         """Whether it has no card, and the last fetch of its card failed."""
         return self.cards.is_needed and self.cards.is_doubtful
 
-    def _left(self, now: float) -> float:
-        age = max(0.0, now - self._since)
+    def _decayed_failures(self, now: float) -> float:
+        age = max(0.0, now - self._failed_at)
         return self._failures * math.exp2(-age / _HALF_LIFE_S)
 
 
@@ -134,10 +135,10 @@ class ReplicaLayer(PassThrough):
     """Makes each call at one of several replicas.
 
     Args:
-        inner: What is below the transports of all of them.
-        replicas: At least one.
-        env: Draws among those that are alike.
-        shared_store: Whether they share a store; None to learn it.
+        inner: The transport below the transports of all replicas.
+        replicas: The replicas; at least one.
+        env: Source of the random choice among equal replicas.
+        shared_store: Whether the replicas share a store; None to detect it.
     """
 
     def __init__(
@@ -155,25 +156,25 @@ class ReplicaLayer(PassThrough):
         self._homes = Homes[Replica](shared_store=shared_store)
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Make the call at the home of what it is about, or at the best replica.
+        """Make the call at the home of its object, or at the best replica.
 
         Raises:
             CircuitOpenError: All circuits are open; ``retry_after`` is that of the first to close.
-            A2AError: The call failed where it was made. One that belongs to a replica that is away
-                fails as it did there, though the others may not know what it is about.
+            A2AError: The call failed. If its home is unavailable, the error is the home's, not
+                that of another replica that does not find the object.
         """
-        replica, reply = await self._somewhere(call, lambda replica: replica.transport.unary)
+        replica, reply = await self._route(call, lambda replica: replica.transport.unary)
         self.learn(call, reply.value, replica)
         page = marked(reply.value, replica.mark)
         return reply if page is reply.value else msgspec.structs.replace(reply, value=page)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Open the stream there; the same as `unary`."""
-        replica, reply = await self._somewhere(call, lambda replica: replica.transport.stream)
-        return replaced(reply, _Placed(reply.value, self, call, replica))
+        """Open the stream at the replica that `unary` would choose."""
+        replica, reply = await self._route(call, lambda replica: replica.transport.stream)
+        return replaced(reply, _CountedStream(reply.value, self, call, replica))
 
-    async def _somewhere(
-        self, call: Call[P, R], way: Callable[[Replica], CallNext[P, R, T]]
+    async def _route(
+        self, call: Call[P, R], method_of: Callable[[Replica], CallNext[P, R, T]]
     ) -> tuple[Replica, Reply[T]]:
         params, page_home = unmarked(call.params, self._by_mark)
         if page_home is not None:
@@ -187,14 +188,16 @@ class ReplicaLayer(PassThrough):
             if home is None:
                 await self._need_card(replica, call)
             if home is None or replica is home:
-                return replica, await self._at(replica, call, way(replica))
-            return await self._stand_in(replica, call, way(replica))
+                return replica, await self._make_at(replica, call, method_of(replica))
+            return await self._replace_home(replica, call, method_of(replica))
 
         if home is None:
-            return await try_in_order(call, self._in_order(), make)
+            return await try_in_order(call, self._by_load(), make)
         return await self._at_home(home, call, make)
 
-    async def _at(self, replica: Replica, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
+    async def _make_at(
+        self, replica: Replica, call: Call[P, R], call_next: CallNext[P, R, T]
+    ) -> Reply[T]:
         progress, sends = call.progress, call.operation.safety == "conditional"
         call_group, may_have_arrived = progress.call_group, _may_have_arrived(call)
         if sends:
@@ -204,37 +207,39 @@ class ReplicaLayer(PassThrough):
             )
         replica.in_flight += 1
         try:
-            return await onward(call)
+            return await call_next(call)
         except A2AError as error:
             if sends and error.executed is False and not may_have_arrived:
                 call_group.home = None
-            if _is_away(call, error):
+            if _shows_unavailable(call, error):
                 replica.failed(asyncio.get_running_loop().time())
             raise
         finally:
             replica.in_flight -= 1
 
     async def _need_card(self, replica: Replica, call: AnyCall) -> None:
-        """Fetch the card of a replica, within a bound where another replica can take the call.
+        """Fetch the card of a replica, in bounded time if another replica can take the call.
 
         Raises:
-            A2AError: It did not come; the call was not made.
+            A2AError: The card could not be fetched; the call was not made.
         """
         if not replica.cards.is_needed:
             return
         now = asyncio.get_running_loop().time()
-        if all(one.cards.is_needed or one.penalty(now) for one in self._replicas):
+        if all(other.cards.is_needed or other.penalty(now) for other in self._replicas):
             return
-        at = min(now + _CARD_S, call.deadline.at)
-        within = msgspec.structs.replace(call.deadline, at=at)
+        deadline_at = min(now + _CARD_TIMEOUT_S, call.deadline.at)
+        deadline = msgspec.structs.replace(call.deadline, at=deadline_at)
 
-        def too_late() -> A2AError:
-            text = f"the card of another replica did not come within {_CARD_S:g} s"
-            return A2ATimeoutError(text, phase="first_byte", timeout=_CARD_S, transient=True)
+        def timeout_error() -> A2AError:
+            text = f"the card of another replica did not come within {_CARD_TIMEOUT_S:g} s"
+            return A2ATimeoutError(
+                text, phase="first_byte", timeout=_CARD_TIMEOUT_S, transient=True
+            )
 
-        fetch = replica.cards.card(msgspec.structs.replace(call, deadline=within))
+        fetch = replica.cards.card(msgspec.structs.replace(call, deadline=deadline))
         try:
-            await wait_until(at, fetch, too_late)
+            await wait_until(deadline_at, fetch, timeout_error)
         except A2AError as error:
             not_sent(error)
             replica.cards.is_doubtful = True
@@ -243,8 +248,8 @@ class ReplicaLayer(PassThrough):
         finally:
             call.progress.card = None
 
-    def _in_order(self) -> list[Replica]:
-        """All replicas, the best one first."""
+    def _by_load(self) -> list[Replica]:
+        """Return all replicas, the best one first."""
         now, random = asyncio.get_running_loop().time(), self._env.random
         ranks = {
             replica: (replica.load(now), replica.is_doubtful, random())
@@ -257,51 +262,51 @@ class ReplicaLayer(PassThrough):
     async def _at_home(
         self, home: Replica, call: AnyCall, make: Callable[[Replica], Awaitable[T | None]]
     ) -> T:
-        """Make a call at its home, or where others may stand in at one of these."""
+        """Make a call at its home, or at another replica if that may replace the home."""
         progress, now = call.progress, asyncio.get_running_loop().time()
         if _may_have_arrived(call):
             return await try_in_order(call, [home], make)
-        shares = self._homes.shares_store(now)
-        if shares is None and home.penalty(now):
-            shares = bool(await self._ask_for_store(home, call))
-        if shares is None:
-            for replica in self._replicas:  # a retry may find out, and go there
+        is_shared = self._homes.shares_store(now)
+        if is_shared is None and home.penalty(now):
+            is_shared = bool(await self._detect_shared_store(home, call))
+        if is_shared is None:
+            for replica in self._replicas:  # a retry may detect it, and use another replica
                 progress.ways.setdefault(replica, 0)
-        tried = len(progress.attempts)
+        attempts_before = len(progress.attempts)
         try:
-            return await try_in_order(call, self._ways(home, call, shares=shares), make)
+            return await try_in_order(call, self._choices(home, call, is_shared=is_shared), make)
         except A2AError as error:
-            is_refusal = len(progress.attempts) == tried
-            is_away = isinstance(error, CircuitOpenError) or _is_away(call, error)
-            if shares is not None or not (is_refusal and is_away):
+            is_refusal = len(progress.attempts) == attempts_before
+            is_unavailable = isinstance(error, CircuitOpenError) or _shows_unavailable(call, error)
+            if is_shared is not None or not (is_refusal and is_unavailable):
                 raise
-            if not await self._ask_for_store(home, call):
+            if not await self._detect_shared_store(home, call):
                 raise
-        return await try_in_order(call, self._ways(home, call, shares=True), make)
+        return await try_in_order(call, self._choices(home, call, is_shared=True), make)
 
-    def _ways(self, home: Replica, call: AnyCall, *, shares: bool | None) -> list[Replica]:
-        """Where a call may be made, the best replica first."""
-        if not shares:
+    def _choices(self, home: Replica, call: AnyCall, *, is_shared: bool | None) -> list[Replica]:
+        """Return the replicas at which a call may be made, the best one first."""
+        if not is_shared:
             return [home]
-        now, ways = asyncio.get_running_loop().time(), self._in_order()
-        ways.sort(key=lambda replica: replica is not home)
+        now, replicas = asyncio.get_running_loop().time(), self._by_load()
+        replicas.sort(key=lambda replica: replica is not home)
         if call.operation.safety != "conditional":
-            ways.sort(key=lambda replica: replica.penalty(now))
-        return ways
+            replicas.sort(key=lambda replica: replica.penalty(now))
+        return replicas
 
-    async def _stand_in(
-        self, replica: Replica, call: Call[P, R], onward: CallNext[P, R, T]
+    async def _replace_home(
+        self, replica: Replica, call: Call[P, R], call_next: CallNext[P, R, T]
     ) -> tuple[Replica, Reply[T]] | None:
-        """Make a call at another replica than its home; None where that does not know of it."""
+        """Make a call at a replica that is not its home; None if it does not have the object."""
         task_id = task_of(call.params)
         if call.operation.safety == "conditional" and task_id is not None:
-            failure = await self._ask_for(task_id, call, replica)
+            failure = await self._get_task_error(task_id, call, replica)
             if isinstance(failure, TaskNotFoundError):
                 return None
             if failure is not None:
                 raise not_sent(failure)
         try:
-            return replica, await self._at(replica, call, onward)
+            return replica, await self._make_at(replica, call, call_next)
         except (TaskNotFoundError, InvalidParamsError) as error:
             is_about_page = getattr(call.params, "page_token", None)
             is_unknown = isinstance(error, TaskNotFoundError) or is_about_page
@@ -309,17 +314,17 @@ class ReplicaLayer(PassThrough):
                 return None
             raise
 
-    async def _ask_for_store(self, home: Replica, call: AnyCall) -> bool:
-        """Find out whether the replicas share a store: whether another one has a task of a home.
+    async def _detect_shared_store(self, home: Replica, call: AnyCall) -> bool:
+        """Detect whether the replicas share a store: search the others for a task of the home.
 
-        Where there is no such task, or no other replica answers, the next call asks again.
+        If no task is known, or no other replica answers, the next call tries again.
         """
         task_id = task_of(call.params) or self._homes.last_task_at(home)
-        found, failures = None, list[A2AError]()
+        owner, failures = None, list[A2AError]()
         if task_id is not None:
-            others = [replica for replica in self._in_order() if replica is not home]
-            found, failures = await self._ask_all_for(task_id, call, others)
-        if found is not None:
+            others = [replica for replica in self._by_load() if replica is not home]
+            owner, failures = await self._search(task_id, call, others)
+        if owner is not None:
             self._homes.found_shared()
             return True
         if any(isinstance(failure, TaskNotFoundError) for failure in failures):
@@ -329,10 +334,10 @@ class ReplicaLayer(PassThrough):
                 call.progress.ways.pop(replica, None)
         return False
 
-    # ── Where something is at home ───────────────────────────────────────────────────────────
+    # ── Homes ────────────────────────────────────────────────────────────────────────────────
 
     def _home(self, call: AnyCall) -> Replica | None:
-        """The replica that a call belongs to, as far as it is known."""
+        """Return the home of a call, if it is known."""
         sent_to = call.progress.call_group.home
         if sent_to is not None:
             return self._replicas[sent_to]
@@ -340,74 +345,76 @@ class ReplicaLayer(PassThrough):
         return homes.of_task(task_of(params)) or homes.of_context(context_of(params))
 
     async def _find(self, task_id: str, call: AnyCall) -> Replica | None:
-        """Search all replicas for a task; None if no replica knows it.
+        """Search all replicas for a task; None if no replica has it.
 
         Raises:
-            A2AError: It is at none of those that answered, and one of the others, which may have
-                it, did not answer.
+            A2AError: No replica that answered has the task, but another one, which may have it,
+                did not answer.
         """
-        found, failures = await self._ask_all_for(task_id, call, self._in_order())
-        if found is not None:
-            self._homes.keep(task_id, found)
-            return found
-        unanswered = [one for one in failures if not isinstance(one, TaskNotFoundError)]
+        owner, failures = await self._search(task_id, call, self._by_load())
+        if owner is not None:
+            self._homes.keep(task_id, owner)
+            return owner
+        unanswered = [error for error in failures if not isinstance(error, TaskNotFoundError)]
         for failure in unanswered:
-            # The call itself was not made; that its home was not found counts as a try of it.
+            # The call itself was not made, but the search for its home counts as an attempt.
             not_sent(failure)
             attempts = call.progress.attempts
-            made = [msgspec.structs.replace(one, executed=False) for one in failure.attempts]
+            made = [msgspec.structs.replace(a, executed=False) for a in failure.attempts]
             attempts[:] = joined_attempts(attempts, made, after=0.0)
         if unanswered:
             raise unanswered[0]
         return None
 
-    async def _ask_all_for(
+    async def _search(
         self, task_id: str, call: AnyCall, replicas: Iterable[Replica]
     ) -> tuple[Replica | None, list[A2AError]]:
-        """Ask several replicas for a task at once: who has it, or how all of them failed."""
-        asked = {
-            asyncio.create_task(self._ask_for(task_id, call, replica)): replica
+        """Search replicas for a task at once; return the one that has it, and the errors."""
+        replica_by_read = {
+            asyncio.create_task(self._get_task_error(task_id, call, replica)): replica
             for replica in replicas
         }
-        left, failures = set(asked), list[A2AError]()
+        pending, failures = set(replica_by_read), list[A2AError]()
         try:
-            while left:
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    failure = one.result()
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for read in done:
+                    failure = read.result()
                     if failure is None:
-                        return asked[one], failures
+                        return replica_by_read[read], failures
                     failures.append(failure)
         finally:
-            for one in left:
-                one.cancel()
-            if left:
-                await asyncio.wait(left, timeout=_ENDING_S)
+            for read in pending:
+                read.cancel()
+            if pending:
+                await asyncio.wait(pending, timeout=_CANCEL_GRACE_S)
         return None, failures
 
-    async def _ask_for(self, task_id: str, call: AnyCall, replica: Replica) -> A2AError | None:
-        """Ask one replica for a task; None if it is there."""
+    async def _get_task_error(
+        self, task_id: str, call: AnyCall, replica: Replica
+    ) -> A2AError | None:
+        """Get a task from one replica; return the error, or None if the replica has the task."""
         progress = CallProgress(began=call.progress.began, call_group=call.progress.call_group)
-        question = msgspec.structs.replace(
+        read = msgspec.structs.replace(
             call,
             operation=GET_TASK,
             params=GetTaskRequest(id=task_id, history_length=0),
             progress=progress,
         )
         try:
-            await self._at(replica, question, replica.transport.unary)
+            await self._make_at(replica, read, replica.transport.unary)
         except A2AError as error:
             error.attempts = tuple(progress.attempts)
             return error
         return None
 
     def learn(self, call: AnyCall, value: object, replica: Replica) -> None:
-        """Remember the home of what an answer, or the event of a stream, is about."""
+        """Remember the home of the objects in a reply or in an event of a stream."""
         self._homes.learn(value, replica, moves=isinstance(call.params, SendMessageRequest))
 
 
-class _Placed(StreamWrapper[T]):
-    """Counts a stream at its replica, and learns from its first event what it is about."""
+class _CountedStream(StreamWrapper[T]):
+    """Counts a stream at its replica, and learns the home of its task from the first event."""
 
     def __init__(
         self, inner: Stream[T], layer: ReplicaLayer, call: AnyCall, replica: Replica
@@ -434,8 +441,8 @@ class _Placed(StreamWrapper[T]):
         await super().close()
 
 
-def _is_away(call: AnyCall, error: A2AError) -> bool:
-    """Return whether an error shows that a replica is away."""
+def _shows_unavailable(call: AnyCall, error: A2AError) -> bool:
+    """Return whether an error shows that a replica is unavailable."""
     is_failure = judge(error) == "failure" or is_not_an_agent(call.operation, error)
     return is_failure and not call.progress.lacks_credentials
 
