@@ -99,15 +99,15 @@ def run(arguments: Sequence[str], world: CliEnvironment) -> int:
             obj=world,
         )
     except click.exceptions.NoArgsIsHelpError as error:
-        told = usage("Missing command.", error.ctx.command_path, instead=error.message)
-        return _fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
+        failure = usage("Missing command.", error.ctx.command_path, instead=error.message)
+        return _fail(_form(arguments, world, error.ctx), failure, in_lines=in_lines)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
-        told = usage(_message(error), command)
+        failure = usage(_message(error), command)
         if isinstance(error, MissingAgentError):
-            told = replace(told, hint=error.hint)
+            failure = replace(failure, hint=error.hint)
         form = _form(arguments, world, error.ctx)
-        return _fail(form, told, in_lines=in_lines, ctx=error.ctx)
+        return _fail(form, failure, in_lines=in_lines, ctx=error.ctx)
     except CommandError as error:  # before there was a session to tell it
         return _fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
     except (click.Abort, KeyboardInterrupt):
@@ -144,10 +144,10 @@ def _message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         if (advice := _argument(error)) is not None:
             return f"No such option '{error.option_name}'. {advice}"
-        options = {name for one in _options(error.ctx) for name in one.opts}
-        meant = [name for name in _MEANT.get(error.option_name, ()) if name in options]
-        if meant:
-            return f"No such option '{error.option_name}'. {' or '.join(meant)} does that."
+        options = {name for param in _options(error.ctx) for name in param.opts}
+        equivalents = [name for name in _MEANT.get(error.option_name, ()) if name in options]
+        if equivalents:
+            return f"No such option '{error.option_name}'. {' or '.join(equivalents)} does that."
         near = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     return error.format_message()
@@ -156,8 +156,8 @@ def _message(error: click.UsageError) -> str:
 def _argument(error: click.NoSuchOption) -> str | None:
     """Return how to pass a value that is an argument of the command; None if it is not one."""
     ctx, name = error.ctx, error.option_name.lstrip("-").replace("-", "_").upper()
-    arguments = [one for one in _options(ctx) if isinstance(one, click.Argument)]
-    names = [(one.metavar or one.human_readable_name).strip("[].") for one in arguments]
+    arguments = [param for param in _options(ctx) if isinstance(param, click.Argument)]
+    names = [(param.metavar or param.human_readable_name).strip("[].") for param in arguments]
     if ctx is None or name not in names:
         return None
     place = ("first ", "second ", "third ")[names.index(name)] if len(names) > 1 else ""
@@ -202,8 +202,8 @@ def _form(arguments: Sequence[str], world: CliEnvironment, ctx: click.Context | 
 
 def _asked(arguments: Sequence[str], flags: str) -> str | None:
     """The last value that stands behind one of the flags."""
-    found = re.findall(rf"(?:^|\0)(?:{flags})([^\0]*)", "\0".join(arguments))
-    return found[-1] if found else None
+    values = re.findall(rf"(?:^|\0)(?:{flags})([^\0]*)", "\0".join(arguments))
+    return values[-1] if values else None
 
 
 @click.group(

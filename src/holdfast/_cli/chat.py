@@ -96,11 +96,13 @@ class Chat:
         self._is_stopped = False
         self._is_named = False  # the task, by the caller, who has said nothing to it yet
 
-    async def run(self, said: Part | None, *, task_id: str | None, context_id: str | None) -> None:
+    async def run(
+        self, first: Part | None, *, task_id: str | None, context_id: str | None
+    ) -> None:
         """Hold the conversation until the user ends it.
 
         Args:
-            said: The first message; read from the terminal if it is None.
+            first: The first message; read from the terminal if it is None.
             task_id: The task to continue.
             context_id: The context to continue.
 
@@ -113,8 +115,8 @@ class Chat:
             self._terminal.discard()
             raise
         with self._terminal.interrupts(self._stop):
-            if said is not None:
-                await self._say(said)
+            if first is not None:
+                await self._say(first)
             elif task is not None and task.state is not TaskState.INPUT_REQUIRED:
                 await self._follow()
             while (line := await self._read()) is not None:
@@ -225,12 +227,12 @@ class Chat:
 
     # ── What the agent answers ───────────────────────────────────────────────────────────────
 
-    async def _say(self, said: Part) -> None:
+    async def _say(self, part: Part) -> None:
         session, task = self._session, self._task_to_reply_to()
         message = Message(
             message_id=session.new_message_id(),
             role=Role.USER,
-            parts=(said,),
+            parts=(part,),
             metadata=self._message_metadata,
         )
         session.continues = task is not None

@@ -183,9 +183,9 @@ def _credentials_to_give(state: CommandState) -> str:
     else:
         given = {_all_of(way, state.settings) for way in ways if way.hindrance is None}
     if not given:
-        asked = shortened(", or ".join(way.words for way in ways), _SHOWN)
+        requested = shortened(", or ".join(way.words for way in ways), _SHOWN)
         many = "the command line can give none of these"
-        return f"the agent asks for {asked}; {ways[0].hindrance if len(ways) == 1 else many}"
+        return f"the agent asks for {requested}; {ways[0].hindrance if len(ways) == 1 else many}"
     login = _login(state)
     first = "" if login is None else f"log in: {login}, or "
     return first + shortened(f"set {', or '.join(sorted(given))}", _SHOWN)
@@ -198,9 +198,9 @@ def _login(state: CommandState) -> str | None:
         return None
     names = [
         name
-        for one in required_alternatives(card)
-        if len(one.schemes) == 1
-        for name in one.schemes
+        for alternative in required_alternatives(card)
+        if len(alternative.schemes) == 1
+        for name in alternative.schemes
     ]
     for scheme in filter(None, (card.security_schemes.get(name) for name in names)):
         oauth = scheme.oauth2_security_scheme

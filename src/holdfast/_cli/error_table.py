@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast import errors
 from holdfast._cli import error_hints as hints
-from holdfast._cli.errors import AUTH, FAILURE, TIMEOUT, UNREACHABLE, Failure
+from holdfast._cli.errors import AUTH, FAILURE, TIMEOUT, UNREACHABLE, Failure, one_line
 from holdfast._cli.options.values import masked_reference, shown_duration
 from holdfast._pipeline.interfaces import CHECK_ADDRESS
 from holdfast._wire.security import ADVICE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast._cli.errors import CommandState
     from holdfast.errors import A2AError
 
-__all__ = ["describe", "one_line", "why_away"]
+__all__ = ["describe"]
 
 _SEARCH = "reconcile"
 """The name of the deadline of the search for a lost reply, which the caller did not set."""
@@ -80,20 +80,6 @@ def _kind(error: A2AError) -> type[A2AError]:
     lost, cause = isinstance(error, errors.OutcomeUnknownError), error.__cause__
     late = isinstance(cause, errors.DeadlineExceededError) and cause.deadline != _SEARCH
     return errors.DeadlineExceededError if lost and late else type(error)
-
-
-def why_away(error: A2AError) -> str:
-    """Say why the agent cannot be reached, in one line, without the attempts."""
-    copied = copy.copy(error)
-    copied.excerpt = copied.retry_stopped_reason = None
-    return one_line(copied)
-
-
-def one_line(error: A2AError) -> str:
-    """Return an error in one line, without its attempts, which the caller of this describes."""
-    copied = copy.copy(error)
-    copied.attempts, copied.retry_after, copied.retry_stopped_reason = (), None, None
-    return str(copied)
 
 
 # ── Messages: what happened, in one line, without advice for programs ────────────────────────
@@ -213,8 +199,8 @@ def _over_limit_message(error: A2AError, _state: CommandState) -> str:
 def _http_message(error: A2AError, state: CommandState) -> str:
     """Return an HTTP error in one line, without the advice for programs: the hint replaces it."""
     copied = copy.copy(error)
-    what, found, _ = error.message.partition(CHECK_ADDRESS)
-    copied.message = f"{what}{found.partition(':')[0]}"
+    what, advice, _ = error.message.partition(CHECK_ADDRESS)
+    copied.message = f"{what}{advice.partition(':')[0]}"
     return _plain_message(copied, state)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.options.settings import Settings
     from holdfast._pipeline.transport import AuthProvider
+    from holdfast.errors import A2AError
     from holdfast.types import AgentCard, Task
 
 __all__ = [
@@ -26,10 +28,12 @@ __all__ = [
     "CommandState",
     "Failure",
     "internal",
+    "one_line",
     "out_of_time",
     "unusable",
     "unwritable",
     "usage",
+    "why_away",
 ]
 
 FAILURE, USAGE, UNREACHABLE, AUTH, TIMEOUT = 1, 2, 3, 4, 5
@@ -170,3 +174,17 @@ def unusable(path: Path | str, problem: str, hint: str | None = None) -> Command
     return CommandError(
         Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)
     )
+
+
+def why_away(error: A2AError) -> str:
+    """Say why the agent cannot be reached, in one line, without the attempts."""
+    copied = copy.copy(error)
+    copied.excerpt = copied.retry_stopped_reason = None
+    return one_line(copied)
+
+
+def one_line(error: A2AError) -> str:
+    """Return an error in one line, without its attempts, which the caller of this describes."""
+    copied = copy.copy(error)
+    copied.attempts, copied.retry_after, copied.retry_stopped_reason = (), None, None
+    return str(copied)

@@ -20,7 +20,6 @@ import click
 from holdfast._cli.agent.credentials import bind
 from holdfast._cli.agent.reference import find_agent
 from holdfast._cli.agent.session import Session
-from holdfast._cli.error_table import describe
 from holdfast._cli.errors import (
     CLOSED_PIPE,
     INTERRUPTED,
@@ -213,6 +212,8 @@ def perform(world: CliEnvironment, session: Session, output: Output, action: Act
 
 def _failure(error: Exception, session: Session) -> Failure:
     if isinstance(error, A2AError):
+        from holdfast._cli.error_table import describe  # most commands do without
+
         return describe(error, session)
     if isinstance(error, CommandError):
         return error.failure

@@ -61,8 +61,8 @@ class _Formatter(click.HelpFormatter):
         """Write text; tables fit a narrow terminal (they begin with a backspace)."""
         if self.width < _NARROW - 2:
             paragraphs = (
-                self._rewrapped(one) if one.startswith("\b\n") else one
-                for one in text.split("\n\n")
+                self._rewrapped(paragraph) if paragraph.startswith("\b\n") else paragraph
+                for paragraph in text.split("\n\n")
             )
             text = "\n\n".join(paragraphs)
         super().write_text(text)

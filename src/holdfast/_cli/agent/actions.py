@@ -191,8 +191,8 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
     if scope.expired:
         raise CommandError(out_of_time(session.settings.timeout))
     if not session.settings.stream:
-        found = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
-        output.emit(Result(found, history=filters["history_length"] is not None))
+        page = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
+        output.emit(Result(page, history=filters["history_length"] is not None))
 
 
 async def cancel_task(
@@ -290,8 +290,8 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
 async def why_over(events: EventStream) -> str:
     """Why a task is over that does not say so itself, as the agent said it where it broke off."""
     task = events.task
-    said = None if task is None else task.status.message
-    if task is None or not task.state.is_terminal or (said is not None and said.text):
+    message = None if task is None else task.status.message
+    if task is None or not task.state.is_terminal or (message is not None and message.text):
         return ""
     try:
         await events.result()

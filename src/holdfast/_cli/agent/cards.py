@@ -216,11 +216,11 @@ class CachedCards:
     ) -> HttpReply:
         before = None if entry is None else Caching.of(entry.headers, now=self._env.wall())
         conditions = {} if before is None else before.conditions()
-        asked = request
+        conditional = request
         if conditions:
             headers = {**request.headers, **conditions}
-            asked = msgspec.structs.replace(request, headers=headers)
-        reply = await self._inner.request(asked)
+            conditional = msgspec.structs.replace(request, headers=headers)
+        reply = await self._inner.request(conditional)
         if reply.status == 304 and entry is not None and before is not None and conditions:
             if before.is_confirmed_by(reply.headers):
                 now = self._env.wall()
@@ -265,7 +265,9 @@ def _kept_headers(headers: Mapping[str, str], now: float) -> dict[str, str]:
 
 def _is_storable(headers: Mapping[str, str], now: float) -> bool:
     """Whether a reply may be kept, and keeping it is of use (RFC 9111, 3)."""
-    directives = {one.partition("=")[0].strip() for one in _control(headers).split(",")}
+    directives = {
+        directive.partition("=")[0].strip() for directive in _control(headers).split(",")
+    }
     if "no-store" in directives or "*" in headers.get("vary", ""):
         return False
     caching = Caching.of(headers, now=now)

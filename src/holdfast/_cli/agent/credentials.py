@@ -108,8 +108,8 @@ class Credentials:
     @property
     def undeclared(self) -> set[str]:
         """The flags whose credentials no scheme of the card takes, of those that are given."""
-        given = {"--bearer": bool(self._bearer), "--api-key": self._api_key is not None}
-        return {flag for flag in self._untaken if given[flag]}
+        is_given = {"--bearer": bool(self._bearer), "--api-key": self._api_key is not None}
+        return {flag for flag in self._untaken if is_given[flag]}
 
     async def credentials(self, call: AnyCall, /) -> Carried:
         """What a call carries."""
@@ -127,8 +127,8 @@ class Credentials:
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
         """Show the token to a card's server that asks for one, if the caller named it for that."""
-        asked = self._answers and bearer_challenge(error.headers) is not None
-        self._card_is_guarded = asked and bool(self._bearer) and not self._has_card
+        is_requested = self._answers and bearer_challenge(error.headers) is not None
+        self._card_is_guarded = is_requested and bool(self._bearer) and not self._has_card
         return self._card_is_guarded
 
 
@@ -191,7 +191,7 @@ class Way(NamedTuple):
 
 def ways_in(card: AgentCard) -> list[Way]:
     """What the card asks for or, if it asks for nothing, what it declares."""
-    return [_way(one, card) for one in required_alternatives(card)]
+    return [_way(alternative, card) for alternative in required_alternatives(card)]
 
 
 def asks_for_token(card: AgentCard) -> bool:
@@ -199,9 +199,11 @@ def asks_for_token(card: AgentCard) -> bool:
 
     A card that requires nothing asks for what it declares.
     """
-    by_skills = (one for skill in card.skills for one in skill.security_requirements)
-    names = {name for one in required_alternatives(card) for name in one.schemes}
-    names.update(name for one in by_skills for name in one.schemes)
+    by_skills = (
+        requirement for skill in card.skills for requirement in skill.security_requirements
+    )
+    names = {name for requirement in required_alternatives(card) for name in requirement.schemes}
+    names.update(name for requirement in by_skills for name in requirement.schemes)
     schemes = (card.security_schemes.get(name) for name in names)
     return any(scheme is not None and _takes_token(scheme) for scheme in schemes)
 
@@ -215,15 +217,15 @@ def _takes_token(scheme: SecurityScheme) -> bool:
     )
 
 
-def _way(one: Alternative, card: AgentCard) -> Way:
-    schemes = [card.security_schemes.get(name) for name in one.schemes]
+def _way(alternative: Alternative, card: AgentCard) -> Way:
+    schemes = [card.security_schemes.get(name) for name in alternative.schemes]
     needs = tuple(dict.fromkeys(_need(scheme, _key_scheme(card)) for scheme in schemes))
     hindrance = None
-    if one.unusable or Need(None) in needs or len({_BEARER, _BASIC} & {*needs}) > 1:
+    if alternative.unusable or Need(None) in needs or len({_BEARER, _BASIC} & {*needs}) > 1:
         hindrance = "the command line cannot give that"
     elif not all(need.flag for need in needs):
         hindrance = "the command line can give only one API key"
-    return Way(describe_alternative(one, card), needs, hindrance)
+    return Way(describe_alternative(alternative, card), needs, hindrance)
 
 
 def _need(scheme: SecurityScheme | None, fitting: APIKeySecurityScheme | None) -> Need:
@@ -340,8 +342,8 @@ class _Agent:
         if self.source.is_trusted and text.strip() == self.text.strip():
             return True
         try:
-            found = read_reference(text)
-            return isinstance(found, str) and canonical_origin(found) == self.origin
+            reference = read_reference(text)
+            return isinstance(reference, str) and canonical_origin(reference) == self.origin
         except ValueError:
             return False
 
@@ -350,12 +352,12 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
     """Why a credential from a source does not go to an agent; None if it does."""
     if settings.sources["credential_origins"] is FLAG:
         more = settings.credential_origins
-        if any(agent.is_named_by(one) for one in more):
+        if any(agent.is_named_by(reference) for reference in more):
             return None
     shown = masked_reference(agent.text)
     origins = beside(ctx, source, _ORIGIN)
     agents = re.split(r"[,\s]+", origins.strip()) if origins else []
-    agents = agents or [said for name in _AGENTS if (said := beside(ctx, source, name))]
+    agents = agents or [value for name in _AGENTS if (value := beside(ctx, source, name))]
     if not agents:
         if agent.source.is_trusted:
             return None
@@ -363,11 +365,11 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
             f"{agent.source.place} names the agent {shown}, but the file may not be yours; if you "
             f"trust the agent: --agent-card {shlex.quote(shown)}"
         )
-    if any(agent.is_named_by(one) for one in agents):
+    if any(agent.is_named_by(reference) for reference in agents):
         return None
-    meant = ", ".join(masked_reference(one) for one in agents)
+    intended = ", ".join(masked_reference(reference) for reference in agents)
     return (
-        f"it is for {meant}, which is named beside it, and not for {shown}; if it is for both: "
+        f"it is for {intended}, which is named beside it, and not for {shown}; if it is for both: "
         f"--credential-origin {shlex.quote(agent.origin or shown)}"
     )
 

@@ -167,10 +167,10 @@ def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
         return settings.agent_card
     place, hash_, name = settings.agent_card.strip().rpartition("#")
     if not (hash_ and place and name) or is_file(settings.agent_card):
-        found = read_reference(settings.agent_card)
-        if isinstance(found, Path):
-            _check_card(found)
-        return found
+        reference = read_reference(settings.agent_card)
+        if isinstance(reference, Path):
+            _check_card(reference)
+        return reference
     catalog = read_reference(place)
     if isinstance(catalog, Path):
         return _entry(_read(catalog), catalog, name, None)
@@ -226,16 +226,16 @@ def _check_card(path: Path) -> None:
     """Tells those who name a catalog and none of its entries; all else is told by who reads it."""
     try:
         with path.open("rb") as file:
-            found: Any = json.loads(file.read(_LARGEST))
+            document: Any = json.loads(file.read(_LARGEST))
     except (OSError, ValueError, RecursionError):
         return
-    if isinstance(found, dict) and "name" in found:
+    if isinstance(document, dict) and "name" in document:
         return
-    names = sorted(_agents(cast("object", found)) or ())
+    names = sorted(_agents(cast("object", document)) or ())
     if names:
         shown = masked_reference(str(path))
-        told = f"{shown} is a catalog of agents: name an entry, as {shown}#{names[0]}"
-        failure = Failure(code="A2ACLI_ERR_CARD_INVALID", message=told, exit=FAILURE)
+        message = f"{shown} is a catalog of agents: name an entry, as {shown}#{names[0]}"
+        failure = Failure(code="A2ACLI_ERR_CARD_INVALID", message=message, exit=FAILURE)
         raise CommandError(failure)
 
 
@@ -243,18 +243,18 @@ def _entry(
     content: bytes, catalog: str | Path, name: str, scope: NetworkScope | None
 ) -> str | Path:
     try:
-        found: Any = json.loads(content)
+        document: Any = json.loads(content)
     except (ValueError, RecursionError):
         raise _invalid(catalog, "is not JSON") from None
-    agents = _agents(found)
+    agents = _agents(document)
     if agents is None:
         raise _invalid(catalog, "has no agents as holdfast reads them")
     if name not in agents:
-        known = ", ".join(sorted(agents)[:_NAMED])
+        names = ", ".join(sorted(agents)[:_NAMED])
         more = f", and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
-        meant = nearest(name, agents)
-        first = f"did you mean {meant}? " if meant else ""
-        hint = f"{first}it has {known}{more}" if known else "the catalog is empty"
+        nearest_name = nearest(name, agents)
+        first = f"did you mean {nearest_name}? " if nearest_name else ""
+        hint = f"{first}it has {names}{more}" if names else "the catalog is empty"
         raise _not_found(catalog, f"has no entry {name!r}", hint=hint)
     reference = agents[name]
     if reference is None:
@@ -262,17 +262,17 @@ def _entry(
     return _below(catalog, reference, name, scope)
 
 
-def _agents(found: object) -> dict[str, str | None] | None:
+def _agents(document: object) -> dict[str, str | None] | None:
     """The references of a catalog by name; None if it is none."""
-    if isinstance(found, dict):
-        found = cast("dict[str, object]", found).get("agents")
-    if isinstance(found, dict):
-        by_name = cast("dict[str, object]", found)
+    if isinstance(document, dict):
+        document = cast("dict[str, object]", document).get("agents")
+    if isinstance(document, dict):
+        by_name = cast("dict[str, object]", document)
         return {name: _reference(entry) for name, entry in by_name.items()}
-    if not isinstance(found, list):
+    if not isinstance(document, list):
         return None
     agents: dict[str, str | None] = {}
-    for entry in cast("list[object]", found):
+    for entry in cast("list[object]", document):
         members = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
         for name in (members.get("id"), members.get("name")):
             if isinstance(name, str):
@@ -283,8 +283,8 @@ def _agents(found: object) -> dict[str, str | None] | None:
 def _reference(entry: object) -> str | None:
     if isinstance(entry, dict):
         members = cast("Mapping[str, object]", entry)
-        given = (members.get(key) for key in ("agentCard", "card", "url"))
-        entry = next((one for one in given if isinstance(one, str)), None)
+        references = (members.get(key) for key in ("agentCard", "card", "url"))
+        entry = next((reference for reference in references if isinstance(reference, str)), None)
     return entry if isinstance(entry, str) and entry.strip() else None
 
 
@@ -294,25 +294,25 @@ def _below(
     """What a reference means where it stands."""
     try:
         if isinstance(catalog, Path) or scope is None:
-            found = read_reference(reference)
-            return Path(catalog).parent / found if isinstance(found, Path) else found
-        found = read_reference(urljoin(catalog, reference))
+            target = read_reference(reference)
+            return Path(catalog).parent / target if isinstance(target, Path) else target
+        target = read_reference(urljoin(catalog, reference))
     except ValueError as error:
         raise _invalid(catalog, f"names no address for {name!r}: {error}") from None
     reach = NetworkReach(inward=scope)
-    number = None if isinstance(found, Path) else ip_literal(urlsplit(found).hostname or "")
+    number = None if isinstance(target, Path) else ip_literal(urlsplit(target).hostname or "")
     is_inside = number is not None and reach.refuses(str(number))
-    if isinstance(found, Path) or is_inside:
+    if isinstance(target, Path) or is_inside:
         raise _invalid(catalog, f"names an address for {name!r} in a more private network")
-    return ListedAddress.of(found, reach)
+    return ListedAddress.of(target, reach)
 
 
 def _not_found(catalog: str | Path, why: str, hint: str | None = None) -> CommandError:
-    told = f"the catalog {masked_reference(str(catalog))} {why}"
+    message = f"the catalog {masked_reference(str(catalog))} {why}"
     code = "A2ACLI_ERR_CARD_NOT_FOUND"
-    return CommandError(Failure(code=code, message=told, hint=hint, exit=UNREACHABLE))
+    return CommandError(Failure(code=code, message=message, hint=hint, exit=UNREACHABLE))
 
 
 def _invalid(catalog: str | Path, why: str) -> CommandError:
-    told = f"the catalog {masked_reference(str(catalog))} {why}"
-    return CommandError(Failure(code="A2ACLI_ERR_CARD_INVALID", message=told, exit=FAILURE))
+    message = f"the catalog {masked_reference(str(catalog))} {why}"
+    return CommandError(Failure(code="A2ACLI_ERR_CARD_INVALID", message=message, exit=FAILURE))

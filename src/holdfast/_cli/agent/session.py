@@ -21,9 +21,7 @@ from holdfast._cli.agent.cards import CachedCards, CardCache, card_verifier
 from holdfast._cli.agent.credentials import Credentials, origin_of
 from holdfast._cli.agent.progress import ProgressReporter
 from holdfast._cli.agent.reference import ListedAddress
-from holdfast._cli.agent.wire_log import LoggedEngine, LoggedGrpc
 from holdfast._cli.environment import LOGINS
-from holdfast._cli.error_table import describe
 from holdfast._cli.options.settings import CLIENT_KEY_PASSWORD
 from holdfast._cli.options.values import (
     masked_reference,
@@ -166,7 +164,9 @@ class Session:
             engine = EngineWithin(engine, reference.reach, only=origin(reference))
             layers = (partial(ReachLayer, reach=reference.reach),)
         if settings.debug:
-            engine = LoggedEngine(engine)
+            from holdfast._cli.agent.wire_log import LoggedEngine, LoggedGrpc
+
+            engine, layers = LoggedEngine(engine), (*layers, LoggedGrpc)
         self.engine: HttpEngine = engine
         self._world = world
         verifier = card_verifier(settings)
@@ -186,7 +186,7 @@ class Session:
                 protocol_version=self.asked_version,
                 consumers=(self._saw,),
                 observers=(self._observed,),
-                attempt_layers=(*layers, LoggedGrpc) if settings.debug else layers,
+                attempt_layers=layers,
                 card_verifier=verifier,
                 require_signature=settings.require_signature,
                 journal=journal,
@@ -379,6 +379,8 @@ class Session:
         try:
             interface = await self._interface()
         except A2AError as error:
+            from holdfast._cli.error_table import describe  # most commands do without
+
             failure = describe(error, self)
             self._output.emit(Notice.warning(failure.message))
             if failure.hint:
@@ -472,8 +474,8 @@ class Session:
     def _ask_for_authorization(self, task: Task) -> None:
         """Says what a task asks for that is waited for all the same (A2A 7.6.2)."""
         if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
-            said = task.status.message
-            what = f": {said.text}" if said is not None and said.text else ""
+            message = task.status.message
+            what = f": {message.text}" if message is not None and message.text else ""
             self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{what}"))
 
     def _observed(self, observation: Observation) -> None:
@@ -492,8 +494,10 @@ class Session:
                 )
         if not settings.insecure:
             return
-        given = secrets_in_params(settings.svc_params) + secrets_in_reference(settings.agent_card)
-        if self._auth is not None or given:
+        secrets = secrets_in_params(settings.svc_params) + secrets_in_reference(
+            settings.agent_card
+        )
+        if self._auth is not None or secrets:
             self._output.emit(
                 Notice.warning(
                     "SECURITY: a credential, or what may be one, is sent over a connection "
@@ -544,10 +548,10 @@ def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
             verify=not settings.insecure,
         )
     except (OSError, ValueError) as error:
-        told = str(error)
+        message = str(error)
         for name, flag in _CERTIFICATE.items():
-            told = told.replace(name, flag)
-        raise click.UsageError(told) from None
+            message = message.replace(name, flag)
+        raise click.UsageError(message) from None
     return {"tls": tls}
 
 

@@ -146,12 +146,12 @@ def _record(text: str) -> tuple[str | int | None, Content]:
 
 
 def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
-    given = [name for name in _CONTENTS if record.get(name) is not None]
-    if len(given) != 1:
-        has = " and ".join(given) or "none of them"
+    kinds = [name for name in _CONTENTS if record.get(name) is not None]
+    if len(kinds) != 1:
+        has = " and ".join(kinds) or "none of them"
         reason = f"an object has exactly one of text, message and parts; this one has {has}"
         raise ValueError(reason)
-    kind, value = given[0], record[given[0]]
+    kind, value = kinds[0], record[kinds[0]]
     content: Content = value
     if kind == "parts":  # the line is the message, and has an id of its own
         content = {name: member for name, member in record.items() if name != "id"}
@@ -174,19 +174,19 @@ def _check_members(record: dict[str, Any], kind: str) -> None:
     Raises:
         ValueError: It has one; the message says what to write instead.
     """
-    known = ("id", kind)
+    allowed = ("id", kind)
     for name, value in record.items():
-        if name in known or (name in _CONTENTS and value is None):
+        if name in allowed or (name in _CONTENTS and value is None):
             continue
-        meant = _OF_A_MESSAGE.get(name.replace("_", "").lower())
+        spelled = _OF_A_MESSAGE.get(name.replace("_", "").lower())
         if name == "key":  # as the library calls it
             hint = "did you mean 'id'?"
-        elif meant is None:
-            hint = suggestion(name, known)
+        elif spelled is None:
+            hint = suggestion(name, allowed)
         elif kind == "text":
-            hint = f'write {{"id": …, "parts": [{{"text": …}}], "{meant}": …}}'
+            hint = f'write {{"id": …, "parts": [{{"text": …}}], "{spelled}": …}}'
         else:
-            hint = f'write {{"id": …, "message": {{…, "{meant}": …}}}}'
+            hint = f'write {{"id": …, "message": {{…, "{spelled}": …}}}}'
         shown = one_line(repr(name), 50)
         reason = f"{shown} is not a member of an object with {kind}; {hint}"
         raise ValueError(reason)

@@ -228,8 +228,8 @@ def _result(line: bytes) -> _Result | None:
         result = _read_slowly(line)
     if result is None:
         return None
-    given = (result.task, result.message, result.error)
-    return result if sum(one != _NOTHING for one in given) == 1 else None
+    outcomes = (result.task, result.message, result.error)
+    return result if sum(outcome != _NOTHING for outcome in outcomes) == 1 else None
 
 
 def _read_slowly(line: bytes) -> _Result | None:

@@ -69,11 +69,11 @@ class Plan:
 
     def words(self, *, run_id: str | None = None) -> list[str]:
         """The words of the command that goes on; under another name, if one is given."""
-        given = {"--input": self.input, "--results": self.output, "--journal": self.journal}
+        options = {"--input": self.input, "--results": self.output, "--journal": self.journal}
         named = run_id or self.run_id
         if named is not None:
-            given["--run-id"] = named
-        return ["run", *(word for pair in given.items() for word in pair), *self.more]
+            options["--run-id"] = named
+        return ["run", *(word for pair in options.items() for word in pair), *self.more]
 
     def check_apart(self, journal: Path) -> None:
         """Checks that no file is meant to be two things.

@@ -87,52 +87,52 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
-    found = Unfinished({}, agent, {})
+    pending = Unfinished({}, agent, {})
     for record in records:
-        kept = found.calls if agent in {None, record.agent} else found.others
+        kept = pending.calls if agent in {None, record.agent} else pending.others
         kept.setdefault(record.agent, []).append(record)
-    if message_id is not None and not found.calls:
-        to, others = _limits(found)
+    if message_id is not None and not pending.calls:
+        to, others = _limits(pending)
         message = f"no call of message {message_id}{to} is without an outcome in {journal.path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=f"{message}{others}"))
-    return found
+    return pending
 
 
-def list_calls(found: Unfinished, output: Output, *, now: float) -> None:
+def list_calls(pending: Unfinished, output: Output, *, now: float) -> None:
     """Show calls, and do nothing about them.
 
     Args:
-        found: The calls.
+        pending: The calls.
         output: Where.
         now: Seconds since the epoch.
     """
-    records = sorted(chain(*found.calls.values()), key=lambda record: record.began)
+    records = sorted(chain(*pending.calls.values()), key=lambda record: record.began)
     for place, record in enumerate(records):
         until = record.lease_until if record.lease_until > now else None
         held = {} if until is None else {"heldUntil": shown(until)}
         lines = [] if until is None else [text.field("Held until", shown(until))]
         between = [""] if place else []
         output.emit(Record({**_members(record), **held}, [*between, *_lines(record), *lines]))
-    if not found.calls:
-        to, others = _limits(found)
+    if not pending.calls:
+        to, others = _limits(pending)
         output.emit(Notice("Calls", f"none{to} is without an outcome{others}"))
 
 
-def _limits(found: Unfinished) -> tuple[str, str]:
+def _limits(pending: Unfinished) -> tuple[str, str]:
     """Say which agent a search was limited to, and which calls to others that left out.
 
     Both are empty if it left out none.
     """
-    agents = [masked_reference(agent) for agent in found.others]
+    agents = [masked_reference(agent) for agent in pending.others]
     if not agents:
         return "", ""
-    count = sum(map(len, found.others.values()))
+    count = sum(map(len, pending.others.values()))
     calls = "1 call" if count == 1 else f"{count} calls"
     whose = "another agent" if len(agents) == 1 else "other agents"
     more = len(agents) - _MOST_AGENTS
     shown_agents = ", ".join(agents[:_MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
     are = "is" if count == 1 else "are"
-    to = f" to {masked_reference(found.agent or '')}"
+    to = f" to {masked_reference(pending.agent or '')}"
     return to, f"; {calls} to {whose} {are} pending: {shown_agents}"
 
 
@@ -233,9 +233,9 @@ async def _one(
     except A2AError as error:
         outcome = error
     if isinstance(outcome, JournalError) and (left := _LEFT.get(outcome.reason)):
-        status, told = left
+        status, reason = left
         members = {**_members(record), "status": status}
-        output.emit(Record(members, [*_lines(record), text.field("Left", told)]))
+        output.emit(Record(members, [*_lines(record), text.field("Left", reason)]))
         return await _was_answered(session, record)
     members = members_of(outcome, session, output)
     output.emit(Record({**_named(record), **members}, _told(record, outcome, session, output)))
@@ -245,10 +245,10 @@ async def _one(
 async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
     """Whether another program has finished a call with an answer."""
     try:
-        found = await session.journal.find(record.message_id)
+        stored = await session.journal.find(record.message_id)
     except JournalError:
         return False
-    return found is not None and found.outcome == "answered"
+    return stored is not None and stored.outcome == "answered"
 
 
 def _named(record: CallRecord) -> dict[str, Any]:
@@ -287,8 +287,10 @@ def _told(
     yield text.field("Message ID", record.message_id)
     answer = answer_of(outcome)
     if answer is not None:
-        told = [text.field("Message ID", record.message_id)]
-        yield from text.render(answer, text.View(verbose=session.settings.verbose), told=told)
+        shown_lines = [text.field("Message ID", record.message_id)]
+        yield from text.render(
+            answer, text.View(verbose=session.settings.verbose), told=shown_lines
+        )
         return
     envelope = output.error_members(failure_of(outcome, session))
     yield text.field("Error", envelope["message"])

@@ -27,8 +27,7 @@ from holdfast._cli.batch.session import (
     unusable_journal,
     was_not_sent,
 )
-from holdfast._cli.error_table import why_away
-from holdfast._cli.errors import CommandError, Failure
+from holdfast._cli.errors import CommandError, Failure, why_away
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.events import Notice, RunEnded
 from holdfast._client.batch import RunItem
@@ -242,13 +241,13 @@ class Run:
             if isinstance(line, BadLine):
                 if not self._skips(line):
                     return
-            elif (known := results.known.get(line.key)) is None:
+            elif (earlier := results.known.get(line.key)) is None:
                 await self._wait()
                 self._on_the_way[line.key] = line
                 yield RunItem(key=line.key, content=line.message)
-            elif known.digest != line.digest:
+            elif earlier.digest != line.digest:
                 self._write(line, _changed(line, self._plan.output), results)
-            elif known.is_error:
+            elif earlier.is_error:
                 self._counts.errors += 1
                 self._has_open = True  # as far as is known here
             else:
@@ -259,19 +258,19 @@ class Run:
             async for line in lines:
                 yield line
         except OSError as error:
-            told = f"{self._plan.input} cannot be read further: {error.strerror or error}"
-            self._fault = CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told))
+            message = f"{self._plan.input} cannot be read further: {error.strerror or error}"
+            self._fault = CommandError(Failure(code="HOLDFAST_ERR_FILE", message=message))
 
     def _skips(self, line: BadLine) -> bool:
-        told = f"line {line.number} of {self._plan.input} {line.reason}"
+        problem = f"line {line.number} of {self._plan.input} {line.reason}"
         if self._plan.skips_bad_lines:
             self._counts.skipped += 1
-            self._output.emit(Notice.warning(f"{told}; skipped"))
+            self._output.emit(Notice.warning(f"{problem}; skipped"))
             return True
         self._fault = CommandError(
             Failure(
                 code="HOLDFAST_ERR_INPUT",
-                message=f"{told}; no line after it was sent",
+                message=f"{problem}; no line after it was sent",
                 hint="correct it and start again, or skip such lines with --on-bad-line skip",
             )
         )
@@ -396,11 +395,11 @@ class Run:
         )
 
     def _gone(self) -> CommandError:
-        told = f"{self._plan.output} was moved or deleted; the journal has the results in it"
+        message = f"{self._plan.output} was moved or deleted; the journal has the results in it"
         hint = (
             f"to write all results again, and resume: {self._session.command(*self._plan.words())}"
         )
-        return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told, hint=hint))
+        return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=message, hint=hint))
 
     def _give_up(self, failure: Failure) -> None:
         """Stop sending; messages in flight end first."""

@@ -89,16 +89,16 @@ def _validate(document: Mapping[str, Any], output: Output) -> None:
     from holdfast._cli.output.events import Notice
     from holdfast._wire.card_schema import card_faults
 
-    found = card_faults(document)
-    for fault in found[:_SHOWN]:
+    violations = card_faults(document)
+    for fault in violations[:_SHOWN]:
         output.emit(Notice.warning(fault))
-    if found:
-        count = "1 fault" if len(found) == 1 else f"{len(found)} faults"
+    if violations:
+        count = "1 fault" if len(violations) == 1 else f"{len(violations)} faults"
         raise CommandError(
             Failure(
                 code="A2ACLI_ERR_CARD_INVALID",
                 message=f"the agent card is not as the protocol's schema has it: {count}; "
-                f"{found[0]}",
+                f"{violations[0]}",
             )
         )
     output.emit(Notice("Valid", "the card is as the protocol's schema has it"))

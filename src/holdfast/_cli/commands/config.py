@@ -130,11 +130,11 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     above = ctx.find_root()
     command = above.command
     for word in words:
-        found = command.get_command(above, word) if isinstance(command, click.Group) else None
-        if found is None:
+        child = command.get_command(above, word) if isinstance(command, click.Group) else None
+        if child is None:
             message = f"No such command {' '.join(words)!r}."
             raise click.UsageError(message, ctx)
-        command = found
+        command = child
         above = HelpContext(command, parent=above, info_name=word, **_help_settings())
     click.echo(command.get_help(above))
 

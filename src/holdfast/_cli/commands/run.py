@@ -278,10 +278,10 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
 
     async def look() -> None:
         wanted = agent if settings.agent_source is FLAG else None
-        found = await resuming.unfinished(options["journal"], wanted, options["forget"])
-        calls.update(found.calls)
+        pending = await resuming.unfinished(options["journal"], wanted, options["forget"])
+        calls.update(pending.calls)
         if options["lists"] or not calls:
-            resuming.list_calls(found, output, now=world.env.wall())
+            resuming.list_calls(pending, output, now=world.env.wall())
         elif options["forget"]:
             for place, (record, *_) in [*calls.items()]:
                 if record.damage is not None:  # which needs no agent, and may name none
@@ -327,8 +327,8 @@ def _resume_each(
     worst = 0
     for agent, records in calls.items():
         if agent != named and not is_address(agent):
-            told = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
-            output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=told)))
+            message = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
+            output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=message)))
             worst = max(worst, 1)
             continue
         its_own = settings if agent == named else _of_journal(ctx, settings, agent)
@@ -374,8 +374,8 @@ def _resume(
         journal = journal_at(ctx.params["journal"])
         session = JournaledSession(world, settings, reference, output, journal)
     except (ValueError, click.UsageError, CommandError) as error:
-        told = f"calls to {masked_reference(settings.agent_card)} cannot be resumed: {error}"
-        output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=told)))
+        message = f"calls to {masked_reference(settings.agent_card)} cannot be resumed: {error}"
+        output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=message)))
         return 1
 
     async def act(_session: Session, output: Output) -> None:

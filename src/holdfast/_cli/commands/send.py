@@ -213,7 +213,7 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     settings = read_settings(ctx)
     if settings.output == "json":
         raise click.UsageError(_CHAT_IS_TEXT, ctx)
-    said = read_text(ctx, options["words"])
+    first = read_text(ctx, options["words"])
     metadata = {name: options[name] for name in ("metadata", "message_metadata")}
     named = {"task_id": options["task_id"], "context_id": options["context_id"]}
     terminal = world.terminal()
@@ -221,12 +221,12 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
         output = ChatOutput(settings)
         return execute(
             ctx,
-            lambda session, _: Chat(session, output, terminal, **metadata).run(said, **named),
+            lambda session, _: Chat(session, output, terminal, **metadata).run(first, **named),
             output=output,
         )
-    if said is None:
+    if first is None:
         raise click.UsageError(_NO_TERMINAL, ctx)
     return execute(
         ctx,
-        lambda session, output: actions.send(session, output, parts=(said,), **metadata, **named),
+        lambda session, output: actions.send(session, output, parts=(first,), **metadata, **named),
     )

@@ -88,10 +88,10 @@ def _check(
     """
     target = below / _PLACE / _NAME
     places = [target / name for name in (_WRITTEN, *content)]
-    between = {above for one in places for above in one.parents if above.is_relative_to(below)}
-    for one in sorted({*between, *places} - {below}):
-        if one.is_symlink():
-            message = f"{one} is a link, which is not followed; remove it, or name another --to"
+    between = {above for path in places for above in path.parents if above.is_relative_to(below)}
+    for path in sorted({*between, *places} - {below}):
+        if path.is_symlink():
+            message = f"{path} is a link, which is not followed; remove it, or name another --to"
             raise click.UsageError(message, ctx)
     if not target.exists():
         return
@@ -117,8 +117,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _files(place: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
-    for one in sorted(place.iterdir(), key=lambda one: one.name):
-        if one.is_dir():
-            yield from _files(one, f"{above}{one.name}/")
-        elif one.name.endswith(".md"):
-            yield f"{above}{one.name}", one.read_text(encoding="utf-8")
+    for entry in sorted(place.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _files(entry, f"{above}{entry.name}/")
+        elif entry.name.endswith(".md"):
+            yield f"{above}{entry.name}", entry.read_text(encoding="utf-8")

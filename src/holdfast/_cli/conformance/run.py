@@ -80,8 +80,8 @@ async def measure(
         how = f"{GET_TCK}; then name it with --tck DIRECTORY or A2ACLI_TCK"
         raise shown.not_measured(f"the A2A TCK is not there: {where}", hint=how, agent=agent)
     if level not in kit.layout.levels:
-        known = ", ".join(kit.layout.levels)
-        raise shown.not_measured(f"this TCK, of protocol {kit.layout.version}, has only {known}")
+        levels = ", ".join(kit.layout.levels)
+        raise shown.not_measured(f"this TCK, of protocol {kit.layout.version}, has only {levels}")
     shown.version = kit.layout.version
     url = _address(session, shown)
     card = await session.get_card()
@@ -193,7 +193,7 @@ class _Shown:
             "protocolVersion": self.version,
             "level": self._level,
             "tests": counts._asdict(),
-            "failed": [one._asdict() for one in failed],
+            "failed": [failure._asdict() for failure in failed],
         }
         self._output.emit(
             Measurement({"conformance": members}, self._lines(members), is_last=is_last)
@@ -209,8 +209,8 @@ class _Shown:
         for name, count in members["tests"].items():
             if any(members["tests"].values()):
                 yield text.field(f"Tests {_ENDS.get(name, name)}", str(count))
-        for one in members["failed"][:_SHOWN]:
-            yield text.field("Failed", f"{one['test']}: {one['why']}")
+        for failure in members["failed"][:_SHOWN]:
+            yield text.field("Failed", f"{failure['test']}: {failure['why']}")
         more = len(members["failed"]) - _SHOWN
         if more > 0:
             yield text.field("Failed", f"{more} more; -o json has them")
@@ -220,8 +220,8 @@ def _address(session: Session, shown: _Shown) -> str:
     """The address that the kit is given: it looks for the card below it."""
     reference = session.reference
     if isinstance(reference, Path) or urlsplit(reference).query:
-        told = "the TCK fetches the card itself: name the agent by its host or origin"
-        raise shown.not_measured(told)
+        message = "the TCK fetches the card itself: name the agent by its host or origin"
+        raise shown.not_measured(message)
     for path in WELL_KNOWN:
         reference = reference.removesuffix(path)
     return reference.rstrip("/")

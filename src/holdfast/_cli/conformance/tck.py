@@ -66,19 +66,19 @@ class Kit(NamedTuple):
             report: Where the JUnit report goes.
             python: The interpreter that has what it needs; the kit's own, or else this one.
         """
-        known = self.layout.bindings
-        names = [known[name] for name in transports if name in known]
+        bindings = self.layout.bindings
+        names = [bindings[name] for name in transports if name in bindings]
         runner = [python or self._python(), _RUNNER]
         return [*runner, *self.layout.arguments(url, self.layout.levels[level], names, report)]
 
-    def environment(self, given: Mapping[str, str], report: Path) -> dict[str, str]:
+    def environment(self, inherited: Mapping[str, str], report: Path) -> dict[str, str]:
         """What it finds in its environment: nothing that is meant for us.
 
         Args:
-            given: Our own.
+            inherited: Our own.
             report: Where the JUnit report goes.
         """
-        kept = {name: value for name, value in given.items() if not name.startswith("A2ACLI_")}
+        kept = {name: value for name, value in inherited.items() if not name.startswith("A2ACLI_")}
         if self.layout is _OLDER:
             more = kept.get("PYTEST_ADDOPTS", "")
             kept["PYTEST_ADDOPTS"] = f"{more} --junitxml='{report}'".lstrip()
@@ -86,16 +86,16 @@ class Kit(NamedTuple):
 
     def _python(self) -> str:
         places = (".venv/bin/python", ".venv/Scripts/python.exe")
-        found = (self.directory / place for place in places)
-        return next((str(path) for path in found if path.is_file()), sys.executable)
+        interpreters = (self.directory / place for place in places)
+        return next((str(path) for path in interpreters if path.is_file()), sys.executable)
 
 
 def find_kit(directory: Path) -> Kit | None:
     """The kit in a directory; None if there is none that is known."""
     if not (directory / _RUNNER).is_file():
         return None
-    found = (layout for layout in (_NEWER, _OLDER) if (directory / layout.tests).is_dir())
-    layout = next(found, None)
+    layouts = (layout for layout in (_NEWER, _OLDER) if (directory / layout.tests).is_dir())
+    layout = next(layouts, None)
     return None if layout is None else Kit(directory, layout)
 
 
@@ -196,7 +196,7 @@ def read_report(path: Path) -> Report:
 def _cases(path: Path) -> Iterator[tuple[str, Failed]]:
     """How each test ended; one that failed twice, in itself and after it, counts once."""
     for case in ET.parse(path).iter("testcase"):  # noqa: S314  the user's own program wrote it
-        bad = next((one for one in case if one.tag in {"failure", "error"}), None)
+        bad = next((outcome for outcome in case if outcome.tag in {"failure", "error"}), None)
         skipped = case.find("skipped")
         name = "::".join(filter(None, (case.get("classname"), case.get("name"))))
         if bad is not None:

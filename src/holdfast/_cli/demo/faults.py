@@ -144,8 +144,8 @@ def _read(written: str) -> list[WrittenFault]:
     match = _WRITTEN.fullmatch(written)
     kind = None if match is None else FAULTS.get(match["name"])
     if match is None or kind is None:
-        known = ", ".join([*FAULTS, *SETS])
-        message = f"{written!r} is not a fault; faults are {known}, as in cut:3 or 2xreset"
+        names = ", ".join([*FAULTS, *SETS])
+        message = f"{written!r} is not a fault; faults are {names}, as in cut:3 or 2xreset"
         raise ValueError(message)
     number = match["number"]
     if number is not None and kind.number is None:

@@ -15,8 +15,7 @@ import click
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._auth.oauth.servers import discover
-from holdfast._cli.error_table import one_line
-from holdfast._cli.errors import AUTH, UNREACHABLE, CommandError, Failure
+from holdfast._cli.errors import AUTH, UNREACHABLE, CommandError, Failure, one_line
 from holdfast._cli.options.settings import CLIENT_SECRET
 from holdfast._cli.options.values import masked_reference, read_secret
 from holdfast._cli.output.events import Notice, Record
@@ -288,9 +287,9 @@ async def show_all_logins(world: CliEnvironment, output: Output) -> None:
         except AuthenticationError as error:
             problems.append(error.message)
             continue
-        one = _described(login, token, "Logged in")
-        members.append(one[0])
-        lines += one[1]
+        described = _described(login, token, "Logged in")
+        members.append(described[0])
+        lines += described[1]
     output.emit(Record({"logins": members}, lines or ["Not logged in at any agent"]))
     for problem in problems:
         output.emit(Notice.warning(problem))

@@ -120,16 +120,16 @@ class Logins:
 
     def all(self) -> tuple[list[Login], list[str]]:
         """Return the logins by agent, and what is wrong with files that hold none."""
-        found: list[Login] = []
+        logins: list[Login] = []
         problems: list[str] = []
         for path in sorted(self._directory.glob("*.login")):
             try:
-                found.append(msgspec.json.decode(read_private(path) or b"", type=Login))
+                logins.append(msgspec.json.decode(read_private(path) or b"", type=Login))
             except AuthenticationError as error:
                 problems.append(error.message)
             except (msgspec.DecodeError, ValueError):
                 problems.append(f"{path} holds no login; remove it, and log in again")
-        return sorted(found, key=lambda login: login.agent), problems
+        return sorted(logins, key=lambda login: login.agent), problems
 
     def path(self, agent: str) -> Path:
         """Return the file of a login, whether it is there or not."""
@@ -224,7 +224,7 @@ class KeptCredentials:
         self._is_asked_for = asks_for_token(card)
         if self._is_asked_for:
             return False
-        agents = {canonical_origin(one.url) for one in card.supported_interfaces}
+        agents = {canonical_origin(interface.url) for interface in card.supported_interfaces}
         return any(self._logins.has(agent) for agent in agents)
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
@@ -238,9 +238,9 @@ class KeptCredentials:
         """Whether there is another token."""
         provider = self._provider(call)
         if call.operation is GET_AGENT_CARD and not self._card_is_guarded:
-            asked = self._answers and bearer_challenge(error.headers) is not None
-            self._card_is_guarded = asked
-            return asked and provider is not None
+            is_requested = self._answers and bearer_challenge(error.headers) is not None
+            self._card_is_guarded = is_requested
+            return is_requested and provider is not None
         if provider is None or not self._is_asked_for:
             return False
         return await provider.on_unauthorized(call, error)

@@ -175,28 +175,28 @@ class Configuration:
     def said_by(self, source: Source, variable: str) -> str | None:
         """Return what the file of a source says about another setting, if it is the user's own."""
         files = (file for file in self.files if file.path == source.path and source.is_trusted)
-        found = next((file.stated.get(variable) for file in files), None)
-        return None if found is None else found.value or None
+        setting = next((file.stated.get(variable) for file in files), None)
+        return None if setting is None else setting.value or None
 
     def _decide(
         self, variable: str, default: str | None
     ) -> tuple[FileSetting | None, list[tuple[FileSetting, _File]]]:
         rule = rule_of(variable)
-        found: FileSetting | None = None
+        decided: FileSetting | None = None
         ignored: list[tuple[FileSetting, _File]] = []
         for file in reversed(self.files):
             stated = file.stated.get(variable)
             if stated is None:
                 continue
             if rule.own and stated.source.is_trusted:
-                found = stated if stated.value else None  # an empty line undoes what is below it
+                decided = stated if stated.value else None  # an empty line undoes what is below it
             elif not stated.value:
                 continue
-            elif rule.permits(stated.value, found.value if found else default):
-                found = stated
+            elif rule.permits(stated.value, decided.value if decided else default):
+                decided = stated
             else:
                 ignored.append((stated, file))
-        return found, ignored
+        return decided, ignored
 
 
 def read_configuration(

@@ -79,8 +79,8 @@ DEFAULT_POLL_INTERVAL = 2.0
 def _complete_transport(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[str]:
-    known = (*BINDINGS, *SHORT_BINDINGS)
-    return [name for name in known if name.upper().startswith(incomplete.upper())]
+    names = (*BINDINGS, *SHORT_BINDINGS)
+    return [name for name in names if name.upper().startswith(incomplete.upper())]
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -> None:

@@ -107,16 +107,16 @@ def _argument(draft: Draft) -> Part:
     if draft.value != "-":
         return _text(draft)
     try:
-        said = _standard_input().decode().removesuffix("\n").removesuffix("\r")
+        text = _standard_input().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         message = "Standard input is not UTF-8: it cannot be a text; send it with --file."
         raise ValueError(message) from None
     except (OSError, ValueError) as error:
         raise _unreadable("TEXT", "from standard input", error) from None
-    if not said.strip():
+    if not text.strip():
         message = "Standard input is empty: there is no text to send."
         raise ValueError(message)
-    return _text(Draft("TEXT", said))
+    return _text(Draft("TEXT", text))
 
 
 def _text(draft: Draft) -> Part:

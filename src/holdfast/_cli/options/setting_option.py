@@ -100,7 +100,7 @@ class SettingOption(click.Option):
         if value is None or value == ():
             return None
         values = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
-        return ", ".join(self._mask(self._shown(one)) for one in values)
+        return ", ".join(self._mask(self._shown(item)) for item in values)
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Shows as the default what is in effect."""
@@ -180,10 +180,10 @@ def configuration_of(ctx: click.Context) -> Configuration:
         click.UsageError: The file that the caller named cannot be read.
     """
     named = _named_file(ctx)
-    known: tuple[str | None, Configuration] | None = ctx.meta.get(_CONFIGURATION)
-    if known is None or known[0] != named:
-        known = ctx.meta[_CONFIGURATION] = named, _read_files(ctx, named)
-    return known[1]
+    cached: tuple[str | None, Configuration] | None = ctx.meta.get(_CONFIGURATION)
+    if cached is None or cached[0] != named:
+        cached = ctx.meta[_CONFIGURATION] = named, _read_files(ctx, named)
+    return cached[1]
 
 
 def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
@@ -203,8 +203,8 @@ def beside(ctx: click.Context, source: Source, variable: str) -> str | None:
 
 def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
     """What the files say, if they were read; a pipe, for one, can be read only once."""
-    known = None if ctx is None else ctx.meta.get(_CONFIGURATION)
-    return None if known is None else known[1]
+    cached = None if ctx is None else ctx.meta.get(_CONFIGURATION)
+    return None if cached is None else cached[1]
 
 
 def notices(
@@ -230,8 +230,8 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
     def advice(name: str) -> str:
         bare = re.split("[-_]", re.sub("(?i)^a2a[-_]cli", "a2acli", name), maxsplit=1)[1]
         bare = bare.upper().replace("-", "_")
-        meant = get_close_matches(bare, names, n=1, cutoff=0.75)
-        return f"; did you mean {names[meant[0]]}?" if meant else ""
+        near = get_close_matches(bare, names, n=1, cutoff=0.75)
+        return f"; did you mean {names[near[0]]}?" if near else ""
 
     for name, source in configuration.unknown:
         yield f"{source.place}: {name} is not a setting of holdfast{advice(name)}"
@@ -250,10 +250,12 @@ def _ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignor
     """
     options = [param for param in ctx.command.params if isinstance(param, SettingOption)]
     defaults = {option.variable: option.default_text for option in options}
-    for one in configuration.ignored(defaults):
-        rule = rule_of(one.variable)
-        if rule.strictness is None or one.variable in defaults:  # of others there is no default
-            yield one
+    for ignored in configuration.ignored(defaults):
+        rule = rule_of(ignored.variable)
+        if (
+            rule.strictness is None or ignored.variable in defaults
+        ):  # of others there is no default
+            yield ignored
 
 
 def _named_file(ctx: click.Context) -> str | None:

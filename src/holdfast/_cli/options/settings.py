@@ -43,7 +43,7 @@ class MissingAgentError(click.UsageError):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings:
     """What every command is told.
 
@@ -91,9 +91,9 @@ class Settings:
     agent_card: str
     is_endpoint: bool = False
     config: str | None = None
-    bearer: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
-    svc_params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    bearer: str | None = None
+    api_key: str | None = None
+    svc_params: Mapping[str, str] = field(default_factory=dict[str, str])
     extensions: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
     version: str = PROTOCOL_VERSION
@@ -114,23 +114,23 @@ class Settings:
     card_keys: str | None = None
     card_key_hosts: tuple[str, ...] = ()
     require_signature: bool = False
-    client_secret: str | None = field(default=None, repr=False)
+    client_secret: str | None = None
     client_of_secret: tuple[str | None, str | None] = (None, None)
-    client_key_password: str | None = field(default=None, repr=False)
+    client_key_password: str | None = None
     credential_origins: tuple[str, ...] = ()
-    withheld: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    withheld: Mapping[str, str] = field(default_factory=dict[str, str])
     bound_to: str | None = None
     is_credential_origin: bool = False
     agent_source: Source = DEFAULT
-    sources: Mapping[str, Source] = field(default_factory=dict[str, Source], repr=False)
-    named: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
     weaknesses: tuple[str, ...] = ()
 
     @property
     def credentials(self) -> set[str]:
         """The flags whose credentials are given, wherever they come from."""
-        given = {"--bearer": self.bearer, "--api-key": self.api_key}
-        return {flag for flag, secret in given.items() if secret is not None}
+        secrets = {"--bearer": self.bearer, "--api-key": self.api_key}
+        return {flag for flag, secret in secrets.items() if secret is not None}
 
 
 class ResolvedSetting(NamedTuple):
@@ -295,15 +295,15 @@ def _waits(
     ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
 ) -> tuple[bool | None, Source]:
     """What ``--wait`` and ``--async`` say: that from the better source counts."""
-    said = [
+    candidates = [
         (sources[name], waits)
         for name, waits in (("wait", True), ("asynchronous", False))
         if values.get(name)
     ]
-    if not said:
+    if not candidates:
         return None, DEFAULT
-    source, waits = min(said)
-    if len({place.rank for place, _ in said}) < len(said):
+    source, waits = min(candidates)
+    if len({place.rank for place, _ in candidates}) < len(candidates):
         message = f"{_spelled('wait', 'async', source)} contradict each other."
         raise click.UsageError(message, ctx)
     return waits, source
@@ -329,12 +329,12 @@ def _endpoint(
     return endpoint
 
 
-def _spelled(one: str, other: str, source: Source) -> str:
+def _spelled(first: str, other: str, source: Source) -> str:
     """Two options as they are written where they come from."""
     if source is FLAG:
-        return f"--{one} and --{other}"
+        return f"--{first} and --{other}"
     where = "" if source.path is None else f" in {source.path}"
-    named = (f"{PREFIX}{name.upper().replace('-', '_')}" for name in (one, other))
+    named = (f"{PREFIX}{name.upper().replace('-', '_')}" for name in (first, other))
     return f"{' and '.join(named)}{where}"
 
 

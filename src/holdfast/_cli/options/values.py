@@ -140,7 +140,9 @@ def read_rate(text: str) -> float:
 def shown_rate(rate: float) -> str:
     """A rate as people write it, in the unit that makes it no fraction if there is one."""
     units = ((unit, rate * _PER[unit]) for unit in ("s", "min", "h"))
-    unit, number = next((one for one in units if one[1] >= 1), ("h", rate * 3600))
+    unit, number = next(
+        (candidate for candidate in units if candidate[1] >= 1), ("h", rate * 3600)
+    )
     return f"{number:.15g}/{unit}"
 
 
@@ -167,8 +169,8 @@ def read_version(text: str) -> str:
     """
     version = _VERSION.fullmatch(text.strip())
     if version is None:
-        known = " or ".join(PROTOCOL_VERSIONS)
-        message = f"{text!r} is not a protocol version; write it as {known}"
+        versions = " or ".join(PROTOCOL_VERSIONS)
+        message = f"{text!r} is not a protocol version; write it as {versions}"
         raise ValueError(message)
     return version[1]
 
@@ -358,15 +360,15 @@ def read_time(text: str) -> datetime:
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that a misspelled word is probably meant to be; None if none is like it."""
-    known = {name.lower(): name for name in names}
-    found = get_close_matches(word.strip().lower(), known, n=1)
-    return known[found[0]] if found else None
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(word.strip().lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return the end of an error about a misspelled word: the nearest name, if one is like it."""
-    meant = nearest(word, names)
-    return "" if meant is None else f"; did you mean {meant}?"
+    near = nearest(word, names)
+    return "" if near is None else f"; did you mean {near}?"
 
 
 def hidden(_text: str) -> str:
@@ -409,10 +411,10 @@ def secrets_in_reference(text: str) -> list[str]:
 
     address, _, query = text.partition("?")
     users = [user.removesuffix("@") for user in _USER.findall(address)]
-    found = [*users, *(user.partition(":")[2] for user in users)]
+    secrets = [*users, *(user.partition(":")[2] for user in users)]
     for name, value in _pairs(query):
-        found += secrets_in({name.removesuffix("=").lower() or "token": value})
-    return [*found, *(unquote(value) for value in found)]
+        secrets += secrets_in({name.removesuffix("=").lower() or "token": value})
+    return [*secrets, *(unquote(value) for value in secrets)]
 
 
 _USER = re.compile(r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@")

@@ -123,10 +123,10 @@ def _secrets(settings: Settings) -> list[str]:
         settings.client_secret,
         settings.client_key_password,
     )
-    given = [secret for secret in stated if secret is not None]
-    given += secrets_in_params(settings.svc_params)
-    given += secrets_in_reference(settings.agent_card)
-    return [*given, *(quote(secret, safe="") for secret in given)]
+    secrets = [secret for secret in stated if secret is not None]
+    secrets += secrets_in_params(settings.svc_params)
+    secrets += secrets_in_reference(settings.agent_card)
+    return [*secrets, *(quote(secret, safe="") for secret in secrets)]
 
 
 class OutputError(OSError):

@@ -109,7 +109,7 @@ class ChatText:
             yield from self._release()
         if (status := _without_time(event.status)) != self._status:
             self._status = status
-            yield from self._diagnostic(event, "" if task is None else task.text)
+            yield from self._status_text(event, "" if task is None else task.text)
 
     def last_seen(self, task: Task) -> Iterator[str]:  # noqa: ARG002  it is said elsewhere
         """Nothing more: how a task stands is said beside the text."""
@@ -208,21 +208,21 @@ class ChatText:
 
     def _rest(self, artifact: Artifact, *, append: bool) -> Iterator[str]:
         """What an artifact has besides text, as far as it is new."""
-        known = artifact.artifact_id in self._others
-        told = self._others.get(artifact.artifact_id, ())
+        is_known = artifact.artifact_id in self._others
+        written = self._others.get(artifact.artifact_id, ())
         others = tuple(part for part in artifact.parts if part.text is None)
-        if self._view.verbose and not known:
+        if self._view.verbose and not is_known:
             yield from self._lines([field("Artifact", artifact.name or artifact.artifact_id)])
             yield from self._lines(artifact_head(artifact, self._view))
         if append:
-            self._others[artifact.artifact_id] = (*told, *others)
+            self._others[artifact.artifact_id] = (*written, *others)
             yield from self._parts(others)
             return
         self._others[artifact.artifact_id] = others
-        goes_on = others[: len(told)] == told
-        yield from self._parts(others[len(told) :] if goes_on else others)
+        goes_on = others[: len(written)] == written
+        yield from self._parts(others[len(written) :] if goes_on else others)
 
-    def _diagnostic(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
+    def _status_text(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
         """What the agent says about the state, unless that is the text of the task once more."""
         status = event.status
         if self._view.verbose:
@@ -241,19 +241,19 @@ class ChatText:
             self._said = _bare(said)
         yield from self._parts(message.parts)
 
-    def _is_in_artifacts(self, said: str, text: str) -> bool:
+    def _is_in_artifacts(self, status_text: str, text: str) -> bool:
         """Whether a status message is the text once more that artifacts had in this turn."""
         if not self._answer:
             return False
         shown = [text, "".join(self._answer), *("".join(texts) for texts in self._shown.values())]
-        return _bare(said) in {_bare(clean(one)) for one in shown}
+        return _bare(status_text) in {_bare(clean(artifact_text)) for artifact_text in shown}
 
     def _is_shown(self, message_id: str, text: str) -> bool:
         """Whether a message was shown before; from now on it was."""
-        known, key = self._messages, (message_id, text)
-        if not message_id or key in known:
+        messages, key = self._messages, (message_id, text)
+        if not message_id or key in messages:
             return bool(message_id)
-        known.add(key)
+        messages.add(key)
         return False
 
 

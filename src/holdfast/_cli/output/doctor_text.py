@@ -218,13 +218,13 @@ def _seen(level: Level, saw: str, on: Paper, *, most: int | None = None) -> Iter
 def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
     """Problems and warnings in short, the problems first, the same of several places once."""
     levels: tuple[Level, ...] = ("problem", "warning")
-    told: Counter[tuple[Level, str]] = Counter(
+    counts: Counter[tuple[Level, str]] = Counter(
         (level, _named(f)) for level in levels for f in findings if f.level == level
     )
-    if not told:
+    if not counts:
         return
     yield "Problems and warnings:"
-    for (level, saw), count in told.items():
+    for (level, saw), count in counts.items():
         times = f" ({count} times)" if count > 1 else ""
         yield from _seen(level, f"{saw}{times}", on, most=_SHORT)
     yield ""
@@ -283,10 +283,10 @@ def _wrapped(
 
 def _summary(diagnosis: Diagnosis) -> str:
     counts = diagnosis.counts
-    told = [
+    parts = [
         f"{counts[level]} {words[counts[level] != 1]}"
         for level, words in _COUNTED.items()
         if counts[level] or level == "problem"
     ]
     ended = "" if diagnosis.is_complete else f"; {diagnosis.stopped}; it was not finished"
-    return f"{', '.join(told)}{ended}"
+    return f"{', '.join(parts)}{ended}"

@@ -261,9 +261,9 @@ def write_json(value: Any, *, ascii_only: bool = False, in_line: bool = False) -
     return replace_special(text, _in_json)
 
 
-def _in_json(found: re.Match[str]) -> str:
+def _in_json(match: re.Match[str]) -> str:
     """The character as JSON escapes it: one that is beyond 16 bits in two halves (RFC 8259, 7)."""
-    units = found[0].encode("utf-16-be", "surrogatepass")
+    units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
 
 

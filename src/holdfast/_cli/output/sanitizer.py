@@ -83,9 +83,9 @@ class TerminalSanitizer:
         if _PLAIN.fullmatch(whole):
             return text
         shown: list[str] = []
-        for found in _special().finditer(whole, at):
-            shown += whole[at : found.start()], _shown(found[0])
-            at = found.end()
+        for match in _special().finditer(whole, at):
+            shown += whole[at : match.start()], _shown(match[0])
+            at = match.end()
         return "".join((*shown, whole[at:]))
 
 

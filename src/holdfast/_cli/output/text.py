@@ -114,11 +114,11 @@ def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
     """The lines for the files of a task that were saved."""
     yield from identifiers(task)
     yield state(task)
-    for one in saved:
-        yield field("Artifact", one.file.artifact.name or one.file.artifact.artifact_id)
-        yield field("Saved", str(one.path))
-        yield field("Media type", one.file.media_type)
-        yield field("Size", f"{one.size} bytes")
+    for file in saved:
+        yield field("Artifact", file.file.artifact.name or file.file.artifact.artifact_id)
+        yield field("Saved", str(file.path))
+        yield field("Media type", file.file.media_type)
+        yield field("Size", f"{file.size} bytes")
 
 
 def render_deleted(task_id: str, config_id: str) -> Iterator[str]:
@@ -139,9 +139,9 @@ def render_settings(
     settings: Iterable[ResolvedSetting], configuration: Configuration, logins: Mapping[str, str]
 ) -> Iterator[str]:
     """The lines for the settings in effect: the flag, its value, and where that comes from."""
-    for one in settings:
-        where = one.source.name if one.source.path is None else str(one.source.path)
-        yield field(one.name, f"{one.value or '(none)'} [{where}]")
+    for setting in settings:
+        where = setting.source.name if setting.source.path is None else str(setting.source.path)
+        yield field(setting.name, f"{setting.value or '(none)'} [{where}]")
     yield field("Local file", _path(configuration.local))
     yield field("Global file", _path(configuration.shared))
     for agent, file in logins.items():
@@ -429,4 +429,4 @@ def _scheme(scheme: SecurityScheme) -> str:
         "OpenID Connect": scheme.open_id_connect_security_scheme,
         "mutual TLS": scheme.mtls_security_scheme,
     }
-    return next((name for name, found in named.items() if found is not None), "of unknown kind")
+    return next((name for name, flow in named.items() if flow is not None), "of unknown kind")

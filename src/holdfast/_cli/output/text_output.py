@@ -230,17 +230,17 @@ class LiveText:
         """What is new of an artifact, from what happens to its text."""
         artifact_id = artifact.artifact_id
         others = tuple(part for part in artifact.parts if part.text is None)
-        told = self._others.get(artifact_id, ())
-        known = () if append else told
+        written = self._others.get(artifact_id, ())
+        before = () if append else written
         is_new = artifact_id not in self._names
         text = sum(len(change.text) for change in changes if isinstance(change, TextDelta))
         skipped = 0 if append else len(artifact.text) - text
-        is_replaced = others[: len(known)] != known or any(
+        is_replaced = others[: len(before)] != before or any(
             isinstance(change, TextReset) for change in changes
         )
         if is_replaced:
-            known, skipped = (), 0
-        self._others[artifact_id] = (*told, *others) if append else others
+            before, skipped = (), 0
+        self._others[artifact_id] = (*written, *others) if append else others
         if is_new or artifact.name:
             self._names[artifact_id] = artifact.name or artifact_id
         if is_replaced:
@@ -249,7 +249,7 @@ class LiveText:
         elif is_new:
             yield from self._head(artifact_id)
             yield from (f"{line}\n" for line in artifact_head(artifact, self._view))
-        yield from self._parts(artifact, skipped, len(known))
+        yield from self._parts(artifact, skipped, len(before))
 
     def _parts(self, artifact: Artifact, characters: int, others: int) -> Iterator[str]:
         """The parts behind those many characters of text, and behind that many other parts."""

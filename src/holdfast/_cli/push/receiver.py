@@ -74,9 +74,9 @@ async def receive(
         try:
             served = await stack.enter_async_context(Served(host, port))
         except OSError as error:
-            told = f"cannot listen on {host}:{port}: {error.strerror or error}"
+            message = f"cannot listen on {host}:{port}: {error.strerror or error}"
             hint = "name another address with --listen HOST:PORT"
-            failure = Failure(code="HOLDFAST_ERR_LISTEN", message=told, hint=hint)
+            failure = Failure(code="HOLDFAST_ERR_LISTEN", message=message, hint=hint)
             raise CommandError(failure) from None
         await _receive(session, output, served, task_id, url or served.url, listens_on=host)
 
