@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None
     Returns:
         The exit code (a2a-cli 11.6); 130 after Ctrl-C, 141 where nobody reads the output.
     """
-    if arguments is None and world is None:  # of a process of its own
+    collects = gc.isenabled()
+    if arguments is None and world is None:  # in a process of its own
         gc.disable()  # what imports allocate stays; `CliEnvironment.run` enables it again
     try:
         from holdfast._cli.app import run
@@ -50,3 +51,6 @@ def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
+    finally:
+        if collects:
+            gc.enable()

@@ -311,7 +311,7 @@ def test_a_cache_that_cannot_be_written_makes_no_command_fail(get, tmp_path):
 
 
 def test_the_cache_is_bounded_in_number_and_size(get, cache, monkeypatch):
-    monkeypatch.setattr("holdfast._cli.agent.cards._MOST", 3)
+    monkeypatch.setattr("holdfast._cli.agent.cards._MAX_FILES", 3)
     server = CardServer(cache_control="max-age=60")
     for number in range(5):
         get(server, card=f"{AGENT}/{number}/agent-card.json")

@@ -54,7 +54,7 @@ __all__ = [
 
 _SERVER_ERROR, _BUSY = 500, 503
 
-_SHOWN = 300
+_MAX_REQUEST_CHARACTERS = 300
 """Characters of what a card asks for that a hint shows at most."""
 
 _NOT_ACCEPTED = "check the credentials: the agent does not accept them"
@@ -183,12 +183,12 @@ def _credentials_to_give(state: CommandState) -> str:
     else:
         given = {_all_of(way, state.settings) for way in ways if way.hindrance is None}
     if not given:
-        requested = shortened(", or ".join(way.words for way in ways), _SHOWN)
+        requested = shortened(", or ".join(way.words for way in ways), _MAX_REQUEST_CHARACTERS)
         many = "the command line can give none of these"
         return f"the agent asks for {requested}; {ways[0].hindrance if len(ways) == 1 else many}"
     login = _login(state)
     first = "" if login is None else f"log in: {login}, or "
-    return first + shortened(f"set {', or '.join(sorted(given))}", _SHOWN)
+    return first + shortened(f"set {', or '.join(sorted(given))}", _MAX_REQUEST_CHARACTERS)
 
 
 def _login(state: CommandState) -> str | None:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["HelpContext", "LazyCommand", "LazyGroup", "fit_help"]
 
-_LEAST = 20
+_MIN_COLUMNS = 20
 """Columns for which help is formatted at least."""
-_NARROW = 60
+_NARROW_COLUMNS = 60
 """Terminals of fewer columns show each description below its option."""
-_SHORT = 12
+_NAME_COLUMNS = 12
 """Columns of the longest name that stays beside its description on a narrow terminal."""
-_INDENT = 4
+_INDENT_COLUMNS = 4
 """Columns by which a description below its option is indented."""
-_WHOLE = 1_000
+_SUMMARY_CHARACTERS = 1_000
 """Characters of a command's description in the list of commands."""
 
 
@@ -41,8 +41,8 @@ class _Formatter(click.HelpFormatter):
         self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
     ) -> None:
         columns = shutil.get_terminal_size().columns
-        if width is None and columns < _NARROW:
-            width = max(columns - 2, _LEAST)
+        if width is None and columns < _NARROW_COLUMNS:
+            width = max(columns - 2, _MIN_COLUMNS)
         super().__init__(indent_increment, width, max_width)
 
     def write_dl(
@@ -50,16 +50,16 @@ class _Formatter(click.HelpFormatter):
     ) -> None:
         """Write options or commands, each with its description."""
         rows = list(rows)
-        if self.width < _NARROW - 2:
-            col_max = _SHORT
-            if any(len(name) > _SHORT for name, _ in rows):
-                col_max = _INDENT - col_spacing
+        if self.width < _NARROW_COLUMNS - 2:
+            col_max = _NAME_COLUMNS
+            if any(len(name) > _NAME_COLUMNS for name, _ in rows):
+                col_max = _INDENT_COLUMNS - col_spacing
                 rows = [(self._broken(name), text) for name, text in rows]
         super().write_dl(rows, col_max, col_spacing)
 
     def write_text(self, text: str) -> None:
         """Write text; tables fit a narrow terminal (they begin with a backspace)."""
-        if self.width < _NARROW - 2:
+        if self.width < _NARROW_COLUMNS - 2:
             paragraphs = (
                 self._rewrapped(paragraph) if paragraph.startswith("\b\n") else paragraph
                 for paragraph in text.split("\n\n")
@@ -72,8 +72,8 @@ class _Formatter(click.HelpFormatter):
         return "\n".join(
             textwrap.fill(
                 re.sub(r"(?<=\S)\s{2,}", "  ", row),
-                max(self.width - self.current_indent, _LEAST),
-                subsequent_indent=" " * _INDENT,
+                max(self.width - self.current_indent, _MIN_COLUMNS),
+                subsequent_indent=" " * _INDENT_COLUMNS,
                 break_on_hyphens=False,
             )
             if row.strip()
@@ -100,7 +100,9 @@ class HelpContext(click.Context):
 def fit_help(command: click.Command) -> None:
     """Make the help of a command, and of those below it, fit the terminal."""
     command.context_class = HelpContext
-    command.short_help = command.get_short_help_str(_WHOLE)  # click cuts it off otherwise
+    command.short_help = command.get_short_help_str(
+        _SUMMARY_CHARACTERS
+    )  # click cuts it off otherwise
     if isinstance(command, click.Group) and not isinstance(command, LazyGroup):
         for below in command.commands.values():
             fit_help(below)

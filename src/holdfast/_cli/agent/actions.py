@@ -56,11 +56,11 @@ class Filters(TypedDict):
     include_artifacts: bool
 
 
-_CANCEL_TIMEOUT = 60.0
+_CANCEL_TIMEOUT_S = 60.0
 """Seconds that a cancel waits for the end of the task unless told otherwise."""
 
 
-_LONGEST_REASON = 300
+_MAX_REASON_CHARACTERS = 300
 """Characters of an agent's reason that a warning shows; the task has all of them."""
 
 
@@ -207,7 +207,7 @@ async def cancel_task(
             task_id,
             confirm=settings.waits is not False,
             metadata=metadata,
-            timeout=left if settings.timeout_given else min(left, _CANCEL_TIMEOUT),
+            timeout=left if settings.timeout_given else min(left, _CANCEL_TIMEOUT_S),
             poll_interval=settings.poll_interval,
             headers=session.svc_params,
         )
@@ -361,7 +361,7 @@ def _stated_reason(task: Task) -> str:
     if message is None or not task.state.is_terminal:
         return ""
     reason = " ".join(message.text.split())
-    return f": {shortened(reason, _LONGEST_REASON)}" if reason else ""
+    return f": {shortened(reason, _MAX_REASON_CHARACTERS)}" if reason else ""
 
 
 OUTCOMES: Mapping[TaskState, str] = {

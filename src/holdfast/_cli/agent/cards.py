@@ -45,13 +45,13 @@ __all__ = ["CachedCards", "CardCache", "card_verifier"]
 
 logger = logging.getLogger("holdfast.cli.cache")
 
-_MOST = 64
+_MAX_FILES = 64
 """Files that are kept; the oldest go."""
 
-_LARGEST = 256 * 1024
+_MAX_FILE_BYTES = 256 * 1024
 """Bytes of a file."""
 
-_LONGEST = 86_400.0
+_MAX_AGE_S = 86_400.0
 """Seconds for which a card is used without asking, whatever its server allows."""
 
 _PLAIN_HEADERS = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
@@ -91,7 +91,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     def is_fresh(self, now: float) -> bool:
         """Whether it may be used without asking its server."""
         lifetime = Caching.of(self.reply(now).headers, now=now).lifetime or 0.0
-        return 0 <= now - self.stored < _LONGEST and lifetime > 0
+        return 0 <= now - self.stored < _MAX_AGE_S and lifetime > 0
 
 
 class CardCache:
@@ -109,7 +109,7 @@ class CardCache:
         try:
             if not self._is_ours():
                 return None
-            content = read_private_file(self._path(key), max_bytes=_LARGEST)
+            content = read_private_file(self._path(key), max_bytes=_MAX_FILE_BYTES)
             entry = None if content is None else msgspec.json.decode(content, type=_Entry)
         except FileNotFoundError:
             return None
@@ -122,7 +122,7 @@ class CardCache:
         """Keep an entry, unless it is too large or cannot be kept safely."""
         content = msgspec.json.encode(entry)
         try:
-            if len(content) >= _LARGEST:
+            if len(content) >= _MAX_FILE_BYTES:
                 return self.remove(entry.key)
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._is_ours():
@@ -148,7 +148,7 @@ class CardCache:
     def _prune(self) -> None:
         """Removes the oldest files, those that a crash left among them."""
         files = sorted(self._directory.iterdir(), key=lambda path: path.lstat().st_mtime)
-        for path in files[:-_MOST]:
+        for path in files[:-_MAX_FILES]:
             path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:

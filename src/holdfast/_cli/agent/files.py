@@ -97,7 +97,7 @@ _DEVICE = re.compile(
     re.IGNORECASE,
 )
 """Names that Windows takes for a device, whatever follows a dot, or spaces and a dot."""
-_LONGEST = 200  # bytes; file systems take 255
+_MAX_NAME_BYTES = 200  # bytes; file systems take 255
 
 
 def safe_name(name: str) -> str:
@@ -109,7 +109,7 @@ def safe_name(name: str) -> str:
     if _DEVICE.fullmatch(plain):
         plain = f"_{plain}"
     stem, extension = _split(plain)
-    room = _LONGEST - len(extension.encode())
+    room = _MAX_NAME_BYTES - len(extension.encode())
     shortened = stem.encode()[:room].decode("utf-8", "ignore")
     return f"{shortened}{extension}".rstrip(". ") or "file"
 

@@ -122,11 +122,11 @@ def is_file(reference: str) -> bool:
         return False
 
 
-_LARGEST = 4 * 1024 * 1024
+_MAX_CATALOG_BYTES = 4 * 1024 * 1024
 """Bytes of a catalog."""
-_LONGEST = 30.0
+_CATALOG_TIMEOUT_S = 30.0
 """Seconds that it may take to come."""
-_NAMED = 10
+_MAX_SHOWN_ENTRIES = 10
 """Entries that a hint names."""
 
 
@@ -177,7 +177,7 @@ def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
     fetched: list[_Fetched] = []
 
     async def look() -> None:
-        timeout = min(settings.timeout, _LONGEST)
+        timeout = min(settings.timeout, _CATALOG_TIMEOUT_S)
         async with CancelScope.within(timeout) as scope:
             fetched.append(await _fetch(world, settings, catalog))
         if scope.expired:
@@ -201,7 +201,7 @@ async def _fetch(world: CliEnvironment, settings: Settings, url: str) -> _Fetche
             method="GET",
             url=url,
             headers={"accept": "application/json"},
-            limits=Limits(body=_LARGEST),
+            limits=Limits(body=_MAX_CATALOG_BYTES),
         )
         reply, _, scope = await fetch(engine, request)
     finally:
@@ -214,11 +214,11 @@ async def _fetch(world: CliEnvironment, settings: Settings, url: str) -> _Fetche
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(_MAX_CATALOG_BYTES + 1)
     except OSError as error:
         raise _not_found(path, f"cannot be read: {error.strerror or error}") from None
-    if len(content) > _LARGEST:
-        raise _invalid(path, f"has more than {_LARGEST} bytes")
+    if len(content) > _MAX_CATALOG_BYTES:
+        raise _invalid(path, f"has more than {_MAX_CATALOG_BYTES} bytes")
     return content
 
 
@@ -226,7 +226,7 @@ def _check_card(path: Path) -> None:
     """Tells those who name a catalog and none of its entries; all else is told by who reads it."""
     try:
         with path.open("rb") as file:
-            document: Any = json.loads(file.read(_LARGEST))
+            document: Any = json.loads(file.read(_MAX_CATALOG_BYTES))
     except (OSError, ValueError, RecursionError):
         return
     if isinstance(document, dict) and "name" in document:
@@ -250,8 +250,12 @@ def _entry(
     if agents is None:
         raise _invalid(catalog, "has no agents as holdfast reads them")
     if name not in agents:
-        names = ", ".join(sorted(agents)[:_NAMED])
-        more = f", and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
+        names = ", ".join(sorted(agents)[:_MAX_SHOWN_ENTRIES])
+        more = (
+            f", and {len(agents) - _MAX_SHOWN_ENTRIES} more"
+            if len(agents) > _MAX_SHOWN_ENTRIES
+            else ""
+        )
         nearest_name = nearest(name, agents)
         first = f"did you mean {nearest_name}? " if nearest_name else ""
         hint = f"{first}it has {names}{more}" if names else "the catalog is empty"

@@ -83,7 +83,7 @@ _CERTIFICATE = {
 }
 """What is a setting of a `TlsConfig` there, and of the command line here."""
 
-_SHORTEST_TIME = 0.001
+_MIN_TIMEOUT_S = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
 
 
@@ -227,7 +227,7 @@ class Session:
 
     def left(self) -> float:
         """Seconds left for the command."""
-        return max(self._ends - asyncio.get_running_loop().time(), _SHORTEST_TIME)
+        return max(self._ends - asyncio.get_running_loop().time(), _MIN_TIMEOUT_S)
 
     def _with_cached_cards(self) -> HttpEngine:
         """What carries the client's requests: the card may come from the cache.

@@ -37,7 +37,7 @@ R = TypeVar("R")
 logger = logging.getLogger("holdfast.cli.wire")
 
 _LINE_END = re.compile(rb"[\r\n]")
-_MOST = 50_000
+_MAX_BODY_CHARACTERS = 50_000
 """Characters of a body that are shown."""
 
 _PUBLIC = PROTOCOL_HEADERS | {"date", "retry-after", "server", "www-authenticate"}
@@ -247,6 +247,7 @@ _SECRET_MEMBER = re.compile(r'("(?:token|credentials)"\s*:\s*)"(?:[^"\\]|\\.)*"?
 
 def _text(body: bytes) -> str:
     text = _SECRET_MEMBER.sub(r'\1"***"', body.decode("utf-8", "replace"))
-    if len(text) > _MOST:
-        return f"the first {_MOST} of {len(text)} characters: {text[:_MOST]}"
+    if len(text) > _MAX_BODY_CHARACTERS:
+        shown = text[:_MAX_BODY_CHARACTERS]
+        return f"the first {_MAX_BODY_CHARACTERS} of {len(text)} characters: {shown}"
     return text

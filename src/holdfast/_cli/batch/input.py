@@ -40,7 +40,7 @@ __all__ = ["LARGEST_LINE", "BadLine", "Line", "Lines", "key_of", "read_line"]
 LARGEST_LINE = 16 * 1024 * 1024
 """Bytes of a line."""
 
-_AT_ONCE = 1000
+_LINES_PER_TURN = 1000
 """Lines that are read before others have their turn."""
 
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
@@ -268,7 +268,7 @@ class Lines:
             line = reader.read(raw, number)
             if line is not None:
                 yield line
-            if not number % _AT_ONCE:
+            if not number % _LINES_PER_TURN:
                 await asyncio.sleep(0)
 
     def count(self) -> int:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Counts", "Progress"]
 
-_DRAWN = 0.2
+_REDRAW_INTERVAL_S = 0.2
 """Seconds between two states of the progress line on a terminal."""
 
-_REPORTED = 30.0
+_REPORT_INTERVAL_S = 30.0
 """Seconds between two reports of the progress where standard error is not a terminal."""
 
-_COLUMNS = 80
+_MAX_COLUMNS = 80
 """Columns of a terminal that are used at most, and of one whose width is not known."""
 
 
@@ -135,18 +135,18 @@ class Progress:
         began, total = asyncio.get_running_loop().time(), _total(lines)
         while True:
             self._output.emit(ProgressLine(_fitted(self._line(run, began, total))))
-            await asyncio.sleep(_DRAWN)
+            await asyncio.sleep(_REDRAW_INTERVAL_S)
 
     async def _report(self, lines: Lines, run: BulkRun) -> None:
         began, total = asyncio.get_running_loop().time(), _total(lines)
         while True:
-            await asyncio.sleep(_REPORTED)
+            await asyncio.sleep(_REPORT_INTERVAL_S)
             self._output.emit(Notice("Progress", self._line(run, began, total)))
 
     def _line(self, run: BulkRun, began: float, total: str) -> str:
         counts, clock = self._counts, asyncio.get_running_loop().time
         done = f"{counts.results + counts.skipped}{total}"
-        rate = f"{counts.written / max(clock() - began, _DRAWN):.1f}/s"
+        rate = f"{counts.written / max(clock() - began, _REDRAW_INTERVAL_S):.1f}/s"
         if away := int(self._outage.seconds):
             rate = f"agent away for {shown_duration(away)}"
         return f"{done}, {run.in_flight} in flight, {rate}: {counts.told(0)}"
@@ -155,10 +155,10 @@ class Progress:
 def _fitted(line: str) -> str:
     """As much of a line as stands in one row: what is in a second one could not be erased."""
     try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or _MAX_COLUMNS
     except (OSError, ValueError):
-        columns = _COLUMNS
-    most = max(min(columns, _COLUMNS) - 1, 1)  # a full row moves some terminals to the next
+        columns = _MAX_COLUMNS
+    most = max(min(columns, _MAX_COLUMNS) - 1, 1)  # a full row moves some terminals to the next
     return shortened(line, most)
 
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
 
-_AT_ONCE = 32
+_MAX_CONCURRENCY = 32
 """Calls that are resumed at the same time."""
 
-_MOST_AGENTS = 5
+_MAX_SHOWN_AGENTS = 5
 """Other agents with pending calls that are named at most."""
 
 _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
@@ -129,8 +129,10 @@ def _limits(pending: Unfinished) -> tuple[str, str]:
     count = sum(map(len, pending.others.values()))
     calls = "1 call" if count == 1 else f"{count} calls"
     whose = "another agent" if len(agents) == 1 else "other agents"
-    more = len(agents) - _MOST_AGENTS
-    shown_agents = ", ".join(agents[:_MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
+    more = len(agents) - _MAX_SHOWN_AGENTS
+    shown_agents = ", ".join(agents[:_MAX_SHOWN_AGENTS]) + (
+        f" and {more} more" if more > 0 else ""
+    )
     are = "is" if count == 1 else "are"
     to = f" to {masked_reference(pending.agent or '')}"
     return to, f"; {calls} to {whose} {are} pending: {shown_agents}"
@@ -190,7 +192,7 @@ async def resume(
         calls = {one.message_id: one for one in await session.client.pending()}
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
-    room = asyncio.Semaphore(_AT_ONCE)
+    room = asyncio.Semaphore(_MAX_CONCURRENCY)
 
     async def one(record: CallRecord) -> bool:
         async with room:

@@ -59,16 +59,16 @@ __all__ = ["Run"]
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still come."""
 
-_NAMED = 5
+_MAX_LINE_NUMBERS = 5
 """Line numbers to show in a warning about many lines."""
 
-_LOOK = 0.5
+_CHECK_INTERVAL_S = 0.5
 """Seconds between two checks whether the agent is unreachable."""
 
-_TOLD = 3.0
+_REPORT_OUTAGE_AFTER_S = 3.0
 """Seconds for which the agent must be unreachable before a warning says so."""
 
-_LAST = 30.0
+_SENDING_GRACE_S = 30.0
 """Seconds to wait for messages that are just being sent, before the run ends."""
 
 
@@ -353,7 +353,7 @@ class Run:
         """Report an outage of the agent, and end the work if it lasts too long."""
         outage = self._outage
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             self._look()
             if outage.error is not None and outage.is_over_long:
                 self._give_up(self._left_alone(outage.error))
@@ -363,7 +363,11 @@ class Run:
     def _look(self) -> None:
         """Report when the agent becomes unreachable, and when it answers again."""
         error = self._outage.error
-        if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
+        if (
+            error is not None
+            and self._outage.seconds >= _REPORT_OUTAGE_AFTER_S
+            and not self._is_away
+        ):
             self._is_away = True
             wait = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
             self._output.emit(
@@ -376,7 +380,7 @@ class Run:
     async def _until_sent(self) -> None:
         """Wait for messages that are being sent: if cancelled, their outcome is unknown."""
         clock = asyncio.get_running_loop().time
-        until = clock() + _LAST
+        until = clock() + _SENDING_GRACE_S
         await _looking(lambda: not self._outage.sending or clock() >= until)
 
     def _left_alone(self, error: A2AError) -> Failure:
@@ -482,7 +486,7 @@ class Run:
 
 async def _looking(is_over: Callable[[], bool]) -> None:
     while not is_over():  # noqa: ASYNC110  which time alone may make it
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_CHECK_INTERVAL_S)
 
 
 def _stays_unsent(outcome: Answer | Exception) -> bool:
@@ -494,8 +498,8 @@ def _stays_unsent(outcome: Answer | Exception) -> bool:
 
 def _told_of_changed(numbers: list[int]) -> str:
     many = len(numbers) > 1
-    first = ", ".join(map(str, numbers[:_NAMED]))
-    others = " and others" if len(numbers) > _NAMED else ""
+    first = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
+    others = " and others" if len(numbers) > _MAX_LINE_NUMBERS else ""
     what = f"{len(numbers)} {'lines have' if many else 'line has'} the id of another message"
     return f"{what}: line{'s' if many else ''} {first}{others}"
 

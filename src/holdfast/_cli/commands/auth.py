@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoginRequest", "auth"]
 
-_TURN = 0.1
+_JOIN_INTERVAL_S = 0.1
 """Seconds after which a signal during the read of a pipe takes effect, at the latest."""
 
 
@@ -168,7 +168,7 @@ def _read_file(path: Path) -> bytes:
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(_TURN)
+        thread.join(_JOIN_INTERVAL_S)
     (result,) = read
     if isinstance(result, OSError):
         raise result

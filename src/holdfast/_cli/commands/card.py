@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card"]
 
-_SHOWN = 20
+_MAX_SHOWN_VIOLATIONS = 20
 """Faults that are told of one by one."""
 
 
@@ -90,7 +90,7 @@ def _validate(document: Mapping[str, Any], output: Output) -> None:
     from holdfast._wire.card_schema import card_faults
 
     violations = card_faults(document)
-    for fault in violations[:_SHOWN]:
+    for fault in violations[:_MAX_SHOWN_VIOLATIONS]:
         output.emit(Notice.warning(fault))
     if violations:
         count = "1 fault" if len(violations) == 1 else f"{len(violations)} faults"

@@ -40,15 +40,15 @@ __all__ = ["measure"]
 logger = logging.getLogger("holdfast.cli.tck")
 
 _ENDS = {"expected": "failed as expected"}
-_SHOWN = 50
+_MAX_SHOWN_FAILURES = 50
 """Failures that text names."""
-_TAIL = 4_096
+_TAIL_BYTES = 4_096
 """Bytes of what the kit said last that are kept."""
-_GRACE = 5.0
+_END_GRACE_S = 5.0
 """Seconds that the kit has to end, once it is asked to."""
-_REAPING = 1.0
+_KILL_GRACE_S = 1.0
 """Seconds until one that was killed is gone."""
-_PIECE = 16_384
+_READ_BYTES = 16_384
 
 
 async def measure(
@@ -209,9 +209,9 @@ class _Shown:
         for name, count in members["tests"].items():
             if any(members["tests"].values()):
                 yield text.field(f"Tests {_ENDS.get(name, name)}", str(count))
-        for failure in members["failed"][:_SHOWN]:
+        for failure in members["failed"][:_MAX_SHOWN_FAILURES]:
             yield text.field("Failed", f"{failure['test']}: {failure['why']}")
-        more = len(members["failed"]) - _SHOWN
+        more = len(members["failed"]) - _MAX_SHOWN_FAILURES
         if more > 0:
             yield text.field("Failed", f"{more} more; -o json has them")
 
@@ -256,8 +256,8 @@ async def _run(
     )
     last_words = b""
     try:
-        while process.stdout is not None and (piece := await process.stdout.read(_PIECE)):
-            last_words = (last_words + piece)[-_TAIL:]
+        while process.stdout is not None and (piece := await process.stdout.read(_READ_BYTES)):
+            last_words = (last_words + piece)[-_TAIL_BYTES:]
             for line in piece.decode(errors="replace").splitlines():
                 logger.debug("tck: %s", line)
         return await process.wait(), last_words.decode(errors="replace")
@@ -270,7 +270,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Ends the kit with all that it started, also if the command is told to end once more."""
     _signal(process, signal.SIGTERM)
     try:
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_END_GRACE_S):
             await process.wait()
     except TimeoutError:
         pass
@@ -278,7 +278,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
             _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REAPING):
+                async with asyncio.timeout(_KILL_GRACE_S):
                     await process.wait()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counts", "Failed", "Kit", "Report", "find_kit", "read_report"]
 
-_LARGEST_REPORT = 64 * 1024 * 1024
+_MAX_REPORT_BYTES = 64 * 1024 * 1024
 _RUNNER = "run_tck.py"
 
 
@@ -178,7 +178,7 @@ def read_report(path: Path) -> Report:
         ValueError: It is not there, or cannot be one.
     """
     try:
-        if path.stat().st_size > _LARGEST_REPORT:
+        if path.stat().st_size > _MAX_REPORT_BYTES:
             message = "its report is too large"
             raise ValueError(message)
         cases = list(_cases(path))

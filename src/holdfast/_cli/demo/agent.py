@@ -122,12 +122,12 @@ def _message_id(body: bytes) -> str | None:
     return message_id if isinstance(message_id, str) else None
 
 
-_EVERY = 0.3
+_WORD_INTERVAL_S = 0.3
 """Seconds from one word of a stream to the next."""
 
-_SLOW = 10.0
-_LONGEST = 3600.0
-_AUTHORIZED_AFTER = 10.0
+_SLOW_S = 10.0
+_MAX_SLOW_S = 3600.0
+_AUTHORIZED_AFTER_S = 10.0
 
 
 class DemoCommand(NamedTuple):
@@ -153,7 +153,7 @@ def _echo(text: str, turn: Turn) -> Plan:
 
 def _stream(text: str, _turn: Turn) -> Plan:
     words = text.split() or ["one", "word", "after", "the", "other"]
-    return streams(*(f"{word} " for word in words), every=_EVERY)
+    return streams(*(f"{word} " for word in words), every=_WORD_INTERVAL_S)
 
 
 def _slow(text: str, _turn: Turn) -> Plan:
@@ -161,9 +161,9 @@ def _slow(text: str, _turn: Turn) -> Plan:
     try:
         seconds = float(first)
     except ValueError:
-        seconds, rest = _SLOW, text
-    if not 0 <= seconds <= _LONGEST:
-        return rejects(f"the seconds have to be between 0 and {_LONGEST:g}")
+        seconds, rest = _SLOW_S, text
+    if not 0 <= seconds <= _MAX_SLOW_S:
+        return rejects(f"the seconds have to be between 0 and {_MAX_SLOW_S:g}")
     quarters = [
         Step(state=TaskState.WORKING, after=seconds / 4 if percent else 0, says=f"{percent} %")
         for percent in (0, 25, 50, 75)
@@ -174,8 +174,8 @@ def _slow(text: str, _turn: Turn) -> Plan:
 
 
 def _auth(text: str, _turn: Turn) -> Plan:
-    prompt = text or f"Authorize me elsewhere; in {_AUTHORIZED_AFTER:g} s you will have done so."
-    return needs_auth(prompt, cleared_after=_AUTHORIZED_AFTER)
+    prompt = text or f"Authorize me elsewhere; in {_AUTHORIZED_AFTER_S:g} s you will have done so."
+    return needs_auth(prompt, cleared_after=_AUTHORIZED_AFTER_S)
 
 
 def _file(text: str, _turn: Turn) -> Plan:
@@ -221,7 +221,7 @@ WORDS: Mapping[str, DemoCommand] = {
     "ask": DemoCommand(
         "QUESTION", "asks, and waits for your answer", _says(asks, "What is your name?")
     ),
-    "auth": DemoCommand("", f"waits for an authorization, for {_AUTHORIZED_AFTER:g} s", _auth),
+    "auth": DemoCommand("", f"waits for an authorization, for {_AUTHORIZED_AFTER_S:g} s", _auth),
     "fail": DemoCommand("REASON", "fails", _says(fails, _AS_ASKED)),
     "reject": DemoCommand("REASON", "refuses", _says(rejects, _AS_ASKED)),
     "crash": DemoCommand("REASON", "raises", _says(crashes, _AS_ASKED)),

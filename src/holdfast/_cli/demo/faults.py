@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULTS", "SETS", "WrittenFault", "faults_text", "read_faults"]
 
-_MOST = 1000
-_LONGEST = 3600
+_MAX_FAULTS = 1000
+_MAX_SECONDS = 3600
 
 
 class WrittenFault(NamedTuple):
@@ -131,8 +131,8 @@ def read_faults(text: str) -> tuple[WrittenFault, ...]:
     faults: list[WrittenFault] = []
     for written in filter(None, (word.strip() for word in text.split(","))):
         faults += read_faults(SETS[written]) if written in SETS else _read(written)
-    if len(faults) > _MOST:
-        message = f"these are {len(faults)} faults; {_MOST} are enough for anybody"
+    if len(faults) > _MAX_FAULTS:
+        message = f"these are {len(faults)} faults; {_MAX_FAULTS} are enough for anybody"
         raise ValueError(message)
     return tuple(faults)
 
@@ -152,8 +152,8 @@ def _read(written: str) -> list[WrittenFault]:
         message = f"{match['name']} takes no number"
         raise ValueError(message)
     value = int(number) if number is not None else (kind.number or ("", 0))[1]
-    if value < kind.lowest or (_SECONDS in (kind.number or ()) and value > _LONGEST):
-        most = f" and {_LONGEST}" if _SECONDS in (kind.number or ()) else ""
+    if value < kind.lowest or (_SECONDS in (kind.number or ()) and value > _MAX_SECONDS):
+        most = f" and {_MAX_SECONDS}" if _SECONDS in (kind.number or ()) else ""
         least = f"{'between' if most else 'at least'} {kind.lowest}"
         message = f"{written!r}: the number has to be {least}{most}"
         raise ValueError(message)

@@ -45,13 +45,13 @@ __all__ = [
 
 _NAME = ".env"
 _GLOBAL = (".config", "a2a-cli", _NAME)
-_LARGEST = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 """Bytes of a file."""
 _PIPE_WAIT_S = 60.0
 """Seconds that a named pipe has to say all of it."""
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 """Wrong lines of a file that are reported one by one, at most."""
-_NAMED = 5
+_MAX_LINE_NUMBERS = 5
 """Numbers of other broken lines that are shown, at most."""
 
 
@@ -302,9 +302,9 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
         else:
             similar[key] = source
         wrong += [f"{path}, line {line + n} {_QUOTED} {line}" for n in _swallowed(original)]
-    problems += wrong[:_MOST_PROBLEMS]
-    if len(wrong) > _MOST_PROBLEMS:
-        problems.append(f"{path} has {len(wrong) - _MOST_PROBLEMS} more such lines")
+    problems += wrong[:_MAX_PROBLEMS]
+    if len(wrong) > _MAX_PROBLEMS:
+        problems.append(f"{path} has {len(wrong) - _MAX_PROBLEMS} more such lines")
     if others:
         problems.append(f"{path}, {_lines(others)} not NAME=value")
     return _File(path, stated, similar, hindrance)
@@ -327,8 +327,8 @@ def _lines(numbers: list[int]) -> str:
     """Return line numbers for an error, with the verb."""
     if len(numbers) == 1:
         return f"line {numbers[0]} is"
-    more = len(numbers) - _NAMED
-    shown = ", ".join(map(str, numbers[:_NAMED]))
+    more = len(numbers) - _MAX_LINE_NUMBERS
+    shown = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
     return f"lines {shown}{f' and {more} more' if more > 0 else ''} are"
 
 
@@ -339,7 +339,7 @@ def _content(path: Path, *, is_named: bool) -> tuple[bytes, os.stat_result]:
         OSError: It cannot be read.
         ValueError: It is no file that may be read here, or too large.
     """
-    number = os.open(path, os.O_RDONLY | _AT_ONCE)
+    number = os.open(path, os.O_RDONLY | _OPEN_FLAGS)
     try:
         status = os.fstat(number)
         is_regular = stat.S_ISREG(status.st_mode)
@@ -349,8 +349,8 @@ def _content(path: Path, *, is_named: bool) -> tuple[bytes, os.stat_result]:
         content = _bytes_of(number, may_wait=not is_regular)
     finally:
         os.close(number)
-    if len(content) > _LARGEST:
-        message = f"it has more than {_LARGEST} bytes"
+    if len(content) > _MAX_FILE_BYTES:
+        message = f"it has more than {_MAX_FILE_BYTES} bytes"
         raise ValueError(message)
     return content, status
 
@@ -362,19 +362,21 @@ def _bytes_of(number: int, *, may_wait: bool) -> bytes:
         TimeoutError: What it was waited for did not come in time.
     """
     content, ends = bytearray(), time.monotonic() + _PIPE_WAIT_S
-    while len(content) <= _LARGEST:
+    while len(content) <= _MAX_FILE_BYTES:
         left = max(ends - time.monotonic(), 0)
         if may_wait and not select.select([number], [], [], left)[0]:
             message = f"it did not end within {_PIPE_WAIT_S:g} seconds"
             raise TimeoutError(message)
-        piece = os.read(number, _LARGEST + 1 - len(content))
+        piece = os.read(number, _MAX_FILE_BYTES + 1 - len(content))
         if not piece:
             break
         content += piece
     return bytes(content)
 
 
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS = (
+    getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+)
 _NO_FILE = "it is not a regular file"
 
 

@@ -42,7 +42,7 @@ __all__ = [
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _CONFIGURATION = "holdfast._cli.options.setting_option.configuration"
-_MOST_NAMES = 50
+_MAX_UNKNOWN_NAMES = 50
 """Unknown names that are reported at most; a file may hold thousands."""
 
 
@@ -220,7 +220,7 @@ def notices(
     """
     yield from configuration.problems
     yield from map(str, _ignored(ctx, configuration))
-    yield from islice(_unknown(configuration, every=every), _MOST_NAMES)
+    yield from islice(_unknown(configuration, every=every), _MAX_UNKNOWN_NAMES)
 
 
 def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:

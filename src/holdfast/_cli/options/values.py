@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
-_PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _WORD = re.compile(r"[\w-]+")
@@ -77,7 +77,7 @@ def read_duration(text: str, advice: str = "") -> float:
     if not _DURATION.fullmatch(compact):
         message = f"{text!r} is not a duration; write 30, 30s, 1m30s or 500ms"
         raise ValueError(message)
-    seconds = sum(float(n) * _SECONDS[unit] for n, unit in _PIECE.findall(compact))
+    seconds = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(compact))
     if not 0 < seconds < math.inf:
         message = (
             f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s{advice}"

@@ -305,7 +305,7 @@ def _columns() -> int | None:
         return None
 
 
-_LEAST = 10
+_MIN_COLUMNS = 10
 """Columns below which a terminal's own way of breaking lines is as good."""
 
 _TAB, _WIDEST = 8, 2
@@ -336,7 +336,7 @@ class Wrapping:
             text: The piece, which has no control characters but line ends and tabs.
         """
         columns = self._columns()
-        if columns is None or columns < _LEAST:
+        if columns is None or columns < _MIN_COLUMNS:
             return text
         limit, shown = columns - 1, list[str]()
         sent, sent_width, word_at = self._word, self._word_width, 0

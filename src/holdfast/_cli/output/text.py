@@ -288,7 +288,7 @@ def _reply(message: Message, view: View) -> Iterator[str]:
 def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
     """The parts in order; text that came in several parts is one text."""
     for part in _joined(parts, view):
-        for shows, lines in _SHOWN:
+        for shows, lines in _PART_RENDERERS:
             if shows(part):
                 yield from lines(part, view)
                 break
@@ -341,7 +341,9 @@ def _unknown(_part: Part, _view: View) -> Iterator[str]:
     yield field("Part", "of a kind that is not known")
 
 
-_SHOWN: tuple[tuple[Callable[[Part], bool], Callable[[Part, View], Iterator[str]]], ...] = (
+_PART_RENDERERS: tuple[
+    tuple[Callable[[Part], bool], Callable[[Part, View], Iterator[str]]], ...
+] = (
     (lambda part: part.text is not None, _text),
     (lambda part: part.raw is not None or part.url is not None, _file),
     (lambda part: part.data is not msgspec.UNSET, _data),

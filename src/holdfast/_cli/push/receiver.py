@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Served", "receive"]
 
-_WAITING = 256
+_MAX_QUEUED_DELIVERIES = 256
 """Deliveries that wait to be shown; further ones are answered once there is room."""
-_QUIET = 60.0
+_POLL_AFTER_S = 60.0
 """Seconds without news after which the agent is asked."""
-_GOODBYE = 3.0
+_DELETE_TIMEOUT_S = 3.0
 """Seconds for deleting the configuration at the end."""
 
 
@@ -120,14 +120,14 @@ async def _receive(
                     client=session.client,
                     until=session.is_at_rest,
                     timeout=session.left(),
-                    poll_interval=_QUIET,
+                    poll_interval=_POLL_AFTER_S,
                 )
             )
             task = await _show(session, output, taken, waiting)
         finally:
             with contextlib.suppress(A2AError):  # it is of no use to anybody any more
                 await session.client.delete_task_push_notification_config(
-                    task_id, created.id or config.id or "", timeout=_GOODBYE
+                    task_id, created.id or config.id or "", timeout=_DELETE_TIMEOUT_S
                 )
     if session.settings.stream:
         if taken.state is not task.state:
@@ -175,7 +175,9 @@ class _Taken:
         self._receiver = receiver
         self._task_id = task_id
         self._seen: dict[bytes, None] = {}
-        self.events: asyncio.Queue[tuple[Event, Task | None]] = asyncio.Queue(_WAITING)
+        self.events: asyncio.Queue[tuple[Event, Task | None]] = asyncio.Queue(
+            _MAX_QUEUED_DELIVERIES
+        )
         self.state: TaskState | None = None
 
     def note(self, event: Event) -> None:
@@ -210,7 +212,7 @@ class _Taken:
         if digest in self._seen:
             return
         self._seen[digest] = None
-        if len(self._seen) > _WAITING:
+        if len(self._seen) > _MAX_QUEUED_DELIVERIES:
             del self._seen[next(iter(self._seen))]
         event = read_notification(body, Limits()).event  # the receiver has read it before
         if event is not None:
