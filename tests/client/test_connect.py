@@ -23,6 +23,7 @@ from holdfast import (
     connect,
 )
 from holdfast._arguments import check_url
+from holdfast._client.settings import check_connect_options
 from holdfast._model.addresses import is_http_address
 from holdfast._model.operations import GET_TASK
 from holdfast.extend import Endpoints, Interceptor
@@ -849,3 +850,18 @@ def test_a_pipe_in_the_place_of_a_card_file_is_refused(tmp_path):
         [sys.executable, "-c", code], timeout=60, check=False, capture_output=True, text=True
     )
     assert "it is not a file" in done.stderr
+
+
+def test_options_left_out_are_those_of_the_signature_of_connect():
+    left_out = check_connect_options()
+    named = check_connect_options(**connect.__kwdefaults__)
+
+    for field in set(left_out.__struct_fields__) - {"env", "registry"}:  # new ones each time
+        assert getattr(left_out, field) == getattr(named, field), field
+
+
+def test_checked_options_do_not_show_secrets():
+    settings = check_connect_options(auth="Bearer s3cr3t-t0k3n", headers={"x-key": "s3cr3t-k3y"})
+
+    assert settings.headers == {"x-key": "s3cr3t-k3y"}
+    assert "s3cr3t" not in repr(settings)

@@ -459,8 +459,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         if rate is not None:
             check_rate("rate", rate)
-        # What cannot be right is told at once.
-        self._core.begin("call", options, sends=True, of=Client.run)
+        check_call_options(options, sends=True, of=Client.run)
         records = None
         if run_id is not None:
             not_empty("run_id", run_id)

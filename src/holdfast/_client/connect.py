@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack
 
-from holdfast._aio.env import Env, SystemEnv
 from holdfast._aio.per_loop import PerLoop
-from holdfast._arguments import (
-    check_able,
-    check_age,
-    check_configuration,
-    check_hook,
-    check_kind,
-    check_networks,
-    check_one_of,
-    check_reach,
-    check_seconds,
-    extension_uris,
-    hooks,
-    observer_hooks,
-)
-from holdfast._auth.providers import AuthProvider, CredentialService, one_provider, to_provider
 from holdfast._client.client import Client
 from holdfast._client.core import ClientCore
-from holdfast._client.options import CALL_TIMEOUT
+from holdfast._client.options import CALL_TIMEOUT, CARD_TTL
 from holdfast._client.resolve import resolve_engine, resolve_journal
+from holdfast._client.settings import check_connect_options
 from holdfast._client.targets import (
     AgentTarget,
     as_targets,
-    check_transport_producers,
     load_given_card,
-    route_to,
 )
 from holdfast._journal.agent_name import agent_name
 from holdfast._journal.writer import Journaling
@@ -44,24 +27,17 @@ from holdfast._pipeline.cards.trust import CardTrust
 from holdfast._pipeline.cautions import Cautions
 from holdfast._pipeline.credentials import AuthProviderRef
 from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
-from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
 from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
 from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipeline, card_source
 from holdfast._pipeline.replicas import Replica, ReplicaLayer
 from holdfast._pipeline.transport import Reply, UnaryOnly
-from holdfast._policy.reconcile import ContextIds, OnUnknown
-from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import (
     CardVerifier,
     CardVerifierCallable,
     card_checker,
-    check_card_verifier,
 )
 from holdfast._wire.bindings import GRPC_BINDING
-from holdfast._wire.http import check_headers
-from holdfast._wire.limits import Limits
-from holdfast.types import SendMessageConfiguration
 
 if TYPE_CHECKING:
     import os
@@ -71,6 +47,8 @@ if TYPE_CHECKING:
     import aiohttp
     from grpc import aio
 
+    from holdfast._aio.env import Env
+    from holdfast._auth.providers import AuthProvider, CredentialService
     from holdfast._client.answer import Answer
     from holdfast._client.client_tools import ClientTools
     from holdfast._client.content import Content
@@ -81,9 +59,12 @@ if TYPE_CHECKING:
     from holdfast._pipeline.interfaces import Route
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Call, Layer, Transport
+    from holdfast._policy.reconcile import ContextIds, OnUnknown
+    from holdfast._policy.resilience import Resilience
     from holdfast._wire.bindings import ProtocolVersion
+    from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import AgentReach, NetworkReach
-    from holdfast.types import AgentCard
+    from holdfast.types import AgentCard, SendMessageConfiguration
 
 __all__ = ["ask", "connect"]
 
@@ -93,7 +74,7 @@ def connect(
     *,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = CALL_TIMEOUT,
-    card_ttl: float = 300.0,
+    card_ttl: float = CARD_TTL,
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
     require_signature: bool = False,
     resilience: Resilience | None = None,
@@ -245,68 +226,62 @@ def connect(
         ImportError: gRPC is asked for, and its extra is not installed.
         TypeError: An argument of another type.
     """
-    resilience = Resilience.standard() if resilience is None else resilience
-    limits = Limits() if limits is None else limits
-    env = SystemEnv() if env is None else env
-    configuration = SendMessageConfiguration() if configuration is None else configuration
-    producers = check_transport_producers(transport_producers)
-    check_card_verifier(card_verifier, require_signature=require_signature)
-    check_kind("resilience", resilience, Resilience)
-    check_kind("limits", limits, Limits)
-    check_kind("configuration", configuration, SendMessageConfiguration)
-    check_configuration(configuration)
-    check_kind("streaming", streaming, bool)
-    check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
-    check_one_of("context_ids", context_ids, get_args(ContextIds))
-    check_kind("shared_store", shared_store, (bool, type(None)))
-    check_able("env", env, "wall", "random", "new_id")
-    endpoints = KnownEndpoints(_registry(shared))
-    admissions = _admissions(resilience)
-    own_headers = check_headers({} if headers is None else headers)
-    uris = extension_uris(extensions)
-    check_seconds("timeout", timeout)
-    check_age("card_ttl", card_ttl)
-    interceptors = hooks("interceptors", interceptors, "before", "after")
-    slot = AuthProviderRef(one_provider(to_provider(auth), interceptors))
-    consumers = hooks("consumers", consumers, "__call__")
-    hung = ListenerSet(interceptors, consumers)
-    observers = observer_hooks(observers)
-    call_layers = hooks("call_layers", call_layers, "__call__")
-    attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
-    networks = check_networks("allowed_networks", allowed_networks)
-    within = check_reach(reach, networks)
-    if grpc_channel_factory is not None:
-        check_hook("grpc_channel_factory", grpc_channel_factory)
-    grpc = use_of_grpc(engine, grpc_channel_factory)
+    settings = check_connect_options(
+        auth=auth,
+        timeout=timeout,
+        card_ttl=card_ttl,
+        card_verifier=card_verifier,
+        require_signature=require_signature,
+        resilience=resilience,
+        limits=limits,
+        engine=engine,
+        tls=tls,
+        shared=shared,
+        env=env,
+        url=url,
+        tenant=tenant,
+        bindings=bindings,
+        supported_protocol_bindings=supported_protocol_bindings,
+        protocol_version=protocol_version,
+        allow_legacy=allow_legacy,
+        transport_producers=transport_producers,
+        grpc_channel_factory=grpc_channel_factory,
+        configuration=configuration,
+        streaming=streaming,
+        on_unknown=on_unknown,
+        context_ids=context_ids,
+        journal=journal,
+        shared_store=shared_store,
+        headers=headers,
+        extensions=extensions,
+        credential_origins=credential_origins,
+        allowed_networks=allowed_networks,
+        reach=reach,
+        interceptors=interceptors,
+        consumers=consumers,
+        observers=observers,
+        call_layers=call_layers,
+        attempt_layers=attempt_layers,
+    )
+    env, limits, networks = settings.env, settings.limits, settings.networks
     agents = as_targets(agent, url)
-    routes = [
-        route_to(
-            one,
-            url=url,
-            tenant=tenant,
-            bindings=bindings,
-            supported=supported_protocol_bindings,
-            version=protocol_version,
-            allow_legacy=allow_legacy,
-            produced=producers,
-            credential_origins=credential_origins,
-            networks=networks,
-            within=within,
-            grpc=grpc,
-        )
-        for one in agents
+    routes = [settings.route(target) for target in agents]
+    in_hand = [
+        load_given_card(target, route) for target, route in zip(agents, routes, strict=True)
     ]
-    in_hand = [load_given_card(one, route) for one, route in zip(agents, routes, strict=True)]
+    endpoints, slot = KnownEndpoints(settings.registry), AuthProviderRef(settings.provider)
+    hung = ListenerSet(settings.interceptors, settings.consumers)
+    admissions = _admissions(settings.resilience)
     kept = None if journal is None else resolve_journal(journal)
-    used, owned = _engine_within(within, engine, tls)
-    listening = Observers(observers)
+    used, owned = _engine_within(settings.within, engine, tls)
+    listening = Observers(settings.observers)
     trust = CardTrust(
         card_checker(card_verifier, used, env), is_required=require_signature, observers=listening
     )
     cautions = Cautions()
     cards = card_source(
         used,
-        resilience,
+        settings.resilience,
         env,
         listening,
         limits=limits,
@@ -321,12 +296,12 @@ def connect(
             cards,
             endpoints,
             slot,
-            headers=own_headers,
-            ttl=card_ttl,
+            headers=settings.headers,
+            ttl=settings.card_ttl,
             limits=limits,
             trust=trust,
             document=dict(given) if isinstance(given, Mapping) else None,
-            reach=within,
+            reach=settings.within,
         )
         for one, given in zip(in_hand, agents, strict=True)
     ]
@@ -335,11 +310,11 @@ def connect(
     bottom = binding_transport(
         used,
         env,
-        resilience,
+        settings.resilience,
         limits,
         has_grpc=any(GRPC_BINDING in route.supported for route in routes),
         channel_factory=grpc_channel_factory,
-        producers=producers,
+        producers=settings.producers,
         networks=networks,
     )
     choice = _EndpointChoice(
@@ -349,12 +324,12 @@ def connect(
         cautions=cautions,
         env=env,
         names=list(map(agent_name, in_hand)),
-        shared_store=shared_store,
+        shared_store=settings.shared_store,
     )
     pipeline = CallPipeline(
         bottom,
         choice=choice.layer,
-        resilience=resilience,
+        resilience=settings.resilience,
         env=env,
         observers=listening,
         hooks=hung,
@@ -362,8 +337,8 @@ def connect(
         switch=endpoints.switch,
         cautions=cautions,
         admissions=admissions,
-        call_layers=call_layers,
-        attempt_layers=attempt_layers,
+        call_layers=settings.call_layers,
+        attempt_layers=settings.attempt_layers,
     )
     core = ClientCore(
         pipeline,
@@ -371,18 +346,18 @@ def connect(
         card_pipeline(choice, listening),
         known,
         env,
-        timeout=timeout,
-        headers=own_headers,
-        extensions=uris,
-        configuration=configuration,
+        timeout=settings.timeout,
+        headers=settings.headers,
+        extensions=settings.extensions,
+        configuration=settings.configuration,
         hooks=hung,
         auth=slot,
         observers=listening,
-        resilience=resilience,
+        resilience=settings.resilience,
         limits=limits,
-        streaming=streaming,
-        on_unknown=on_unknown,
-        context_ids=context_ids,
+        streaming=settings.streaming,
+        on_unknown=settings.on_unknown,
+        context_ids=settings.context_ids,
         journaling=None if kept is None else Journaling(kept, _name_of(in_hand), env),
         endpoints=endpoints,
         admissions=admissions,
@@ -459,13 +434,6 @@ def _engine_within(
     """The engine to use, which reaches no further than it may, and the one to close."""
     used, owned = resolve_engine(engine, tls)
     return used if within is None else EngineWithin(used, within), owned
-
-
-def _registry(shared: Endpoints | None) -> Endpoints:
-    if shared is None:
-        return Endpoints()
-    check_kind("shared", shared, Endpoints)
-    return shared
 
 
 def _admissions(resilience: Resilience) -> PerLoop[Admission] | None:

@@ -13,12 +13,12 @@ from holdfast._aio.closing import ClosingContext, close_in_turn, raise_first
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_options, check_seconds, items, not_empty
 from holdfast._client.client import asking
-from holdfast._client.connect import connect
 from holdfast._client.content import Content, to_message
 from holdfast._client.fan_out import FanOut
 from holdfast._client.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, join_some
 from holdfast._client.options import ConnectOptions, SendOptions
 from holdfast._client.resolve import check_tls, resolve_engine, resolve_journal
+from holdfast._client.settings import check_connect_options
 from holdfast._model.settings import check_count, check_kind
 from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast._pipeline.endpoints import Endpoints
@@ -109,7 +109,7 @@ class Coordinator(ClosingContext):
         self._admission = Admission(concurrency, lambda: len(self._agents) > 1)
         self._options, self._owned = _shared_options(options, concurrency)
         self._env = self._options.get("env") or SystemEnv()
-        connect(_UNUSED_URL, **self._options)  # invalid options raise here
+        check_connect_options(**self._options).route(_UNUSED_URL)  # invalid options raise here
         self._agents: dict[str, NamedAgent] = {}
         self._cancellations: set[asyncio.Task[None]] = set()
         self._fan_outs: set[FanOut] = set()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALL_TIMEOUT",
+    "CARD_TTL",
     "CallOptions",
     "ClientOptions",
     "ConnectOptions",
@@ -55,6 +56,10 @@ __all__ = [
 
 CALL_TIMEOUT = 900.0
 """Seconds of a call for which nobody names a timeout."""
+
+
+CARD_TTL = 300.0
+"""Seconds for which a card is cached if its server does not say."""
 
 
 class CallOptions(TypedDict, total=False):
