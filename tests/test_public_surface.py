@@ -480,7 +480,7 @@ CONSTRUCTORS = {
     "AuthenticationInfo": "*scheme='' *credentials=None",
     "BreakerPolicy": (
         "*failures=5 *failure_rate=0.5 *min_calls=10 *window=10.0 *slow_after=inf "
-        "*patience=5.0 *open_for=5.0 *backoff_factor=1.2 *max_open_for=60.0"
+        "*min_wait_to_count=5.0 *open_for=5.0 *backoff_factor=1.2 *max_open_for=60.0"
     ),
     "BudgetPolicy": "*tokens=10 *success_gives=0.1 *seconds_per_token=10.0",
     "CallRecord": (

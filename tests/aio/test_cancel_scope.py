@@ -246,7 +246,7 @@ PLAIN_TIMEOUTS = {
     "_net/tls.py": 1,
     "_server/errors.py": 1,
     "_server/identity.py": 1,
-    "_server/push_sending.py": 1,
+    "_server/push.py": 1,
     "_server/running.py": 1,
     "_server/safe_handler.py": 1,
     "_testing/relay.py": 1,

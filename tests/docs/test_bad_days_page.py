@@ -57,7 +57,7 @@ def test_what_the_page_calls_default_is_default():
             failure_rate=0.5,
             min_calls=10,
             window=10,
-            patience=5,
+            min_wait_to_count=5,
             open_for=5,
             backoff_factor=1.2,
             max_open_for=60,

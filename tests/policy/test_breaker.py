@@ -320,7 +320,7 @@ def test_what_the_end_of_a_call_shows_of_an_agent(error, shows):
         {"backoff_factor": 0.9},
         {"backoff_factor": math.inf},
         {"slow_after": -1.0},
-        {"patience": math.nan},
+        {"min_wait_to_count": math.nan},
     ],
 )
 def test_numbers_out_of_bounds_are_refused(policy):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-__all__ = ["CancelScope", "ScopeCancelled", "pending_cancellations", "wait_until"]
+__all__ = ["CancelScope", "ScopeCancelled", "pending_cancellations", "wait_until", "wait_within"]
 
 T = TypeVar("T")
 
@@ -119,6 +119,13 @@ async def wait_until(at: float, awaitable: Awaitable[T], too_late: Callable[[], 
     async with CancelScope(at):
         return await awaitable
     raise too_late()
+
+
+async def wait_within(
+    seconds: float, awaitable: Awaitable[T], too_late: Callable[[], Exception]
+) -> T:
+    """The same for a number of seconds from now."""
+    return await wait_until(asyncio.get_running_loop().time() + seconds, awaitable, too_late)
 
 
 def pending_cancellations() -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from holdfast._aio.cancel_scope import wait_until
+from holdfast._aio.cancel_scope import wait_within
 from holdfast.errors import JournalError
 
 if TYPE_CHECKING:
@@ -47,4 +46,4 @@ async def journal_timeout(work: Awaitable[T], seconds: float = _DEFAULT_TIMEOUT_
     def too_late() -> JournalError:
         return JournalError(f"the journal has not answered within {seconds:.3g} s")
 
-    return await wait_until(asyncio.get_running_loop().time() + seconds, work, too_late)
+    return await wait_within(seconds, work, too_late)

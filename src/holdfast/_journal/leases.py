@@ -1,11 +1,10 @@
-"""Calls that are held: what becomes of each is noted, and their leases are renewed in time.
+"""Calls that this process holds: their outcomes are recorded, and their leases renewed in time.
 
 Rules:
-- From its beginning on, a call's journal costs nobody an answer, whatever it raises and however
-  long it is silent: what cannot be written is logged, and the call stays without an outcome, to be
-  looked after later.
-- Who was held up for so long that somebody else has taken a call over stops.
-- A call is held as long as there is its `HeldCall`: a stream that is dropped is renewed no more.
+- Once a call has begun, its journal never costs it its answer, whatever the journal raises and
+  however long it is silent: what cannot be written is logged, and the call stays pending.
+- A process that was held up for so long that another one has taken a call over stops work on it.
+- A call is held as long as its `HeldCall` exists: the lease of a dropped stream is not renewed.
 """
 
 from __future__ import annotations
@@ -36,25 +35,25 @@ T = TypeVar("T")
 
 logger = logging.getLogger("holdfast")
 
-_RENEWALS = 3
-"""How often a lease is renewed while it lasts."""
+_RENEWALS_PER_LEASE = 3
+"""How often a lease is renewed before it ends."""
 
-_NOTING = 5.0
-"""Seconds that a journal has to take in what is new about a call, at most."""
+_UPDATE_TIMEOUT_S = 5.0
+"""Seconds that a journal has to record an update of a call, at most."""
 
-_SHARE = 4
-"""Which part of the time that a call has left may go into that."""
+_UPDATE_TIME_SHARE = 4
+"""Part of the time left to a call that an update may take: one in so many."""
 
-_LAST = 1.0
-"""Seconds that it has for that in any case, though the time of the call is over."""
+_MIN_UPDATE_TIMEOUT_S = 1.0
+"""Seconds that an update has in any case, also after the deadline of the call."""
 
-_HANGING = 0.25
-"""Seconds that it has where it failed the last time."""
+_FAILING_TIMEOUT_S = 0.25
+"""Seconds that an update has if the one before failed."""
 
-_SETTLING = 8.0
+_SETTLE_TIMEOUT_S = 8.0
 """Seconds that `Leases.settled` waits, at most."""
 
-_SETTLING_ROUNDS = 2
+_SETTLE_ROUNDS = 2
 """Settling a call may cancel the acquisition of a lease, which then starts work of its own."""
 
 _CLOSING_STEPS = 3
@@ -62,12 +61,12 @@ _CLOSING_STEPS = 3
 
 
 class HeldCall:
-    """A call that is written down, and that nobody else works on.
+    """A recorded call whose lease this process holds.
 
-    Its lease is renewed as long as there is this object.
+    The lease is renewed as long as this object exists.
 
     Attributes:
-        record: As it was written down.
+        record: The record of the call.
     """
 
     def __init__(self, record: CallRecord, leases: Leases, deadline: Deadline) -> None:
@@ -76,7 +75,7 @@ class HeldCall:
         self._deadline = deadline
         self._working = CancelScope()
         self._taken_by = ""
-        self._has_failed = False  # what was to be noted last
+        self._has_failed = False  # of the last update
         self._seen: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
         self._withholds = False
@@ -84,10 +83,10 @@ class HeldCall:
         leases.add(self)
 
     async def while_held(self, work: Awaitable[T]) -> T:
-        """Does something for the call, for as long as it is held.
+        """Return the result of work for the call, which ends when the call is no longer held.
 
         Raises:
-            JournalError: Somebody else has taken it over; ``executed`` is None.
+            JournalError: Another client has taken the call over; ``executed`` is None.
         """
         try:
             if self._leases.is_stale:
@@ -108,11 +107,11 @@ class HeldCall:
         return JournalError(text, reason="taken_over", message_id=message_id)
 
     def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
-        """Whether that is noted already, or is nothing."""
+        """Whether that state is recorded already, or there is none."""
         return state is None or (task_id, state) == self._seen
 
     async def saw(self, task: Task) -> None:
-        """Notes where the task stands."""
+        """Record the state of the task."""
         if self._is_over or self.has_seen(task.id, task.state):
             return
         self._seen = (task.id, task.state)
@@ -121,7 +120,7 @@ class HeldCall:
         )
 
     async def answered(self, result: Task | Message) -> None:
-        """Notes what answers the call, which is over with that."""
+        """Record the answer of the call, which ends it."""
         stored = result.to_json() if self._leases.journal.stores_messages else None
         if isinstance(result, Task):
             update = RecordUpdate(
@@ -136,9 +135,9 @@ class HeldCall:
         await self.finish(update)
 
     async def failed(self, error: BaseException) -> None:
-        """Notes what ended the call; what only ended its caller's waiting leaves it open.
+        """Record the error that ended the call; one that only ended the wait leaves it pending.
 
-        Where the call was taken over, ``error.executed`` is put right: the message may have been
+        If the call was taken over, ``error.executed`` is corrected: the message may have been
         sent before.
         """
         is_claimed = self.record.generation > 1
@@ -149,10 +148,10 @@ class HeldCall:
         if outcome is None:
             await self.release()
         else:
-            await self.finish(RecordUpdate(outcome=outcome, detail=self._told(error)))
+            await self.finish(RecordUpdate(outcome=outcome, detail=self._detail(error)))
 
-    def _told(self, error: BaseException) -> str:
-        """An error in a line, without what was said where that is not stored."""
+    def _detail(self, error: BaseException) -> str:
+        """Return an error in a line, without its message where messages are not stored."""
         kind = type(error).__name__
         if self._leases.journal.stores_messages:
             return f"{kind}: {error}"
@@ -160,22 +159,22 @@ class HeldCall:
         return kind if code is None else f"{kind} ({code})"
 
     def release(self) -> Awaitable[None]:
-        """Leaves the call, without an outcome, to whoever wants to go on with it.
+        """Release the call without an outcome, so that any client may resume it.
 
-        That holds at once, before it is written: what ends the work from now on says nothing of
+        That holds at once, before it is recorded: what ends the work from now on says nothing of
         the call.
         """
         return self.finish(RecordUpdate(lease_until=0.0))
 
-    def take_away(self, by: str) -> None:
-        """Ends the work on it, as somebody else holds it now."""
+    def lose(self, by: str) -> None:
+        """End the work on the call, which another holder has taken over."""
         self._is_over = True
         self._taken_by = by
         self._leases.remove(self)
         self._working.cancel()
 
     def finish(self, update: RecordUpdate) -> Awaitable[None]:
-        """Notes the last thing about the call, and lets go of it; later ones are ignored."""
+        """Record the last update of the call, and release it; later updates are ignored."""
         if self._withholds and update.outcome is not None:
             self._withheld = self._withheld or update  # also for a call that is lost
         if self._is_over or self._withheld is not None:
@@ -228,28 +227,32 @@ class HeldCall:
             journal.update, record.message_id, record.generation, update
         )
         try:
-            is_ours = await journal_timeout(updating, self._patience())
+            is_ours = await journal_timeout(updating, self._update_timeout())
         except JournalError as error:
             self._has_failed = True
             logger.warning("message %s: %s", record.message_id, error)
         else:
             self._has_failed = False
             if not is_ours:
-                self.take_away("another client")
+                self.lose("another client")
 
-    def _patience(self) -> float:
-        """Seconds that the journal has: silent again and again, it must not use up the time."""
+    def _update_timeout(self) -> float:
+        """Return the seconds for an update: a silent journal must not use up the call's time."""
         left = self._deadline.left(asyncio.get_running_loop().time())
-        return _HANGING if self._has_failed else min(_NOTING, max(_LAST, left / _SHARE))
+        return (
+            _FAILING_TIMEOUT_S
+            if self._has_failed
+            else min(_UPDATE_TIMEOUT_S, max(_MIN_UPDATE_TIMEOUT_S, left / _UPDATE_TIME_SHARE))
+        )
 
 
 class Leases:
     """The calls that are held in one event loop, and the task that renews their leases.
 
-    A call that nobody else knows any more, as of a stream that was dropped, is not among them.
+    Calls are referenced weakly: that of a dropped stream is no longer held.
 
     Args:
-        journal: Where they are written down.
+        journal: Where the calls are recorded.
         env: Wall time.
     """
 
@@ -258,46 +261,50 @@ class Leases:
         self._env = env
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
-        self._looked = 0.0
+        self._renewed_at = 0.0
         self._settling: set[asyncio.Task[None]] = set()
 
     @property
     def is_stale(self) -> bool:
-        """Whether the leases may be over: the program was held up."""
-        return asyncio.get_running_loop().time() - self._looked >= self.journal.lease
+        """Whether the leases may have ended: the process was held up."""
+        return asyncio.get_running_loop().time() - self._renewed_at >= self.journal.lease
 
     def has(self, message_id: str) -> bool:
         """Whether a call is held here."""
         return message_id in self._calls
 
     def add(self, call: HeldCall) -> None:
-        """Renews the lease of a call from now on, in place of an earlier one of that message."""
+        """Renew the lease of a call from now on, in place of an earlier one of that message."""
         loop = asyncio.get_running_loop()
         if self._renewing is None:
-            self._looked = loop.time()
+            self._renewed_at = loop.time()
             self._renewing = loop.create_task(
                 self._renew_in_time(), name="holdfast: renews leases"
             )
         before = self._calls.get(call.record.message_id)
         self._calls[call.record.message_id] = call
         if before is not None:
-            before.take_away("this client itself")
+            before.lose("this client itself")
 
     def remove(self, call: HeldCall) -> None:
-        """Renews the lease of a call no more."""
+        """Stop renewing the lease of a call."""
         if self._calls.get(call.record.message_id) is call:
             del self._calls[call.record.message_id]
         if not self._calls and self._renewing is not None:
             self._renewing.cancel()
             self._renewing = None
 
-    async def taken(
+    async def acquire(
         self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], RecordUpdate]
     ) -> CallRecord:
-        """The record once its lease is taken.
+        """Return the record once its lease is acquired.
 
-        Who is cancelled meanwhile is not kept waiting: the lease may be taken all the same, and
-        only then it is noted that it was given up. A record that was refused is somebody else's.
+        A caller who is cancelled meanwhile does not wait: the lease may be acquired all the same,
+        and is released then. A refused record belongs to another holder.
+
+        Args:
+            taking: Acquires the lease.
+            give_up: Makes the update that releases it.
         """
         task = asyncio.get_running_loop().create_task(taking, name="holdfast: takes a lease")
         try:
@@ -311,12 +318,14 @@ class Leases:
     ) -> None:
 
         async def update() -> None:
-            with contextlib.suppress(JournalError):  # the next who looks will not find it
+            with contextlib.suppress(
+                JournalError
+            ):  # the call was not acquired, or its lease will end
                 record = await taking
                 given_up = wrap_journal_errors(
                     self.journal.update, record.message_id, record.generation, give_up()
                 )
-                await journal_timeout(given_up, _NOTING)
+                await journal_timeout(given_up, _UPDATE_TIMEOUT_S)
 
         self.settle(update())
 
@@ -330,15 +339,15 @@ class Leases:
     async def settled(self) -> None:
         """Wait until what callers have got is recorded, and what they left early is released."""
         clock = asyncio.get_running_loop().time
-        end = clock() + _SETTLING
+        end = clock() + _SETTLE_TIMEOUT_S
         for _ in range(_CLOSING_STEPS):
             await asyncio.sleep(0)
-        for _ in range(_SETTLING_ROUNDS):
+        for _ in range(_SETTLE_ROUNDS):
             if self._settling:
                 await asyncio.wait(self._settling, timeout=max(0.0, end - clock()))
 
     async def close(self) -> None:
-        """Lets go of all calls, and sees to those that were given up."""
+        """Release all calls, and wait for what is still being recorded."""
         released = [call.abandon() for call in list(self._calls.values())]
         await asyncio.gather(*released)
         await self.settled()
@@ -351,7 +360,7 @@ class Leases:
             self._renewing = None
 
     async def renew(self) -> None:
-        """Renews all leases, and tells the calls whose lease was taken."""
+        """Renew all leases; calls whose lease another holder has taken are lost."""
         loop, lease = asyncio.get_running_loop(), self.journal.lease
         calls = dict(self._calls)
         held = {name: call.record.generation for name, call in calls.items()}
@@ -359,24 +368,24 @@ class Leases:
         lease_until = lease_end(self._env.wall(), lease)
         renewal = wrap_journal_errors(self.journal.renew, [*held.items()], lease_until)
         try:
-            ours = await journal_timeout(renewal, lease / _RENEWALS)
+            ours = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
-            self._looked = loop.time()  # not to be asked again by each of them
+            self._renewed_at = loop.time()  # so that not each call tries again at once
             return
-        self._looked = began
+        self._renewed_at = began
         for name in calls.keys() - ours:
             if self._calls.get(name) is calls[name]:  # and not one that was taken over meanwhile
-                calls[name].take_away("another client")
+                calls[name].lose("another client")
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             while self._calls:
-                await asyncio.sleep(self.journal.lease / _RENEWALS)
+                await asyncio.sleep(self.journal.lease / _RENEWALS_PER_LEASE)
                 if self._calls:
                     await self.renew()
             self._renewing = None
 
 
 async def _nothing() -> None:
-    """Does nothing."""
+    """Do nothing."""

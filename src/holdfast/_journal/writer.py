@@ -1,9 +1,9 @@
-"""What a client writes down of its calls.
+"""A client's use of a journal: it records calls, takes them over, and looks them up.
 
 Rules:
-- A call is written down, durably, before a byte of it leaves; where that fails, nothing is sent.
-- Who works on a call holds it: see `holdfast._journal.leases`.
-- Whether a call is held by a program that died is clear when its lease is over, or is renewed.
+- A call is recorded, durably, before a byte of it leaves; if that fails, nothing is sent.
+- A client that works on a call holds its lease: see `holdfast._journal.leases`.
+- Whether the holder of a call has crashed is known when the lease ends, or is renewed.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = ["HeldCall", "Journaling"]
 
 T = TypeVar("T")
 
-_LOOK = 1.0
-"""Seconds between two looks at a call that somebody else holds."""
+_HELD_POLL_INTERVAL_S = 1.0
+"""Seconds between two lookups of a call that another client holds."""
 
-_LOOKUPS = 8
+_MAX_LOOKUPS = 8
 """Messages of a history to look up in the journal, at most."""
 
 
 class Journaling:
-    """One client's part in a journal.
+    """The journal as one client uses it.
 
     Args:
-        journal: Where calls are written down.
-        agent: The name of where they go; see `agent_name`.
+        journal: Where calls are recorded.
+        agent: The name of the agent; see `agent_name`.
         env: Wall time.
     """
 
@@ -72,19 +72,19 @@ class Journaling:
         label: str | None = None,
         digest: str | None = None,
     ) -> HeldCall:
-        """Writes a call down that begins, and holds it.
+        """Record a call that begins, and hold it.
 
-        Who is cancelled meanwhile, as by the deadline, has begun nothing.
+        If this is cancelled, as by the deadline, no call has begun.
 
         Args:
             request: The message with what goes along, as it is about to be sent.
             deadline: When the time of the call is over.
             is_own_context: Whether its context was made for this call.
-            label: What the caller calls it; None for nothing.
+            label: The caller's name for the call; None for none.
             digest: See `message_digest`, of the message as the caller passed it; set with a label.
 
         Raises:
-            JournalError: It cannot be written; nothing was sent.
+            JournalError: It cannot be recorded; nothing was sent.
             RuntimeError: The client is closed.
         """
         self._check_open()
@@ -111,21 +111,21 @@ class Journaling:
         )
         leases = self._leases.here()
         try:
-            record = await journal_timeout(leases.taken(begin(), lambda: given_up))
+            record = await journal_timeout(leases.acquire(begin(), lambda: given_up))
         except JournalError as error:
             error.executed = False
             raise
         return HeldCall(record, leases, deadline)
 
     async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
-        """Takes over a call.
+        """Take over a call.
 
         Args:
-            record: As it was when nobody held it: see `free` and `until_free`.
-            deadline: When the time of the call is over.
+            record: The record while the call was free: see `free` and `until_free`.
+            deadline: The deadline of the call.
 
         Raises:
-            JournalError: Somebody was quicker, or it is over.
+            JournalError: Another client was quicker, or the call has ended.
             DeadlineExceededError: It was not taken over in time.
         """
         message_id, now = record.message_id, self._env.wall()
@@ -134,27 +134,27 @@ class Journaling:
             self.journal.claim, message_id, now=now, lease_until=lease_until
         )
         leases = self._leases.here()
-        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=0.0))
+        taking = leases.acquire(claim, lambda: RecordUpdate(lease_until=0.0))
         call = f"the call of message {message_id}"
         try:
-            taken = await self._until(deadline, taking, f"{call} was not taken over")
+            taken = await self._within(deadline, taking, f"{call} was not taken over")
         except JournalError:
-            found = await self._found(message_id, deadline)
-            if self._is_held(found):
-                self._check_not_here(found)
-                _check_not_elsewhere(record, found, self._env.wall())
+            latest = await self._find(message_id, deadline)
+            if self._is_held(latest):
+                self._check_not_here(latest)
+                _check_holder_not_alive(record, latest, self._env.wall())
             raise
         return HeldCall(taken, leases, deadline)
 
     async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
-        """The record of a call that nobody holds; it may be over.
+        """Return the record of a call that no client holds; the call may have ended.
 
         Raises:
-            JournalError: Somebody holds it, or did and died less than a lease ago.
-            DeadlineExceededError: The journal has not told in time.
+            JournalError: A client holds it, or did and crashed less than a lease ago.
+            DeadlineExceededError: The journal did not answer in time.
         """
         self._check_open()
-        record = await self._found(message_id, deadline)
+        record = await self._find(message_id, deadline)
         if self._is_held(record):
             self._check_not_here(record)
             raise _held(
@@ -167,48 +167,47 @@ class Journaling:
     async def until_free(
         self, message_id: str, deadline: Deadline, *, outlasts: bool = False
     ) -> CallRecord:
-        """Waits until nobody holds a call, and gives its record as it is then; it may be over.
+        """Wait until no client holds a call, and return its record then; the call may have ended.
 
-        What was held by a program that died is free when its last lease is over; one that lives
-        renews it.
+        A call of a crashed process is free when its last lease ends; a live process renews it.
 
         Args:
-            message_id: Whose call.
-            deadline: When the time is over.
-            outlasts: Whether to wait for somebody alive, too, until that one is done with it.
+            message_id: The message of the call.
+            deadline: When to give up.
+            outlasts: Whether to wait for a live holder, too, until that has finished.
 
         Raises:
-            JournalError: Somebody holds it, it is not there, or the journal cannot be read.
-            DeadlineExceededError: The time is over.
+            JournalError: A client holds it, it is not there, or the journal cannot be read.
+            DeadlineExceededError: The deadline has expired.
             A2AConnectionError: The client was closed meanwhile.
         """
         self._check_open()
         clock = asyncio.get_running_loop().time
-        first = record = await self._found(message_id, deadline)
+        first = record = await self._find(message_id, deadline)
         while self._is_held(record):
             if not outlasts:
                 self._check_not_here(record)
-                _check_not_elsewhere(first, record, self._env.wall())
+                _check_holder_not_alive(first, record, self._env.wall())
             held = record.lease_until - self._env.wall()
-            await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _LOOK)))
+            await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _HELD_POLL_INTERVAL_S)))
             if deadline.left(clock()) <= 0:
                 call = (
                     f"the call of message {message_id} is held until {shown(record.lease_until)}"
                 )
-                raise _overdue(f"{call}, and was not free", deadline, record)
-            record = await self._found(message_id, deadline)
+                raise _deadline_error(f"{call}, and was not free", deadline, record)
+            record = await self._find(message_id, deadline)
         return record
 
     def _is_held(self, record: CallRecord) -> bool:
         return record.outcome is None and record.lease_until > self._env.wall()
 
     def _check_not_here(self, record: CallRecord) -> None:
-        """Raises a `JournalError` where this client holds a call."""
+        """Raise a `JournalError` if this client holds a call."""
         if self._leases.here().has(record.message_id):
             raise _held("by this client, which works on it already", record)
 
     async def unfinished(self, message_id: str | None = None) -> list[CallRecord]:
-        """The calls to this agent that have no outcome, oldest first; of one message, or all.
+        """Return the calls to this agent without an outcome, oldest first; of one message, or all.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -226,16 +225,16 @@ class Journaling:
             records = await journal_timeout(
                 wrap_journal_errors(self.journal.unfinished, self.agent)
             )
-            found = [one for one in records if one.message_id == message_id]
-            if not found:
+            own = [record for record in records if record.message_id == message_id]
+            if not own:
                 raise
-            return found
+            return own
         if record is None or record.agent != self.agent or record.outcome is not None:
             return []
         return [record]
 
     async def find_label(self, label: str) -> CallRecord | None:
-        """The call of a label, open or over, to whichever agent: see `Journal.find_label`.
+        """Return the call of a label, to whichever agent: see `Journal.find_label`.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -247,13 +246,13 @@ class Journaling:
     async def note_later(self, origin: Origin, task: Task) -> None:
         """Note which messages of a task's history are calls made after its origin.
 
-        Where the journal does not tell, nothing is noted.
+        If the journal cannot be read, nothing is noted.
         """
         if origin.began is None:
             return
         later: set[str] = set()
         with contextlib.suppress(JournalError):
-            for message in origin.strangers(task)[:_LOOKUPS]:
+            for message in origin.strangers(task)[:_MAX_LOOKUPS]:
                 record = await journal_timeout(
                     wrap_journal_errors(self.journal.find, message.message_id)
                 )
@@ -263,10 +262,10 @@ class Journaling:
         origin.later = frozenset(later)
 
     async def forget_damaged(self, record: CallRecord, deadline: Deadline) -> None:
-        """Ends a call whose record is damaged.
+        """End a call whose record is damaged.
 
         Raises:
-            JournalError: Somebody works on it, or the journal cannot forget it.
+            JournalError: A client works on it, or the journal cannot forget it.
         """
         self._check_open()
         if self._is_held(record):
@@ -276,7 +275,7 @@ class Journaling:
             raise damaged(message_id, record.damage)
         forgetting = wrap_journal_errors(journal.forget_damaged, message_id)
         call = f"the damaged call of message {message_id}"
-        if not await self._until(deadline, forgetting, f"{call} was not forgotten"):
+        if not await self._within(deadline, forgetting, f"{call} was not forgotten"):
             text = f"{call} is not in the journal"
             raise JournalError(text, reason="missing", message_id=message_id)
 
@@ -285,7 +284,7 @@ class Journaling:
         return self._leases.here().settle(work)
 
     async def close(self) -> None:
-        """Lets go of all calls that are still held, and takes no more."""
+        """Release all calls that are still held, and take no more."""
         self._is_closed = True
         await self._leases.here().close()
 
@@ -294,27 +293,27 @@ class Journaling:
             text = "the client is closed"
             raise RuntimeError(text)
 
-    async def _found(self, message_id: str, deadline: Deadline) -> CallRecord:
+    async def _find(self, message_id: str, deadline: Deadline) -> CallRecord:
         if self._is_closed:
             text = f"the client was closed before message {message_id} was looked after"
             raise A2AConnectionError(text, failure="closed")
         finding = wrap_journal_errors(self.journal.find, message_id)
         call = f"the call of message {message_id}"
-        record = await self._until(deadline, finding, f"{call} was not looked up")
+        record = await self._within(deadline, finding, f"{call} was not looked up")
         if record is None:
             text = f"{call} is not in the journal"
             raise JournalError(text, reason="missing", message_id=message_id)
         return record
 
-    async def _until(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
-        """Waits for the journal; ``what`` has not come about when the time of the call is over."""
+    async def _within(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
+        """Wait for the journal within the deadline of a call; ``what`` begins the error."""
         return await wait_until(
-            deadline.at, journal_timeout(work), lambda: _overdue(what, deadline)
+            deadline.at, journal_timeout(work), lambda: _deadline_error(what, deadline)
         )
 
 
-def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> None:
-    """Raises a `JournalError` where it is clear that whoever holds a call is alive."""
+def _check_holder_not_alive(first: CallRecord, record: CallRecord, now: float) -> None:
+    """Raise a `JournalError` if the holder of a call is certainly alive."""
     if record.generation != first.generation:
         raise _held(f"by another client, which took it over at {shown(now)}", record)
     if record.lease_until != first.lease_until:  # less where a clock was set back
@@ -330,7 +329,7 @@ def _held(by: str, record: CallRecord) -> JournalError:
     )
 
 
-def _overdue(
+def _deadline_error(
     what: str, deadline: Deadline, record: CallRecord | None = None
 ) -> DeadlineExceededError:
     return DeadlineExceededError(

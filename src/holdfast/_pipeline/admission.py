@@ -6,13 +6,12 @@ that is made for another one which has a slot needs none, so that no call waits 
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._aio.cancel_scope import wait_until
+from holdfast._aio.cancel_scope import wait_within
 from holdfast._aio.semaphore import WaitingQueue
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
@@ -241,8 +240,7 @@ class AdmissionLayer(PassThrough):
         def too_late() -> QueueFullError:
             return self._full(call, f"no slot was free for {_MAX_QUEUE_S:g} s")
 
-        at = asyncio.get_running_loop().time() + _MAX_QUEUE_S
-        await wait_until(at, admission.enter(), too_late)
+        await wait_within(_MAX_QUEUE_S, admission.enter(), too_late)
 
     def _full(self, call: AnyCall, why: str) -> QueueFullError:
         limit = self._policy.limit

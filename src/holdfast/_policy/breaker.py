@@ -71,8 +71,8 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         min_calls: Calls within `window` below which their share says nothing; at least 1.
         window: Seconds that the share is counted over.
         slow_after: Seconds after which a call counts as failed, though it was answered.
-        patience: Seconds. A read that was sent, and that its own deadline ends, counts as failed
-            only if it has waited for at least as long. A message never does.
+        min_wait_to_count: Seconds. A read that was sent, and that its own deadline ends, counts as
+            failed only if it has waited for at least as long. A message never does.
         open_for: Seconds that it is open for the first time, drawn within a fifth around it.
         backoff_factor: What that time is multiplied by with each probe that fails. With the
             default, an agent that is back is noticed after a fifth of the time that it was away,
@@ -89,7 +89,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     min_calls: int = 10
     window: float = 10.0
     slow_after: float = math.inf
-    patience: float = 5.0
+    min_wait_to_count: float = 5.0
     open_for: float = 5.0
     backoff_factor: float = 1.2
     max_open_for: float = 60.0
@@ -98,13 +98,13 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         if self.failures is not None:
             check_count("failures", self.failures, least=1)
         check_count("min_calls", self.min_calls, least=1)
-        seconds = ("window", "slow_after", "patience", "open_for", "max_open_for")
+        seconds = ("window", "slow_after", "min_wait_to_count", "open_for", "max_open_for")
         check_numbers(self, seconds)
         for name in ("window", "open_for", "max_open_for"):
             if not 0 < getattr(self, name) < math.inf:
                 message = f"{name} must be a positive number of seconds"
                 raise ValueError(message)
-        for name in ("slow_after", "patience"):
+        for name in ("slow_after", "min_wait_to_count"):
             if not getattr(self, name) >= 0:
                 message = f"{name} must not be negative"
                 raise ValueError(message)

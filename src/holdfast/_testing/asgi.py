@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from holdfast._aio.cancel_scope import CancelScope
+from holdfast._aio.cancel_scope import CancelScope, wait_within
 from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.asgi_exchange import AsgiExchange, IncompleteReplyError
@@ -233,13 +233,13 @@ class _Chunks:
     async def __anext__(self) -> bytes:
         if self._exchange is None:  # the context has ended
             raise StopAsyncIteration
+        request, reading = self._request, self._exchange.piece()
         try:
-            async with CancelScope.within(self._request.timeouts.idle) as scope:
-                piece = await self._exchange.piece()
+            piece = await wait_within(
+                request.timeouts.idle, reading, lambda: timeout_error(request, "idle", sent=True)
+            )
         except IncompleteReplyError:
-            raise connection_error(self._request, "truncated", sent=True) from None
-        if scope.expired:
-            raise timeout_error(self._request, "idle", sent=True)
+            raise connection_error(request, "truncated", sent=True) from None
         if not piece:
             raise StopAsyncIteration
         return piece

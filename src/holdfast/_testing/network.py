@@ -196,6 +196,7 @@ class _Connection:
             case _:
                 pass
         request.progress.sent = True
+        reply = None
         async with CancelScope.within(request.timeouts.first_byte) as scope:
             reply = await exchange.reply()
             if isinstance(fault, Stall) and fault.phase == "first_byte":

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._aio.cancel_scope import wait_until
+from holdfast._aio.cancel_scope import wait_within
 from holdfast._aio.env import SystemEnv
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.single_flight import SingleFlight
@@ -381,8 +381,7 @@ class OAuthProvider(ABC):
         Raises:
             AuthenticationError: The timeout has expired.
         """
-        deadline_at = asyncio.get_running_loop().time() + self._timeout
-        return await wait_until(deadline_at, request, self._timeout_error)
+        return await wait_within(self._timeout, request, self._timeout_error)
 
     def _timeout_error(self) -> AuthenticationError:
         text = f"the authorization server gave no token for {self._timeout:g} s or more"
@@ -393,10 +392,8 @@ class OAuthProvider(ABC):
         seconds = self._timeout
         if self._user_timeout is not None:  # another provider's user first, then its own
             seconds = 2 * (self._user_timeout + 2 * self._timeout)
-        deadline_at = asyncio.get_running_loop().time() + seconds
-        return await wait_until(
-            deadline_at, self._fetched_in_turn(purpose, more, name), self._timeout_error
-        )
+        fetching = self._fetched_in_turn(purpose, more, name)
+        return await wait_within(seconds, fetching, self._timeout_error)
 
     async def _fetched_in_turn(self, purpose: _Purpose, more: tuple[str, ...], name: str) -> Token:
         key = self._key(purpose)

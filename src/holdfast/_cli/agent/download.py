@@ -19,7 +19,7 @@ import stat
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast._aio.cancel_scope import CancelScope
+from holdfast._aio.cancel_scope import wait_within
 from holdfast._cli.agent.files import files_of
 from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.options.values import masked_reference
@@ -233,11 +233,15 @@ async def _save(
     session: Session, file: File, directory: Path, left: int, *, overwrite: bool
 ) -> Saved:
     path = directory / file.name
-    async with CancelScope.within(session.left()) as scope:
+
+    async def fetch() -> bytes:
         agent = await session.named_address()
-        content = await content_of(file, session.engine, agent, most_bytes=left)
-    if scope.expired:
-        raise CommandError(out_of_time(session.settings.timeout))
+        return await content_of(file, session.engine, agent, most_bytes=left)
+
+    def too_late() -> CommandError:
+        return CommandError(out_of_time(session.settings.timeout))
+
+    content = await wait_within(session.left(), fetch(), too_late)
     try:
         await write(path, content, overwrite=overwrite)
     except OSError as error:

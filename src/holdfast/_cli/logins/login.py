@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._aio.cancel_scope import CancelScope
+from holdfast._aio.cancel_scope import wait_within
 from holdfast._auth.oauth.servers import discover
 from holdfast._cli.errors import AUTH, UNREACHABLE, CommandError, Failure, one_line
 from holdfast._cli.options.settings import CLIENT_SECRET
@@ -89,18 +89,25 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
         raise click.UsageError(message)
     agent = await _agent(session)
     resource = _resource(request, await session.named_address())
+
+    async def request_token() -> tuple[AuthorizationServer, tuple[str, ...], Token]:
+        server, scopes = await _server(session, request)
+        _check_pkce(request, server)
+        provider = _provider(
+            session, output, request, server, scopes=scopes, resource=resource, secret=secret
+        )
+        store = session.logins.store(agent)
+        # Who logs in anew wants a new token; and that must meet no older login, whose server it
+        # is not for, if this is the last that the command does.
+        await session.logins.remove(agent)
+        return server, scopes, await provider(store).token()
+
+    def too_late() -> CommandError:
+        message = "the login was not completed within --timeout"
+        return CommandError(Failure(code="A2ACLI_ERR_TIMEOUT", message=message, exit=5))
+
     try:
-        async with CancelScope.within(session.left()) as scope:
-            server, scopes = await _server(session, request)
-            _check_pkce(request, server)
-            provider = _provider(
-                session, output, request, server, scopes=scopes, resource=resource, secret=secret
-            )
-            store = session.logins.store(agent)
-            # Who logs in anew wants a new token; and that must meet no older login, whose server
-            # it is not for, if this is the last that the command does.
-            await session.logins.remove(agent)
-            token = await provider(store).token()
+        server, scopes, token = await wait_within(session.left(), request_token(), too_late)
     except AuthenticationError as error:
         hint = "try again later" if error.transient else None
         if resource is not None and concerns_resource(error):
@@ -113,10 +120,6 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
             exit=4,
         )
         raise CommandError(failure) from None
-    if scope.expired:
-        told = "the login was not completed within --timeout"
-        failure = Failure(code="A2ACLI_ERR_TIMEOUT", message=told, exit=5)
-        raise CommandError(failure)
     login = Login(
         agent=agent,
         flow=request.flow,
