@@ -1,6 +1,6 @@
 """What commands cost, in CPU milliseconds (user and system), beside what their libraries cost.
 
-    python benchmarks/command_line.py [--rounds 15]
+    python benchmarks/command_line.py [--rounds 15 | --least]
 
 Each row is a new process; the rows take turns, and the least of each counts, which is what is left
 when other programs disturb as little as possible. Commands that call no agent are compared with
@@ -76,12 +76,12 @@ def rows(url: str) -> list[Row]:
     ]
 
 
-async def milliseconds(row: Row, cache: str) -> float:
+async def milliseconds(row: Row, cache: str | None) -> float:
     """Run a program once; return the CPU time that it used, in milliseconds.
 
     Args:
         row: The program.
-        cache: The directory for compiled code.
+        cache: The directory for compiled code; None for the one that Python uses anyway.
 
     Raises:
         RuntimeError: The program failed.
@@ -89,8 +89,10 @@ async def milliseconds(row: Row, cache: str) -> float:
     given = environment().items()
     # Variables that look like settings would be read, and reported.
     variables = {name: value for name, value in given if not name.startswith(_SETTINGS)}
-    variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    variables |= {"PYTHONPYCACHEPREFIX": cache, **dict(row.variables)}
+    if cache is not None:
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        variables["PYTHONPYCACHEPREFIX"] = cache
+    variables |= dict(row.variables)
     before = _used_by_children()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -123,11 +125,13 @@ async def measure(rounds: int) -> dict[str, float]:
     """Return the least CPU time of each row, in milliseconds.
 
     Args:
-        rounds: How often each row runs.
+        rounds: How often each row runs; 0 for once, without a cache that is filled before.
     """
     agent = await Agent.start("static_agent.py")
     try:
         programs = rows(await agent.line())
+        if not rounds:
+            return {row.name: await milliseconds(row, None) for row in programs}
         with tempfile.TemporaryDirectory() as cache:
             for row in programs:
                 await milliseconds(row, cache)
@@ -154,7 +158,9 @@ def main() -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15, help="how often each row runs")
-    print(report(asyncio.run(measure(parser.parse_args().rounds))))
+    parser.add_argument("--least", action="store_true", help="show that it runs, and no figures")
+    options = parser.parse_args()
+    print(report(asyncio.run(measure(0 if options.least else options.rounds))))
 
 
 if __name__ == "__main__":

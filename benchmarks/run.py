@@ -1,6 +1,6 @@
 """Measures Holdfast beside bare aiohttp and the official SDK, and prints the figures.
 
-    python benchmarks/run.py [--quick]
+    python benchmarks/run.py [--quick | --least]
 
 - Calls: SendMessage per CPU second of the client's process, with 1 and with 32 in flight, against
   an agent that answers at once from another process.
@@ -56,6 +56,7 @@ class Effort:
         decoding: Seconds for each parser and payload in one round.
         paced_rounds: How often paced streams are measured.
         paced: Seconds of each client and number of streams in one of these.
+        paced_streams: The numbers of streams.
     """
 
     rounds: int
@@ -67,6 +68,7 @@ class Effort:
     decoding: float
     paced_rounds: int
     paced: float
+    paced_streams: tuple[int, ...] = tables.PACED_STREAMS
 
 
 THOROUGH = Effort(
@@ -91,6 +93,19 @@ QUICK = Effort(
     paced_rounds=3,
     paced=1.0,
 )
+LEAST = Effort(
+    rounds=2,
+    turns=1,
+    seconds=0.03,
+    calls=64,
+    streaming=0.05,
+    processes=0,
+    decoding=0.01,
+    paced_rounds=2,
+    paced=1.0,
+    paced_streams=(1,),
+)
+"""Shows that it runs, and no figure that means anything."""
 
 
 @dataclass
@@ -108,7 +123,7 @@ class Measured:
     imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
 
     async def measure(
-        self, workers: dict[str, Worker], agent: Agent, cache: str, effort: Effort
+        self, workers: dict[str, Worker], agent: Agent, cache: str | None, effort: Effort
     ) -> None:
         """Measures everything once."""
         await self._rates(workers, agent, effort)
@@ -133,7 +148,7 @@ class Measured:
 
     async def pace(self, workers: dict[str, Worker], effort: Effort) -> None:
         """Lets the clients read events that arrive alone, in turns."""
-        for streams in tables.PACED_STREAMS:
+        for streams in effort.paced_streams:
             for name, worker in workers.items():
                 done = await worker.do("paced", streams=streams, seconds=effort.paced)
                 self.paced[streams, name].append(done["cpu"] / done["events"] * 1e6)
@@ -198,8 +213,10 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
                 workers[SDK_OVER_HOLDFAST] = await client("sdk_worker.py", "holdfast")
         numbers = ", ".join(f"{name} {number}" for name, number in versions.items())
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {numbers}")
-        cache = children.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-        await import_time.milliseconds(cache)  # fills it
+        cache = None
+        if effort is not LEAST:
+            cache = children.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+            await import_time.milliseconds(cache)  # fills it
         for _ in range(effort.rounds):
             await measured.measure(workers, agent, cache, effort)
         async with AsyncExitStack() as over:
@@ -222,8 +239,11 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print Holdfast's figures beside their targets.")
-    parser.add_argument("--quick", action="store_true", help="take a few seconds, be less exact")
-    effort = QUICK if parser.parse_args().quick else THOROUGH
+    efforts = parser.add_mutually_exclusive_group()
+    efforts.add_argument("--quick", action="store_true", help="take a few seconds, be less exact")
+    efforts.add_argument("--least", action="store_true", help="show that it runs, and no figures")
+    options = parser.parse_args()
+    effort = QUICK if options.quick else LEAST if options.least else THOROUGH
     sdk_python = os.environ.get("HOLDFAST_SDK_PYTHON")
 
     began = time.monotonic()

@@ -145,7 +145,7 @@ def show_paced_streams(table: Table, costs: Rounds[tuple[int, str]]) -> None:
         "Each stream brings one event a second. Bare aiohttp reads its line, and decodes it with",
         "json.loads; Holdfast yields its text, with everything on; a2a-sdk yields a typed event.",
     )
-    for streams in PACED_STREAMS:
+    for streams in sorted({number for number, _ in costs}):
         print(f"  {streams:,} streams")
         for name in (HOLDFAST, BARE, SDK):
             if rounds := costs.get((streams, name)):

@@ -30,6 +30,7 @@ LONGEST = {
     "contract/test_sdk_transports.py",
     "docs/test_side_by_side.py",
     "e2e/test_adk.py",
+    "e2e/test_benchmarks.py",
     "e2e/test_killed.py",
     "e2e/test_replicas.py",
     "e2e/test_streams.py",
