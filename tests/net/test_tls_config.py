@@ -13,7 +13,7 @@ from tests.kit.raw_server import always, serve
 from tests.kit.tls_files import Files
 
 from holdfast import A2AConnectionError, AiohttpEngine, Coordinator, TlsConfig, connect
-from holdfast._net import tls_config
+from holdfast._net import private_files
 from holdfast.extend import HttpRequest
 from holdfast.policies import Timeouts
 from holdfast.testing import FakeAgent, FakeNetwork
@@ -87,11 +87,11 @@ def test_a_key_of_another_user_is_warned_of_and_one_that_root_shares_is_not(
     owner = os.geteuid()
     files.key.chmod(0o640)
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    monkeypatch.setattr(tls_config, "_ROOT", owner)
+    monkeypatch.setattr(private_files, "_ROOT", owner)
     TlsConfig(cert_file=files.cert, key_file=files.key)
     assert caplog.records == []
 
-    monkeypatch.setattr(tls_config, "_ROOT", owner + 2)
+    monkeypatch.setattr(private_files, "_ROOT", owner + 2)
     TlsConfig(cert_file=files.cert, key_file=files.key)
     files.key.chmod(0o600)
     assert f"{files.key} belongs to user {owner}" in caplog.text

@@ -32,7 +32,7 @@ class Circuit:
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
-        self._switch = core.endpoints.switch
+        self._override = core.endpoints.override
 
     def __repr__(self) -> str:
         return f"Circuit(state={self.state!r}, failures={self.failures})"
@@ -40,8 +40,8 @@ class Circuit:
     @property
     def state(self) -> BreakerState:
         """``"closed"``: calls pass; ``"open"``: no call passes; ``"half_open"``: one may probe."""
-        if self._switch.position is not None:
-            return self._switch.position
+        if self._override.state is not None:
+            return self._override.state
         breaker = self._breaker()
         return "closed" if breaker is None else breaker.state(now=_now())
 
@@ -60,22 +60,22 @@ class Circuit:
     @property
     def retry_after(self) -> float | None:
         """Seconds until a call may pass; None if `open` was called."""
-        if self._switch.position is not None:
-            return None if self._switch.position == "open" else 0.0
+        if self._override.state is not None:
+            return None if self._override.state == "open" else 0.0
         breaker = self._breaker()
         return 0.0 if breaker is None else breaker.retry_after(now=_now())
 
     def open(self) -> None:
         """Let no call pass until `close` or `reset` is called; calls in flight continue."""
-        self._switch.position = "open"
+        self._override.state = "open"
 
     def close(self) -> None:
         """Let all calls pass, even if they fail, until `open` or `reset` is called."""
-        self._switch.position = "closed"
+        self._override.state = "closed"
 
     def reset(self) -> None:
         """Return control to the policy; its counts in the running event loop start at zero."""
-        self._switch.position = None
+        self._override.state = None
         for _, breaker in self._used():
             breaker.reset()
 

@@ -287,7 +287,7 @@ def connect(
         limits=limits,
         networks=networks,
         version=protocol_version,
-        switch=endpoints.switch,
+        override=endpoints.override,
         cautions=cautions,
     )
     resolvers = [
@@ -334,7 +334,7 @@ def connect(
         observers=listening,
         hooks=hung,
         auth=slot,
-        switch=endpoints.switch,
+        override=endpoints.override,
         cautions=cautions,
         admissions=admissions,
         call_layers=settings.call_layers,

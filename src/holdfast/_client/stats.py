@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast._aio.per_loop import PerLoop
     from holdfast._pipeline.admission import Admission
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
-    from holdfast._policy.breaker import Switch
+    from holdfast._policy.breaker import ManualOverride
     from holdfast._policy.resilience import Resilience
 
 __all__ = ["ClientStats", "EndpointStats", "client_stats"]
@@ -95,7 +95,7 @@ def client_stats(
     return ClientStats(
         url=url,
         endpoints=tuple(
-            _endpoint_stats(endpoint, resilience, endpoints.switch, now=now)
+            _endpoint_stats(endpoint, resilience, endpoints.override, now=now)
             for endpoint in endpoints
         ),
         in_flight=unused if admission is None else admission.taken,
@@ -104,14 +104,14 @@ def client_stats(
 
 
 def _endpoint_stats(
-    endpoint: Endpoint, resilience: Resilience, switch: Switch, *, now: float
+    endpoint: Endpoint, resilience: Resilience, override: ManualOverride, *, now: float
 ) -> EndpointStats:
     policy = resilience.breaker
     breaker = None if policy is None else endpoint.known_breaker(policy)
     state: BreakerState = "closed" if breaker is None else breaker.state(now=now)
     retry_after: float | None = 0.0 if breaker is None else breaker.retry_after(now=now)
-    if switch.position is not None:
-        state, retry_after = switch.position, None if switch.position == "open" else 0.0
+    if override.state is not None:
+        state, retry_after = override.state, None if override.state == "open" else 0.0
     gates = endpoint.gates()
     return EndpointStats(
         url=endpoint.agent,

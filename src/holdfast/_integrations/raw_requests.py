@@ -109,7 +109,7 @@ class ForeignRequests:
             resilience=resilience,
             env=env,
             observers=Observers(observers),
-            switch=self._endpoints.switch,
+            override=self._endpoints.override,
             admissions=None
             if concurrency is None
             else PerLoop(lambda: Admission(concurrency.limit)),

@@ -1,1 +1,1 @@
-"""Engines: what carries HTTP requests over real sockets."""
+"""HTTP engines, gRPC channels, and the sockets, TLS settings and proxies that they use."""

@@ -115,7 +115,7 @@ class AiohttpEngine(ClosingContext):
             max_streams=max_streams,
             ssl=trusted,
             proxies=Proxies(getproxies() if proxies and session is None else {}),
-            lent=session,
+            session=session,
         )
         self.tls = ssl if isinstance(ssl, TlsConfig) else None
         self._pools = PerLoop(lambda: Pools(settings))
@@ -320,7 +320,7 @@ class _Exchange:
         """
         self._transport = transport
         reach = self._request.reach
-        if reach is not None and self._pools.lent:
+        if reach is not None and self._pools.is_session_borrowed:
             address = self.address
             is_refused = reach.is_strict if address is None else reach.refuses(address)
             if is_refused:
@@ -359,7 +359,7 @@ class _Exchange:
             self._is_abandoned = True
             if response is not None:
                 response.close()
-            elif not self._pools.lent:  # the caller's session may use the connection again
+            elif not self._pools.is_session_borrowed:  # a session may reuse the connection
                 self.abort()
             self._slots.release()
             raise

@@ -101,14 +101,14 @@ class ErrorMapper(NamedTuple):
     def large_headers(self) -> LimitExceededError:
         """Return the error of a reply whose headers are larger than allowed."""
         limits = self.request.limits
-        what = f"the headers of the reply are larger than {limits.headers} bytes"
-        return limit_error("headers", limits, what, **self._facts())
+        problem = f"the headers of the reply are larger than {limits.headers} bytes"
+        return limit_error("headers", limits, problem, **self._facts())
 
     def large_body(self) -> LimitExceededError:
         """Return the error of a reply whose body is larger than allowed."""
         limits = self.request.limits
-        what = f"the reply is larger than {limits.body} bytes"
-        return limit_error("body", limits, what, **self._facts())
+        problem = f"the reply is larger than {limits.body} bytes"
+        return limit_error("body", limits, problem, **self._facts())
 
     def with_facts(self, error: A2AError) -> A2AError:
         """Return an error with the facts of the request added."""

@@ -69,14 +69,14 @@ class Settings(NamedTuple):
         max_streams: Open streams at the same time.
         ssl: The ``ssl`` argument for aiohttp.
         proxies: The proxies of the environment.
-        lent: The caller's session, used in place of all others; never closed.
+        session: The caller's session, used in place of all others; never closed.
     """
 
     max_connections: int
     max_streams: int
     ssl: tls.SSLContext | bool
     proxies: Proxies
-    lent: aiohttp.ClientSession | None
+    session: aiohttp.ClientSession | None
 
 
 class Pools:
@@ -86,14 +86,14 @@ class Pools:
         calls: The slots of calls.
         streams: The slots of streams.
         watchdog: Enforces the timeouts of everything that holds a slot.
-        lent: Whether the session belongs to the caller.
+        is_session_borrowed: Whether the session belongs to the caller.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.calls = FifoSemaphore(settings.max_connections)
         self.streams = FifoSemaphore(settings.max_streams)
         self.watchdog = Watchdog()
-        self.lent = settings.lent is not None
+        self.is_session_borrowed = settings.session is not None
         self._settings = settings
         self._now = asyncio.get_running_loop().time
         self._polled_at = -math.inf
@@ -141,7 +141,7 @@ class Pools:
         if "content-type" not in request.headers:
             options["skip_auto_headers"] = _SKIPPED_HEADERS
         max_header_bytes = largest_header(request.limits)
-        session = self._settings.lent
+        session = self._settings.session
         if session is not None:  # it has its own settings for TLS and proxies
             options["auto_decompress"] = False
             options["max_field_size"] = max_header_bytes
@@ -171,7 +171,7 @@ class Pools:
 
     def is_proxied(self, url: str) -> bool:
         """Return whether the peer is, or may be, a proxy."""
-        session = self._settings.lent
+        session = self._settings.session
         if session is None:
             return self._settings.proxies.of(url) is not None
         return session.trust_env or getattr(session, "_default_proxy", None) is not None

@@ -21,14 +21,13 @@ import msgspec
 from holdfast._model.extras import install_command
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._model.settings import check_kind
+from holdfast._net.private_files import is_trusted_owner, surplus_permissions
 from holdfast._wire.origins import SECURITY_LOGGER
 
 __all__ = ["PemFiles", "TlsConfig"]
 
 logger = logging.getLogger(SECURITY_LOGGER)
 
-_GROUP_OR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_ROOT = 0
 _FILE_FIELDS = ("ca_file", "cert_file", "key_file")
 
 
@@ -192,8 +191,7 @@ def _warn_of_shared_key(key: str | PathLike[str]) -> None:
         return
     with contextlib.suppress(OSError):  # the file may have been removed since it was read
         status = os.stat(key)  # noqa: PTH116  any path will do
-        user, mode = os.geteuid(), stat.S_IMODE(status.st_mode)
-        if status.st_uid not in (user, _ROOT):
+        if not is_trusted_owner(status.st_uid):
             logger.warning(
                 "the client's key in %s belongs to user %d, who can read and replace it; keep it "
                 "in a file of your own",
@@ -201,14 +199,15 @@ def _warn_of_shared_key(key: str | PathLike[str]) -> None:
                 status.st_uid,
             )
             return
-        allowed = stat.S_IRGRP if status.st_uid == _ROOT != user else 0
-        if mode & _GROUP_OR_OTHERS & ~allowed:
+        mode, is_own = stat.S_IMODE(status.st_mode), status.st_uid == os.geteuid()
+        surplus = surplus_permissions(mode, 0o600 if is_own else 0o640)
+        if surplus:
             logger.warning(
                 "the client's key in %s has mode %04o, which lets other users in; chmod %o takes "
                 "that away",
                 fspath(key),
                 mode,
-                mode & ~(_GROUP_OR_OTHERS & ~allowed),
+                mode & ~surplus,
             )
 
 

@@ -14,7 +14,7 @@ from holdfast._model.addresses import with_ascii_host
 from holdfast._model.bounded_dict import BoundedDict
 from holdfast._model.operations import CANCEL_TASK, CARD_BINDING
 from holdfast._pipeline.retry_after_gate import RetryAfterGate
-from holdfast._policy.breaker import Breaker, BreakerPolicy, Switch
+from holdfast._policy.breaker import Breaker, BreakerPolicy, ManualOverride
 from holdfast._policy.budget import BudgetPolicy, RetryBudget
 from holdfast._policy.hedge import HedgePolicy, Hedging
 from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, spoken_version
@@ -253,11 +253,11 @@ class KnownEndpoints:
         registry: The registry.
 
     Attributes:
-        switch: The manual override of their circuit breakers.
+        override: The manual override of their circuit breakers.
     """
 
     def __init__(self, registry: Endpoints) -> None:
-        self.switch = Switch()
+        self.override = ManualOverride()
         self._registry = registry
         # Bounded, as each fetch of a card may name new interfaces.
         self._endpoints: BoundedDict[tuple[str | None, ...], Endpoint] = BoundedDict(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast._aio.env import Env
     from holdfast._pipeline.endpoints import Endpoint
     from holdfast._pipeline.listeners import Observers
-    from holdfast._policy.breaker import Breaker, Permit, Switch
+    from holdfast._policy.breaker import Breaker, ManualOverride, Permit
     from holdfast._policy.resilience import Resilience
 
 __all__ = ["GuardLayer"]
@@ -39,13 +39,13 @@ class GuardLayer(PassThrough):
         resilience: Resilience,
         env: Env,
         observers: Observers,
-        switch: Switch,
+        override: ManualOverride,
     ) -> None:
         super().__init__(inner)
         self._resilience = resilience
         self._env = env
         self._observers = observers
-        self._switch = switch
+        self._override = override
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         endpoint, clock = call.endpoint, asyncio.get_running_loop().time
@@ -92,15 +92,15 @@ class GuardLayer(PassThrough):
         Raises:
             CircuitOpenError: The circuit was opened by hand.
         """
-        policy, position = self._resilience.breaker, self._switch.position
-        if position == "open":
+        policy, forced_state = self._resilience.breaker, self._override.state
+        if forced_state == "open":
             raise CircuitOpenError(
                 "nothing was sent, as the circuit to the agent was opened by hand",
                 executed=False,
                 transient=True,
                 agent=call.agent,
             )
-        return None if policy is None or position is not None else endpoint.breaker(policy)
+        return None if policy is None or forced_state is not None else endpoint.breaker(policy)
 
     def _permit(self, call: AnyCall, breaker: Breaker, *, now: float) -> Permit:
         """Take the breaker's leave to make a call.

@@ -30,7 +30,7 @@ from holdfast._pipeline.older_files import OlderFilesLayer
 from holdfast._pipeline.produced import ProducedTransports
 from holdfast._pipeline.retrying import RetryLayer
 from holdfast._pipeline.transport import ExtensibleLayer, Layer, Transport, compose
-from holdfast._policy.breaker import Switch
+from holdfast._policy.breaker import ManualOverride
 from holdfast._wire.bindings import GRPC_BINDING, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class CallPipeline:
         observers: Learn of calls and attempts.
         hooks: The caller's interceptors.
         auth: Where credentials come from.
-        switch: What was decided by hand about circuits.
+        override: The manual override of circuit breakers.
         cautions: Warns of where credentials go.
         admissions: How many calls may be in flight; None for any number.
         call_layers: The caller's own layers around a whole call.
@@ -130,7 +130,7 @@ class CallPipeline:
         observers: Observers,
         hooks: ListenerSet,
         auth: AuthProviderRef,
-        switch: Switch,
+        override: ManualOverride,
         cautions: Cautions,
         admissions: PerLoop[Admission] | None,
         call_layers: Sequence[Layer],
@@ -164,7 +164,7 @@ class CallPipeline:
             _hedge(resilience),  # two requests that are one try
             chosen,  # an endpoint for each try, and for each of two; there, how files are written
             partial(  # of that endpoint: one that refuses is passed over
-                GuardLayer, resilience=resilience, env=env, observers=observers, switch=switch
+                GuardLayer, resilience=resilience, env=env, observers=observers, override=override
             ),
         ]
         self.transport = _stacked(call, self._attempt)
@@ -200,7 +200,7 @@ def card_source(
     limits: Limits,
     networks: tuple[Network, ...],
     version: str | None = None,
-    switch: Switch | None = None,
+    override: ManualOverride | None = None,
     cautions: Cautions | None = None,
 ) -> Transport:
     """What fetches cards: the layers around each fetch, in their order.
@@ -213,7 +213,7 @@ def card_source(
         limits: How large a card may be.
         networks: Where a redirect may lead besides the outside.
         version: The version of the protocol to ask for; the newest if left out.
-        switch: What somebody has decided by hand about circuits; nothing if left out.
+        override: The manual override of circuit breakers; none by default.
         cautions: Warns of where credentials go; nobody does if left out.
     """
     cards = CardTransport(
@@ -228,7 +228,7 @@ def card_source(
     return _stacked(
         [
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
-            partial(guarded, switch=switch or Switch()),
+            partial(guarded, override=override or ManualOverride()),
             partial(AttemptLayer, observers=observers),
             partial(CredentialsLayer, cautions=cautions),
         ],
@@ -242,7 +242,7 @@ def layered_requests(
     resilience: Resilience,
     env: Env,
     observers: Observers,
-    switch: Switch,
+    override: ManualOverride,
     admissions: PerLoop[Admission] | None,
 ) -> Transport:
     """The layers of a request that somebody else wrote, to an address that they chose.
@@ -255,7 +255,7 @@ def layered_requests(
         resilience: What to do when things go wrong.
         env: Wall time and randomness.
         observers: Who is told of requests and attempts.
-        switch: What somebody has decided by hand about circuits.
+        override: The manual override of circuit breakers.
         admissions: Who is let in; None for everybody.
     """
     guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
@@ -266,7 +266,7 @@ def layered_requests(
             _admission(resilience, admissions),  # once, however often it is tried
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             _hedge(resilience),  # two requests that are one try
-            partial(guarded, switch=switch),  # what is refused here was never sent
+            partial(guarded, override=override),  # what is refused here was never sent
             partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
         ],
         bottom,

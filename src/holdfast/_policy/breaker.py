@@ -40,8 +40,8 @@ __all__ = [
     "BreakerFailure",
     "BreakerPolicy",
     "BreakerState",
+    "ManualOverride",
     "Permit",
-    "Switch",
     "Verdict",
     "judge",
 ]
@@ -152,18 +152,18 @@ class BreakerFailure(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
 
 
-class Switch:
-    """What somebody has decided by hand about all circuits of a client.
+class ManualOverride:
+    """The manual override of all circuit breakers of a client.
 
     Attributes:
-        position: ``"open"`` lets no call through, ``"closed"`` all of them; None leaves it to the
-            breakers.
+        state: ``"open"`` lets no call pass, ``"closed"`` all of them; None leaves the decision to
+            the breakers.
     """
 
-    __slots__ = ("position",)
+    __slots__ = ("state",)
 
     def __init__(self) -> None:
-        self.position: Literal["open", "closed"] | None = None
+        self.state: Literal["open", "closed"] | None = None
 
 
 class Breaker:

@@ -190,7 +190,7 @@ class ChannelMaker:
         self._credentials: grpc.ChannelCredentials | None = None
 
     @property
-    def is_lent(self) -> bool:
+    def are_borrowed(self) -> bool:
         """Whether the channels belong to the caller."""
         return self._factory is not None
 

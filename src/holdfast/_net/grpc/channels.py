@@ -61,26 +61,28 @@ class ConnectedChannel:
         is_closed: Whether it was closed, even with calls on it.
     """
 
-    __slots__ = ("_idle_since", "_is_lent", "_now", "channel", "is_closed", "is_kept", "uses")
+    __slots__ = ("_idle_since", "_is_borrowed", "_now", "channel", "is_closed", "is_kept", "uses")
 
-    def __init__(self, channel: aio.Channel, *, is_lent: bool) -> None:
+    def __init__(self, channel: aio.Channel, *, is_borrowed: bool) -> None:
         self.channel = channel
         self.uses = 0
         self.is_kept = True
         self.is_closed = False
-        self._is_lent = is_lent
+        self._is_borrowed = is_borrowed
         self._now = asyncio.get_running_loop().time
         self._idle_since = self._now()
 
     @property
     def is_stale(self) -> bool:
         """Whether it was idle so long that it may have been dropped silently."""
-        return not (self.uses or self._is_lent) and self._now() - self._idle_since > _MAX_IDLE_S
+        return (
+            not (self.uses or self._is_borrowed) and self._now() - self._idle_since > _MAX_IDLE_S
+        )
 
     @property
     def has_room(self) -> bool:
         """Whether one more call may use it."""
-        return self._is_lent or self.uses < _PER_CONNECTION
+        return self._is_borrowed or self.uses < _PER_CONNECTION
 
     async def leave(self) -> None:
         """End one use."""
@@ -97,7 +99,7 @@ class ConnectedChannel:
 
     async def close(self) -> None:
         """Close it unless it belongs to the caller; calls on it fail."""
-        if not self._is_lent:
+        if not self._is_borrowed:
             self.is_closed = True
             await self.channel.close()
 
@@ -151,7 +153,7 @@ class Channels:
             NotConnectedError: No connection was made.
             A2AError: No channel can be created: see `ChannelMaker.make`.
         """
-        is_for_streams = streaming and not self._maker.is_lent
+        is_for_streams = streaming and not self._maker.are_borrowed
         key = (url, is_for_streams, request.reach)
         group = self._groups.pop(key, None) or _ChannelGroup()
         self._groups[key] = group  # the most recently used one comes last
@@ -178,17 +180,19 @@ class Channels:
     async def _connect(
         self, group: _ChannelGroup, url: str, request: HttpRequest
     ) -> ConnectedChannel:
-        is_lent = self._maker.is_lent
-        if not is_lent:
+        is_borrowed = self._maker.are_borrowed
+        if not is_borrowed:
             await _retire_unusable(group, is_pinned=request.reach is not None)
         connected = next((c for c in group.channels if c.has_room), None)
         if connected is None:
-            connected = ConnectedChannel(await self._maker.make(url, request), is_lent=is_lent)
+            connected = ConnectedChannel(
+                await self._maker.make(url, request), is_borrowed=is_borrowed
+            )
             group.channels.append(connected)
         try:
             await _until_ready(connected.channel)
         except BaseException:  # also a cancellation: the next call starts anew
-            if connected in group.channels and not is_lent:
+            if connected in group.channels and not is_borrowed:
                 group.channels.remove(connected)
                 await connected.retire()
             raise

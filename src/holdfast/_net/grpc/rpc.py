@@ -105,9 +105,10 @@ class Rpc(NamedTuple):
         """Return the error of a call whose channel was closed."""
         return connection_error(self.request, "closed", sent=sent, transient=False)
 
-    def empty(self, what: str) -> A2AError:
+    def empty(self, missing: str) -> A2AError:
         """Return the error of a reply with status OK that lacks a required part."""
-        return connection_error(self.request, "truncated", f"status OK without {what}", sent=True)
+        reason = f"status OK without {missing}"
+        return connection_error(self.request, "truncated", reason, sent=True)
 
     def _connect_error(self, status: RpcStatus) -> A2AError:
         mapped = self._status_error(status, sent=False)

@@ -36,8 +36,8 @@ def read_card_file(path: Path, limits: Limits) -> tuple[AgentCard, Any]:
         message = f"cannot read the agent card {path}: {error.strerror or error}"
         raise AgentCardResolutionError(message, executed=False) from None
     if len(content) > limits.card:
-        what = f"the agent card {path} is larger than {limits.card} bytes"
-        raise limit_error("card", limits, what, executed=False)
+        problem = f"the agent card {path} is larger than {limits.card} bytes"
+        raise limit_error("card", limits, problem, executed=False)
     try:
         check_json_size(content, limits)
         document = codec.parse(content)

@@ -3,9 +3,9 @@
 Rules: a set is fetched through the engine, from the address that the caller named or from where
 that origin redirects to, and is bounded in size and number of keys. If a key is not in the set,
 the set is fetched again, but at most every ten seconds, so that unknown key ids cannot cause
-requests at will. Concurrent callers share one fetch, which continues if they leave: nobody waits
-for two. While a set cannot be fetched, its old keys count for a day; signatures with other keys
-are unverifiable.
+requests at will. Concurrent callers share one fetch, which continues if they leave: no caller
+waits for two fetches. While a set cannot be fetched, its old keys count for a day; signatures with
+other keys are unverifiable.
 """
 
 from __future__ import annotations
