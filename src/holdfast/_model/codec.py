@@ -45,13 +45,13 @@ class UnrepresentableError(Exception):
     """The target format cannot represent a value.
 
     Attributes:
-        why: Description of the fault.
+        reason: Description of the fault.
         steps: Steps of the path to the value, innermost first, such as ``.name`` and ``[0]``.
     """
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
         self.steps: list[str] = []
 
     def within(self, step: str) -> UnrepresentableError:
@@ -92,10 +92,10 @@ def parse(data: bytes) -> Any:
         text = data.decode("utf-8-sig", "surrogatepass")
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
-        why = "nested too deeply"
+        reason = "nested too deeply"
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
-        why = "an HTML page, not JSON" if is_html(data) else f"not JSON: {error}"
-    raise MalformedError(why)  # outside the handler: the parser's errors hold the whole text
+        reason = "an HTML page, not JSON" if is_html(data) else f"not JSON: {error}"
+    raise MalformedError(reason)  # outside the handler: the parser's errors hold the whole text
 
 
 def is_html(content: bytes) -> bool:

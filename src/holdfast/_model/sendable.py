@@ -81,7 +81,7 @@ def _check(path: str, value: object, *, is_json: bool) -> None:
             _check_member(value)
     except UnrepresentableError as error:
         kind = TypeError if isinstance(error, _WrongTypeError) else ValueError
-        message = f"{path}{''.join(reversed(error.steps))} {error.why}"
+        message = f"{path}{''.join(reversed(error.steps))} {error.reason}"
     except RecursionError:
         kind, message = ValueError, f"{path} is nested too deeply"
     else:
@@ -115,8 +115,8 @@ def _check_named(name: str, member: object) -> None:
     if name not in _JSON_MEMBERS:
         _check_member(member)
     elif name == "metadata" and not isinstance(member, dict):
-        why = f"must be a dict, not {kind_of(member)}"
-        raise _WrongTypeError(why)
+        reason = f"must be a dict, not {kind_of(member)}"
+        raise _WrongTypeError(reason)
     else:
         _check_json(cast("object", member), ())
 
@@ -157,21 +157,21 @@ def _check_json(value: object, around: tuple[int, ...]) -> None:
 def _members(value: dict[object, object]) -> Iterable[tuple[object, object]]:
     for key in value:
         if not isinstance(key, str):
-            why = f"has a key that is {type(key).__name__}, and JSON has only str"
-            raise UnrepresentableError(why)
-        if not key.isascii() and (why := _fault(key)):
-            why = f"has a key with {why}"
-            raise UnrepresentableError(why)
+            reason = f"has a key that is {type(key).__name__}, and JSON has only str"
+            raise UnrepresentableError(reason)
+        if not key.isascii() and (reason := _fault(key)):
+            reason = f"has a key with {reason}"
+            raise UnrepresentableError(reason)
     return value.items()
 
 
 def _check_text(text: str) -> None:
     if type(text) is not str and not isinstance(text, Enum):
-        why = f"must be str, not {kind_of(text)}; pass str(…)"
-        raise _WrongTypeError(why)
-    if not text.isascii() and (why := _fault(text)):
-        why = f"has {why}"
-        raise UnrepresentableError(why)
+        reason = f"must be str, not {kind_of(text)}; pass str(…)"
+        raise _WrongTypeError(reason)
+    if not text.isascii() and (reason := _fault(text)):
+        reason = f"has {reason}"
+        raise UnrepresentableError(reason)
 
 
 def _fault(text: str) -> str:
@@ -184,13 +184,13 @@ def _fault(text: str) -> str:
 
 
 def _check_number(value: object) -> None:
-    why = f"must be JSON, not {kind_of(value)}"
+    reason = f"must be JSON, not {kind_of(value)}"
     if isinstance(value, int) and (type(value) is int or isinstance(value, Enum)):
         if value.bit_length() <= _MAX_INTEGER_BITS:
             return
-        why = "is a number of more than 4,000 digits"
+        reason = "is a number of more than 4,000 digits"
     elif type(value) is float:
         if math.isfinite(value):
             return
-        why = f"is {value}, which is not JSON"
-    raise UnrepresentableError(why)
+        reason = f"is {value}, which is not JSON"
+    raise UnrepresentableError(reason)

@@ -21,19 +21,19 @@ _MIN_SIMILARITY = 0.7
 """Similarity from 0 to 1 of a suggested name; high enough that equal endings do not suffice."""
 
 
-def check_number(name: str, value: object, what: str = "number") -> None:
+def check_number(name: str, value: object, description: str = "number") -> None:
     """Check that a value is a number, before it is compared.
 
     Args:
         name: Name of the value in messages.
         value: The caller's value.
-        what: Description of the number in messages.
+        description: Description of the number in messages.
 
     Raises:
         TypeError: The value is not a number.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
-        message = f"{name} must be a {what}, not {type(value).__name__}"
+        message = f"{name} must be a {description}, not {type(value).__name__}"
         raise TypeError(message)
 
 

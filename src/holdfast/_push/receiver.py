@@ -362,21 +362,21 @@ class PushReceiver(ClosingContext):
             raise ValueError(text)
         return watch
 
-    def _check_open(self, what: str, *, executed: bool | None) -> None:
+    def _check_open(self, effect: str, *, executed: bool | None) -> None:
         if self._watches.is_closed:
-            text = f"the receiver is closed: {what}"
+            text = f"the receiver is closed: {effect}"
             raise A2AConnectionError(text, failure="closed", executed=executed)
 
 
-def _address(url: str, what: str, *, no_user: str) -> str:
+def _address(url: str, subject: str, *, no_user: str) -> str:
     """Check a URL, and warn if it is not secure."""
-    check_url(url, what, no_user=no_user)
+    check_url(url, subject, no_user=no_user)
     shown, parts = presentable(url), urlsplit(url)
     if "#" in url:
-        text = f"the {what} {shown} has a fragment, which is never sent"
+        text = f"the {subject} {shown} has a fragment, which is never sent"
         raise ValueError(text)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        logger.warning("the %s %s is not https: it can be listened to, and forged", what, shown)
+        logger.warning("the %s %s is not https: it can be listened to, and forged", subject, shown)
     return url
 
 

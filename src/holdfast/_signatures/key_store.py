@@ -99,12 +99,12 @@ def private_key(key: Any) -> Any:
     raise ValueError(text)
 
 
-def _check_secure(url: str, what: str) -> None:
+def _check_secure(url: str, subject: str) -> None:
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        text = f"the {what} must be https: over http, others could replace the keys (A2A 8.4.3)"
+        text = f"the {subject} must be https: over http, others could replace the keys (A2A 8.4.3)"
         raise ValueError(text)
 
 
@@ -140,8 +140,8 @@ def _jwk_of_pem(text: str) -> dict[str, Any]:
     from jwt import algorithms
 
     if "PRIVATE KEY" in text:
-        why = "keys must be public, and this is a private key: only the signer should have it"
-        raise ValueError(why)
+        fault = "keys must be public, and this is a private key: only the signer should have it"
+        raise ValueError(fault)
     try:
         key = load_pem_public_key(text.strip().encode())
         if isinstance(key, EllipticCurvePublicKey):
@@ -151,5 +151,5 @@ def _jwk_of_pem(text: str) -> dict[str, Any]:
         return algorithms.OKPAlgorithm.to_jwk(cast("Any", key), as_dict=True)
     except (ValueError, TypeError, UnsupportedAlgorithm, jwt.InvalidKeyError):
         pass
-    why = "keys: the PEM holds no public key that can be read"
-    raise ValueError(why)
+    fault = "keys: the PEM holds no public key that can be read"
+    raise ValueError(fault)

@@ -124,9 +124,11 @@ def _forms(content: dict[str, Any]) -> Iterator[SignedForm]:
         document = _by_presence(content, AGENT_CARD, only_known=only_known)
         filled = _by_presence(content, AGENT_CARD, only_known=only_known, fills=True)
         yield SignedForm(cast("FormName", name), document, canonical_json(filled))
-    known = _by_presence(content, AGENT_CARD, only_known=True)
-    lean = _lean(known)
-    yield SignedForm("sdk", lean, canonical_json(lean), _restored_requirements(known, lean))
+    known_members = _by_presence(content, AGENT_CARD, only_known=True)
+    lean = _lean(known_members)
+    yield SignedForm(
+        "sdk", lean, canonical_json(lean), _restored_requirements(known_members, lean)
+    )
 
 
 def _forms_of_v03(content: dict[str, Any]) -> Iterator[SignedForm]:

@@ -62,8 +62,8 @@ def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
     except (IndexError, NeedsSlowPathError):
         return
     if count > limits.json_values:
-        what = f"the reply holds more than {limits.json_values} values"
-        raise limit_error("json_values", limits, what)
+        problem = f"the reply holds more than {limits.json_values} values"
+        raise limit_error("json_values", limits, problem)
 
 
 def _count_fields(body: bytes, descriptor: Descriptor, most: int) -> int:
@@ -182,7 +182,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
             if len(body) > _ALWAYS_SHALLOW_BYTES:
                 kind.cls.FromString(body)  # the agent must be able to decode it
         except UnrepresentableError as error:
-            raise codec.MalformedError(error.why, error.path) from None
+            raise codec.MalformedError(error.reason, error.path) from None
         except Exception as error:
             if not _is_unreadable(error):
                 raise
@@ -210,13 +210,13 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         try:
             value = row.read(_decode_message(row, kind, body))
         except UnrepresentableError as error:
-            why = f"{error.why} at {error.path}" if error.path else error.why
+            reason = f"{error.reason} at {error.path}" if error.path else error.reason
         except ValueError as error:
-            why = str(error)
+            reason = str(error)
         except Exception as error:
             if not _is_unreadable(error):
                 raise
-            why = "its bytes cannot be read, or are nested too deeply"
+            reason = "its bytes cannot be read, or are nested too deeply"
         else:
             if (
                 body.count(_OBJECT_TAG) + body.count(_LIST_TAG)
@@ -227,14 +227,14 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
                 check_value(value, limits)
             return value
         raise InvalidAgentResponseError(
-            f"the reply to {operation.name} is not a {row.response}: {why}"
+            f"the reply to {operation.name} is not a {row.response}: {reason}"
         )
 
     def _row(self, operation: AnyOperation) -> _Row:
         row = self.rows.get(operation.name)
         if row is None:
-            what = f"protocol {self.version} has no {operation.name} over gRPC; nothing was sent"
-            raise UnsupportedOperationError(what, executed=False)
+            text = f"protocol {self.version} has no {operation.name} over gRPC; nothing was sent"
+            raise UnsupportedOperationError(text, executed=False)
         return row
 
 

@@ -177,7 +177,7 @@ class RpcStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
-_NAME_OF_NUMBER: Mapping[int, str] = {meant.number: name for name, meant in GRPC_STATUSES.items()}
+_NAME_OF_NUMBER: Mapping[int, str] = {row.number: name for name, row in GRPC_STATUSES.items()}
 
 
 def error_from_status(

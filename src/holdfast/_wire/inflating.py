@@ -93,8 +93,8 @@ class Inflater:
         limits = self._limits
         if allowed >= limits.body:
             return limit_error("body", limits, f"the reply is larger than {limits.body} bytes")
-        what = f"the reply becomes more than {limits.inflation_ratio} times larger unpacked"
-        return limit_error("inflation_ratio", limits, what)
+        problem = f"the reply becomes more than {limits.inflation_ratio} times larger unpacked"
+        return limit_error("inflation_ratio", limits, problem)
 
 
 def _broken(reason: str) -> InvalidAgentResponseError:

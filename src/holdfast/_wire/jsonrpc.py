@@ -10,15 +10,15 @@ from msgspec import UNSET, UnsetType
 
 from holdfast._model import codec
 from holdfast._wire import status
-from holdfast._wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast._wire.http import Encoded, HttpReply
 from holdfast._wire.sse import EVENT_STREAM
-from holdfast.errors import A2AError, InvalidAgentResponseError
 from holdfast.types import Empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from holdfast._model.operations import Operation
+    from holdfast.errors import A2AError
 
 __all__ = ["decode", "encode", "reader"]
 
@@ -135,7 +135,7 @@ def _decode_slowly(
     except codec.MalformedError as error:
         if not _is_success(reply):
             raise status.from_http_status(reply, now=now, refusals=refusals) from None
-        raise _malformed(f"the reply is {error}", reply) from None
+        raise status.malformed_reply(f"the reply is {error}", reply) from None
     members = codec.as_object(document) or {}
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
@@ -144,14 +144,14 @@ def _decode_slowly(
         raise status.from_http_status(reply, now=now, refusals=effective_refusals)
     result = _or_empty(members.get("result"), operation)
     if "result" not in members and result is None:
-        raise _malformed("the reply has neither result nor error", reply)
+        raise status.malformed_reply("the reply has neither result nor error", reply)
     if members.get("id") != request_id:
-        raise _malformed("the reply answers another request", reply)
+        raise status.malformed_reply("the reply answers another request", reply)
     try:
         return codec.from_builtins(result, operation.response)
     except codec.MalformedError as error:
         message = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
-        raise _malformed(message, reply) from None
+        raise status.malformed_reply(message, reply) from None
 
 
 def _error(
@@ -164,7 +164,7 @@ def _error(
 ) -> A2AError:
     # An agent that could not parse the request does not know its id. (An id may be unhashable.)
     if members.get("id") not in (request_id, None):
-        return _malformed("the reply answers another request", reply)
+        return status.malformed_reply("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
         effective_refusals = status.refusals_around(members, refusals)
@@ -179,12 +179,3 @@ def _or_empty(result: Any, operation: Operation[P, R]) -> Any:
 
 def _is_success(reply: HttpReply) -> bool:
     return 200 <= reply.status < 300
-
-
-def _malformed(message: str, reply: HttpReply) -> InvalidAgentResponseError:
-    return InvalidAgentResponseError(
-        message,
-        http_status=reply.status,
-        headers=harmless_headers(reply.headers),
-        excerpt=excerpt(reply.body),
-    )

@@ -7,15 +7,15 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from holdfast._model import codec
 from holdfast._wire import status
-from holdfast._wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast._wire.http import Encoded, HttpReply, excerpt
 from holdfast._wire.sse import EVENT_STREAM
-from holdfast.errors import A2AError, InvalidAgentResponseError
 from holdfast.types import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._model.operations import Operation
+    from holdfast.errors import A2AError
 
 __all__ = ["decode", "encode", "read_error", "read_error_event", "reader"]
 
@@ -126,12 +126,7 @@ def decode(
         return codec.decode(reply.body or b"{}", operation.response)
     except codec.MalformedError as error:
         message = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
-        raise InvalidAgentResponseError(
-            message,
-            http_status=reply.status,
-            headers=harmless_headers(reply.headers),
-            excerpt=excerpt(reply.body),
-        ) from None
+        raise status.malformed_reply(message, reply) from None
 
 
 def read_error_event(reply: HttpReply, *, now: float) -> A2AError:

@@ -60,7 +60,7 @@ def _from_protobuf(
         read: Callable[[ProtoMessage], WireValue] = reader(kind, descriptor, lenient=True)
         return read(message)
     except UnrepresentableError as error:
-        raise MalformedError(error.why, error.path) from None
+        raise MalformedError(error.reason, error.path) from None
     except RecursionError:  # the program's own stack is nearly exhausted
         text = "nested too deeply"
         raise MalformedError(text) from None

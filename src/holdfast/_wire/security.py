@@ -222,7 +222,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
 def alternatives(card: AgentCard) -> list[Alternative]:
     """Return the card's requirements in its order, those without credentials last."""
     declared = [_alternative(tuple(r.schemes), card) for r in card.security_requirements]
-    return sorted(declared, key=lambda one: not (one.carriers or one.unusable))
+    return sorted(declared, key=lambda option: not (option.carriers or option.unusable))
 
 
 def unsatisfied_error(
@@ -230,17 +230,17 @@ def unsatisfied_error(
 ) -> AuthenticationError:
     """Return the error of a call that satisfies no alternative. No credential is shown."""
     required = list(required)
-    schemes = dict.fromkeys(name for one in required for name in one.schemes)
+    schemes = dict.fromkeys(name for option in required for name in option.schemes)
     missing = tuple(name for name in schemes if name in held and not held[name])
-    unusable = {name: reason for one in required for name, reason in one.unusable.items()}
+    unusable = {name: reason for option in required for name, reason in option.unusable.items()}
     reasons = [f"there is no credential for {_listed(missing, 'or')}"] if missing else []
     reasons += [f"{name!r} {reason}" for name, reason in unusable.items()]
     reasons += [
-        f"the credentials for {_listed(one.carriers, 'and')} exclude each other"
-        for one in required
-        if not one.unusable and all(held.get(name) for name in one.carriers)
+        f"the credentials for {_listed(option.carriers, 'and')} exclude each other"
+        for option in required
+        if not option.unusable and all(held.get(name) for name in option.carriers)
     ]
-    listed = ", or ".join(_listed(one.schemes, "and") for one in required)
+    listed = ", or ".join(_listed(option.schemes, "and") for option in required)
     return AuthenticationError(
         f"agent {card.name!r} asks for {listed}: {'; '.join(reasons)}; nothing was sent",
         schemes=tuple(schemes),
@@ -250,8 +250,8 @@ def unsatisfied_error(
 
 
 def required_alternatives(card: AgentCard) -> list[Alternative]:
-    """Return the requirements of an agent that answered 401; else one per declared scheme."""
-    required = [one for one in alternatives(card) if one.schemes]
+    """Return the requirements of an agent that answered 401; else option per declared scheme."""
+    required = [option for option in alternatives(card) if option.schemes]
     return required or [_alternative((name,), card) for name in card.security_schemes]
 
 
@@ -273,20 +273,24 @@ def explain_refusal(
     sent = ", ".join(sorted(credential_headers & headers.keys()))
     if isinstance(error, AuthenticationError) and required:
         verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
-        listed = ", or ".join(describe_alternative(one, card) for one in required)
+        listed = ", or ".join(describe_alternative(option, card) for option in required)
         error.message = f"{error.message}; agent {card.name!r} {verb} {listed}"
-        error.schemes = tuple(dict.fromkeys(name for one in required for name in one.schemes))
+        error.schemes = tuple(
+            dict.fromkeys(name for option in required for name in option.schemes)
+        )
         if sent:
             error.message += f", and did not take what was sent in the header {sent}"
             explain_missing_scheme(error, headers, card)
             return
-        error.missing = tuple(dict.fromkeys(name for one in required for name in one.carriers))
+        error.missing = tuple(
+            dict.fromkeys(name for option in required for name in option.carriers)
+        )
     elif not (sent or secrets_in(headers)):
         error.message += "; no credentials were sent"
     else:
         explain_missing_scheme(error, headers, card)
         return
-    usable = next((one.carriers for one in required if one.carriers), None)
+    usable = next((option.carriers for option in required if option.carriers), None)
     if usable is not None:
         example = ", ".join(f"{name!r}: …" for name in usable)
         error.message += f"{ADVICE}SchemeCredentials({{{example}}})"

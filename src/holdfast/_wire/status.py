@@ -63,6 +63,7 @@ __all__ = [
     "is_not_an_agent",
     "is_unknown_operation",
     "json_rpc_code_in",
+    "malformed_reply",
     "refusals_around",
     "retry_after_in",
 ]
@@ -115,8 +116,7 @@ def from_rpc_error(
     try:
         error_object = read_error_object(error)
     except ValueError as fault:
-        facts = _reply_facts(reply, with_excerpt=True)
-        return InvalidAgentResponseError(f"the reply's error {fault}", **facts)
+        return malformed_reply(f"the reply's error {fault}", reply)
     return _agent_error(error_object, reply, now=now, refusals=refusals)
 
 
@@ -281,6 +281,11 @@ def _with_hints(error: A2AHTTPError, error_object: ErrorObject) -> A2AHTTPError:
     if error_object.retry_after is not None:
         error.retry_after = error_object.retry_after
     return error
+
+
+def malformed_reply(message: str, reply: HttpReply) -> InvalidAgentResponseError:
+    """Return the error of a reply that violates the protocol, with an excerpt of its body."""
+    return InvalidAgentResponseError(message, **_reply_facts(reply, with_excerpt=True))
 
 
 def json_rpc_code_in(details: tuple[dict[str, Any], ...]) -> int | None:

@@ -16,12 +16,10 @@ from holdfast._model import operations as op
 from holdfast._model.v03 import card, reading, types, writing
 from holdfast._wire import jsonrpc, rest, status
 from holdfast._wire.files import from_base64
-from holdfast._wire.http import Encoded, HttpReply, excerpt, harmless_headers
 from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import (
     A2AError,
     InternalError,
-    InvalidAgentResponseError,
     InvalidParamsError,
     UnsupportedOperationError,
 )
@@ -30,6 +28,7 @@ from holdfast.types import Empty
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from holdfast._wire.http import Encoded, HttpReply
     from holdfast.types import StreamResponse
 
 __all__ = [
@@ -307,12 +306,7 @@ def _converted(
         return convert(value)
     except ValueError as error:
         message = f"the reply to {operation.name} is not what it must be: {error}"
-        raise InvalidAgentResponseError(
-            message,
-            http_status=reply.status,
-            headers=harmless_headers(reply.headers),
-            excerpt=excerpt(reply.body),
-        ) from None
+        raise status.malformed_reply(message, reply) from None
 
 
 def as_error_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:

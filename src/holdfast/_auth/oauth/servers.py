@@ -183,17 +183,17 @@ class Discovered(NamedTuple):
     scope: NetworkScope
 
 
-def check_endpoint(url: object, what: str) -> str:
+def check_endpoint(url: object, subject: str) -> str:
     """Check a URL to which secrets are sent: https, or on this machine.
 
     Raises:
         ValueError: The URL is invalid, or not secure.
         TypeError: The value is not a string.
     """
-    checked = check_url(url, what, no_user="pass client_id and client_secret instead")
+    checked = check_url(url, subject, no_user="pass client_id and client_secret instead")
     parts = urlsplit(checked)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        text = f"the {what} {presentable(checked)} must be https: secrets go there"
+        text = f"the {subject} {presentable(checked)} must be https: secrets go there"
         raise ValueError(text)
     return checked
 

@@ -80,7 +80,7 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
     try:
         return read(message)
     except UnrepresentableError as error:
-        raise MalformedError(error.why, error.path) from None
+        raise MalformedError(error.reason, error.path) from None
     except RecursionError:  # the program's own stack is deep already
         raise MalformedError("nested too deeply") from None
 
@@ -104,7 +104,7 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     try:
         write(value, message)
     except UnrepresentableError as error:
-        why = f"{error.why} at {error.path}"
+        why = f"{error.reason} at {error.path}"
     except RecursionError:  # the program's own stack is deep already
         why = "nested too deeply"
     else:

@@ -342,7 +342,7 @@ def _history(length: int | None) -> int:
     return _WHOLE_HISTORY if length is None else length
 
 
-def _unsupported(what: str) -> UnsupportedOperationError:
+def _unsupported(feature: str) -> UnsupportedOperationError:
     return UnsupportedOperationError(
-        f"protocol 0.3 has no word for {what}; nothing was sent", executed=False
+        f"protocol 0.3 has no word for {feature}; nothing was sent", executed=False
     )

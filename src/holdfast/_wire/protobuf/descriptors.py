@@ -1,4 +1,4 @@
-"""Pairs the members of message descriptors and of the model's types."""
+"""Matching of the members of message descriptors and of the model's types."""
 
 from __future__ import annotations
 
