@@ -133,7 +133,7 @@ class _Stub:
     def twin(self, kind):
         lines = [f"class {kind.__name__}:", textwrap.indent(_quoted(kind.__doc__), "    ")]
         for name in _in_order(kind):
-            spelled = blocking._SPELLED.get(name, name)
+            spelled = blocking._SPECIAL_METHODS.get(name, name)
             owner = next(one for one in kind.__mro__ if name in vars(one))
             module = self.module(_source(vars(owner)[name]))
             [node] = [one for one in module.defined[owner.__name__].body if _name(one) == name]
@@ -192,7 +192,7 @@ def _in_order(kind):
     wanted = {name for name in dir(kind) if not name.startswith("_")}
     wanted |= {
         name
-        for name in blocking._SPELLED
+        for name in blocking._SPECIAL_METHODS
         if name != "__repr__" and getattr(kind, name, None) is not getattr(object, name, None)
     }
     if kind.__name__ in MADE_BY_CALLERS:

@@ -132,9 +132,10 @@ def test_twins_come_from_what_makes_clients_and_what_clients_give():
 def test_a_twin_has_every_member_with_the_same_parameters(kind):
     twin = blocking._twins[kind]
     for name in dir(kind):
-        spelled = blocking._SPELLED.get(name, name)
+        spelled = blocking._SPECIAL_METHODS.get(name, name)
         if name.startswith("_") and (
-            name not in blocking._SPELLED or getattr(kind, name) is getattr(object, name, None)
+            name not in blocking._SPECIAL_METHODS
+            or getattr(kind, name) is getattr(object, name, None)
         ):
             continue
         ours, theirs = getattr(twin, spelled), getattr(kind, name)
@@ -580,7 +581,7 @@ def test_ctrl_c_in_the_moment_in_which_an_event_arrives_loses_no_event(walk):
     interrupted = []
 
     def interrupt(_number, frame):
-        if frame.f_code.co_name == "_next":  # where the thread waits
+        if frame.f_code.co_name == "_next_hook_call":  # where the thread waits
             interrupted.append(True)
             raise KeyboardInterrupt
 

@@ -1,15 +1,15 @@
-"""How `holdfast.sync` is made of the asynchronous API: each class gets a blocking twin.
+"""The blocking twins of `holdfast.sync`, generated from the classes of the asynchronous API.
 
-A twin has an object of the class and nothing else. Its methods have the same names, parameters and
-documentation, and all do the same: they have the object's own method run on the event loop of
-`holdfast.sync` (see `holdfast._sync.loop`) and wait for what it returns.
+A twin wraps one object of its class. Its methods have the same names, parameters and
+documentation; each runs the object's method on the event loop of `holdfast.sync` (see
+`holdfast._sync.loop`), and waits for the result.
 
-- A coroutine method, a plain one and a property are the same here: all run on the loop.
-- ``async with`` is ``with``, ``async for`` is ``for``: see `_SPELLED`.
-- A result of a class that has a twin comes as that twin, and what can be iterated over
-  asynchronously as an `Iteration`. Everything else is a value, and comes as it is.
-- An argument is passed on as it is, but for twins and for what would hold up the loop: see
-  `_GIVEN`.
+- Coroutine methods, plain methods and properties all run on the loop.
+- ``async with`` becomes ``with``, and ``async for`` becomes ``for``: see `_SPECIAL_METHODS`.
+- A result whose class has a twin is returned as that twin, and an asynchronous iterator as an
+  `Iteration`. Every other result is returned unchanged.
+- An argument is passed on unchanged, except twins and functions that would block the loop: see
+  `_CONVERTERS`.
 """
 
 # pyright: reportPrivateUsage=false
@@ -33,13 +33,13 @@ from typing import Any, Self, cast
 import msgspec
 
 from holdfast._policy.resilience import Resilience
-from holdfast._sync.loop import HookDispatcher, asked_of_caller, is_over, later, wait_for
+from holdfast._sync.loop import HookDispatcher, is_over, run_by_caller, start_later, wait_for
 
 __all__ = ["Blocking", "Iteration", "blocking_class", "blocking_function", "strip_async"]
 
 _TO_RUN_IN_A_TASK = "to run it in a task of its own, pass it to `asyncio.ensure_future`"
 
-_WORDS = (
+_PHRASES = (
     ("an async context manager, in one event loop", "a context manager"),
     ("an async context manager", "a context manager"),
     ("async with", "with"),
@@ -60,93 +60,94 @@ _WORDS = (
     ),
     (f" T{_TO_RUN_IN_A_TASK[1:]}; it is not a coroutine, but its ``results()`` is.", ""),
 )
-"""What is said instead of what, wherever lines end."""
+"""Phrases of asynchronous docstrings and their replacements; lines may end anywhere in them."""
 
 _PATTERNS = tuple(
-    (re.compile(r"\s+".join(map(re.escape, said.split(" ")))), instead) for said, instead in _WORDS
+    (re.compile(r"\s+".join(map(re.escape, phrase.split(" ")))), replacement)
+    for phrase, replacement in _PHRASES
 )
 
 
 def strip_async(text: str) -> str:
-    """A docstring of the asynchronous API in the words of the blocking one."""
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    """Return a docstring of the asynchronous API in the terms of the blocking one."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
     return text
 
 
-_SPELLED = {
+_SPECIAL_METHODS = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "__repr__": "__repr__",
 }
-"""What special methods are called where nothing is awaited; others are left out."""
+"""The special methods of twins by those of their classes; all others are left out."""
 
-_ENDING = frozenset({"close", "__aexit__"})
-"""What is done already when the program ends."""
+_CLOSING_METHODS = frozenset({"close", "__aexit__"})
+"""Methods that do nothing once the loop has ended."""
 
 
 class Blocking:
-    """A blocking twin of an asynchronous object; made by `blocking_class`."""
+    """A blocking twin of an asynchronous object; created by `blocking_class`."""
 
-    __slots__ = ("__weakref__", "_callers", "_is_begun", "_source", "_twin_of", "_unclaimed")
+    __slots__ = ("__weakref__", "_hooks", "_is_iterating", "_source", "_twin_of", "_unclaimed")
 
-    def _have(self, thing: Any, source: Blocking | None = None) -> Self:
-        self._twin_of = thing
+    def _wrap(self, instance: Any, source: Blocking | None = None) -> Self:
+        self._twin_of = instance
         self._source = source
-        self._is_begun = False
-        self._unclaimed: list[Any] = []  # what came as the iterating thread was interrupted
-        # Who iterates runs the functions for all that is under way.
-        self._callers = HookDispatcher() if hasattr(thing, "__aiter__") else None
+        self._is_iterating = False
+        self._unclaimed: list[Any] = []  # results that arrived while the thread was interrupted
+        # The iterating thread runs the hooks of everything in flight.
+        self._hooks = HookDispatcher() if hasattr(instance, "__aiter__") else None
         return self
 
-    def _following(self, following: Callable[..., Any]) -> Any:
-        """What an iteration gives next; Ctrl-C, at whichever moment, costs nothing of it."""
+    def _next_item(self, function: Callable[..., Any]) -> Any:
+        """Return the next item; Ctrl-C at any moment loses no item."""
         if self._unclaimed:
             return self._unclaimed.pop()
-        return _blocked(following, (self._twin_of,), {}, self._callers, self._unclaimed)
+        return _call(function, (self._twin_of,), {}, self._hooks, self._unclaimed)
 
     def __del__(self) -> None:
-        # An iteration that is left without a word is closed, as a plain generator is.
-        if getattr(self, "_is_begun", False) and hasattr(self._twin_of, "close"):
-            later(self._twin_of.close)
+        # An iteration that is abandoned is closed, like a generator.
+        if getattr(self, "_is_iterating", False) and hasattr(self._twin_of, "close"):
+            start_later(self._twin_of.close)
 
 
 class Iteration(Blocking):
-    """A walk through what comes, which keeps what it comes from."""
+    """An iterator over the items of a stream or a batch, which it keeps alive."""
 
     __slots__ = ()
 
-    def _have(self, thing: Any, source: Blocking | None = None) -> Self:
-        super()._have(thing, source)
-        if source is not None and source._callers is not None:
-            self._callers = source._callers
+    def _wrap(self, instance: Any, source: Blocking | None = None) -> Self:
+        super()._wrap(instance, source)
+        if source is not None and source._hooks is not None:
+            self._hooks = source._hooks
         return self
 
     def __iter__(self) -> Self:
-        """The iteration itself."""
+        """Return the iterator itself."""
         return self
 
     def __next__(self) -> Any:
-        """The next one."""
+        """Return the next item."""
         try:
-            return self._following(anext)
+            return self._next_item(anext)
         except StopAsyncIteration:
             raise StopIteration from None
 
     def close(self) -> None:
-        """Ends it early. Can be called twice."""
-        end = getattr(self._twin_of, "aclose", None)
-        if end is not None and not is_over():
-            wait_for(end, self._callers)
+        """End the iteration early; may be called twice."""
+        aclose = getattr(self._twin_of, "aclose", None)
+        if aclose is not None and not is_over():
+            wait_for(aclose, self._hooks)
 
 
 _twins: dict[type, type[Blocking]] = {}
 
 
 def blocking_class(kind: type) -> type[Any]:
-    """The blocking twin of a class, whose objects come as this from now on."""
+    """Create the blocking twin of a class; results of the class are returned as the twin."""
     members: dict[str, Any] = {
         "__slots__": (),
         "__module__": "holdfast.sync",
@@ -154,55 +155,56 @@ def blocking_class(kind: type) -> type[Any]:
     }
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
-        spelled = _SPELLED.get(name, None if name.startswith("_") else name)
-        if spelled is None or member is getattr(object, name, None):
+        twin_name = _SPECIAL_METHODS.get(name, None if name.startswith("_") else name)
+        if twin_name is None or member is getattr(object, name, None):
             continue
         if isinstance(member, property):
-            get = _method(cast("Callable[..., Any]", member.fget), name)
-            members[spelled] = property(get, doc=get.__doc__)
+            getter = _method(cast("Callable[..., Any]", member.fget), name)
+            members[twin_name] = property(getter, doc=getter.__doc__)
         else:
-            members[spelled] = _method(member, name)
+            members[twin_name] = _method(member, name)
     members["__init__"] = _constructor(kind)
     twin = _twins[kind] = cast("type[Blocking]", type(kind.__name__, (Blocking,), members))
     return twin
 
 
 def blocking_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The blocking twin of a function."""
+    """Create the blocking twin of a function."""
     names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def blocking(*args: Any, **kwargs: Any) -> Any:
-        return _wrapped(_blocked(function, *_ready(names, args, kwargs), None))
+        return _to_twin(_call(function, *_convert(names, args, kwargs), None))
 
     return _documented(blocking)
 
 
 def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     names = tuple(inspect.signature(function).parameters)[1:]
-    is_ending, begins = name in _ENDING, name in {"__aenter__", "__aiter__", "__anext__"}
-    is_following = name == "__anext__"
+    is_closing = name in _CLOSING_METHODS
+    starts_iteration = name in {"__aenter__", "__aiter__", "__anext__"}
+    is_next = name == "__anext__"
 
     @functools.wraps(function)
     def blocking(self: Blocking, *args: Any, **kwargs: Any) -> Any:
-        if is_ending and is_over():
+        if is_closing and is_over():
             return None
-        if begins:
-            self._is_begun = True
-        args, kwargs = _ready(names, args, kwargs)
+        if starts_iteration:
+            self._is_iterating = True
+        args, kwargs = _convert(names, args, kwargs)
         try:
-            if is_following:
-                given = self._following(function)
+            if is_next:
+                result = self._next_item(function)
             else:
-                given = _blocked(function, (self._twin_of, *args), kwargs, self._callers)
+                result = _call(function, (self._twin_of, *args), kwargs, self._hooks)
         except StopAsyncIteration:
-            self._is_begun = False
+            self._is_iterating = False
             raise StopIteration from None
-        if is_ending:
-            self._is_begun = False
-        return self if given is self._twin_of else _wrapped(given, self)
+        if is_closing:
+            self._is_iterating = False
+        return self if result is self._twin_of else _to_twin(result, self)
 
-    blocking.__name__ = _SPELLED.get(name, name)
+    blocking.__name__ = _SPECIAL_METHODS.get(name, name)
     return _documented(blocking)
 
 
@@ -212,7 +214,7 @@ def _constructor(kind: type) -> Callable[..., None]:
 
     @functools.wraps(init)
     def blocking(self: Blocking, *args: Any, **kwargs: Any) -> None:
-        self._have(_blocked(kind, *_ready(names, args, kwargs), None))
+        self._wrap(_call(kind, *_convert(names, args, kwargs), None))
 
     return _documented(blocking)
 
@@ -223,78 +225,78 @@ def _documented(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _blocked(
+def _call(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    callers: HookDispatcher | None,
+    hooks: HookDispatcher | None,
     unclaimed: list[Any] | None = None,
 ) -> Any:
-    """What a function of the asynchronous API gives, on the loop."""
+    """Call a function of the asynchronous API on the loop, and return its result."""
 
-    async def begin() -> Any:
-        given = function(*args, **kwargs)
-        # A fan-out could be awaited as well, and is a result.
-        is_result = type(given) in _twins or not inspect.isawaitable(given)
-        return given if is_result else await given
+    async def start() -> Any:
+        result = function(*args, **kwargs)
+        # A fan-out is awaitable, but it is a result.
+        is_result = type(result) in _twins or not inspect.isawaitable(result)
+        return result if is_result else await result
 
-    return wait_for(begin, callers, unclaimed)
-
-
-# ── What is given and taken ──────────────────────────────────────────────────────────────────
+    return wait_for(start, hooks, unclaimed)
 
 
-def _wrapped(given: Any, source: Blocking | None = None) -> Any:
-    """A result, as its twin if it has one.
+# ── Arguments and results ────────────────────────────────────────────────────────────────────
+
+
+def _to_twin(value: Any, source: Blocking | None = None) -> Any:
+    """Return a result as its twin if its class has one.
 
     Args:
-        given: The result.
-        source: Whose it is.
+        value: The result.
+        source: The twin whose method returned it; None for none.
     """
-    twin = _twins.get(given.__class__)
-    if twin is None and isinstance(given, list):
-        return [_wrapped(one) for one in cast("list[Any]", given)]
-    result: Any = given
-    if twin is None and isinstance(given, AsyncIterator):
+    twin = _twins.get(value.__class__)
+    if twin is None and isinstance(value, list):
+        return [_to_twin(item) for item in cast("list[Any]", value)]
+    result: Any = value
+    if twin is None and isinstance(value, AsyncIterator):
         twin = Iteration
-    return result if twin is None else twin.__new__(twin)._have(result, source)
+    return result if twin is None else twin.__new__(twin)._wrap(result, source)
 
 
-def _ready(
+def _convert(
     names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments as the asynchronous API takes them."""
-    by_place = (*names, *[""] * (len(args) - len(names)))
+    """Convert arguments for the asynchronous API."""
+    arg_names = (*names, *[""] * (len(args) - len(names)))
     return (
-        tuple(_argument(name, value) for name, value in zip(by_place, args, strict=False)),
+        tuple(_argument(name, value) for name, value in zip(arg_names, args, strict=False)),
         {name: _argument(name, value) for name, value in kwargs.items()},
     )
 
 
 def _argument(name: str, value: Any) -> Any:
-    ready = _GIVEN.get(name)
-    if ready is not None:
-        return ready(value)
+    converter = _CONVERTERS.get(name)
+    if converter is not None:
+        return converter(value)
     if isinstance(value, Blocking):
         return value._twin_of
     if isinstance(value, PlainIterator):
-        return list(cast("PlainIterator[Any]", value))  # the caller's, to be run by the caller
+        return list(cast("PlainIterator[Any]", value))  # the caller's thread must run it
     return value
 
 
 def _hook(hook: Any) -> Any:
-    """A hook that may be plain: the caller runs it then."""
+    """Return a hook; a plain function is wrapped, so that the calling thread runs it."""
     if not callable(hook) or isinstance(hook, type) or _is_async(hook):
         return hook
-    return asked_of_caller(hook)
+    return run_by_caller(hook)
 
 
 def _is_async(hook: Callable[..., Any]) -> bool:
-    called = getattr(type(hook), "__call__", None)  # noqa: B004  it is callable
-    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(called)
+    call_method = getattr(type(hook), "__call__", None)  # noqa: B004  it is callable
+    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call_method)
 
 
-def _hooks(hooks: Any) -> Any:
+def _hook_list(hooks: Any) -> Any:
     if isinstance(hooks, Iterable) and not isinstance(hooks, str | bytes):
         return [_hook(hook) for hook in cast("Iterable[Any]", hooks)]
     return hooks
@@ -308,37 +310,37 @@ def _resilience(resilience: Any) -> Any:
 
 
 def _agents(agents: Any) -> Any:
-    """What a coordinator is given: clients among them."""
+    """Return the agents of a coordinator, with clients in place of their twins."""
     if isinstance(agents, Mapping):
-        named = cast("Mapping[Any, Any]", agents)
-        return {name: _argument("", agent) for name, agent in named.items()}
+        by_name = cast("Mapping[Any, Any]", agents)
+        return {name: _argument("", agent) for name, agent in by_name.items()}
     return agents
 
 
 def _messages(messages: Any) -> Any:
-    """Many messages: those that are made one by one are asked for when there is room for one."""
+    """Return messages; the calling thread runs an iterator, when there is room for a message."""
     if isinstance(messages, list | tuple | AsyncIterable) or not isinstance(messages, Iterable):
         return cast("Any", messages)
-    if isinstance(messages, str | bytes | Mapping):  # one message, which is refused
+    if isinstance(messages, str | bytes | Mapping):  # one message, which is refused later
         return cast("Any", messages)
-    return _one_by_one(iter(cast("Iterable[Any]", messages)))
+    return _iterate_by_caller(iter(cast("Iterable[Any]", messages)))
 
 
-async def _one_by_one(messages: PlainIterator[Any]) -> AsyncGenerator[Any]:
-    following = asked_of_caller(functools.partial(next, messages, _END))
-    while (message := await following()) is not _END:
+async def _iterate_by_caller(messages: PlainIterator[Any]) -> AsyncGenerator[Any]:
+    next_message = run_by_caller(functools.partial(next, messages, _END))
+    while (message := await next_message()) is not _END:
         yield message
 
 
 _END = object()
 
-_GIVEN: Mapping[str, Callable[[Any], Any]] = {
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "agents": _agents,
     "consumer": _hook,
-    "consumers": _hooks,
+    "consumers": _hook_list,
     "messages": _messages,
     "on_auth": _hook,
     "on_input": _hook,
     "resilience": _resilience,
 }
-"""What becomes of arguments, by their names, that are or hold plain functions of the caller's."""
+"""Converters by argument name, for arguments that are or contain functions of the caller."""

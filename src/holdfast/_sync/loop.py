@@ -1,15 +1,15 @@
-"""The event loop of `holdfast.sync`: one for the program, in a thread of its own.
+"""The event loop of `holdfast.sync`: one for the process, in a thread of its own.
 
 Rules:
-- Everything of Holdfast's runs on that loop, whichever threads call: no object is touched by two.
-- A thread that calls waits for the outcome, and for nothing else that could last for ever. Ctrl-C,
-  or whatever else is raised in it meanwhile, cancels the call as in the asynchronous API, gives it
-  a moment to clean up, and goes on its way.
-- A plain function of the caller's is run by the thread that waits, as if that had called it: it
-  may take its time, ask for input, or call `holdfast.sync` again.
-- A forked child has a loop of its own. It lets go of its parent's sockets, so that nothing that it
-  does, and be it at its end, reaches their other ends or what the parent's loop waits on.
-- At the end of the program the loop is closed like that of `asyncio.run`.
+- All of Holdfast runs on that loop, whichever threads call: no object is used by two threads.
+- A calling thread waits for the outcome of its call only. Ctrl-C, or any other exception in the
+  thread, cancels the call as in the asynchronous API, waits up to 3 s for its cleanup, and is
+  raised.
+- A plain function of the caller is run by the waiting thread: it may block, ask for input, or
+  call `holdfast.sync` again.
+- A forked child has its own loop. It replaces its parent's sockets, so that nothing that it does,
+  not even its exit, affects the parent's connections or loop.
+- At the exit of the process, the loop is closed as by `asyncio.run`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
-__all__ = ["HookDispatcher", "asked_of_caller", "is_over", "later", "run", "wait_for"]
+__all__ = ["HookDispatcher", "is_over", "run", "run_by_caller", "start_later", "wait_for"]
 
 T = TypeVar("T")
 
-_HEARTBEAT = 1.0
-"""Seconds after which a thread that waits looks whether the loop is there, and (on Windows, where
-waiting cannot be interrupted) whether Ctrl-C was pressed."""
+_CHECK_INTERVAL_S = 1.0
+"""Seconds after which a waiting thread checks that the loop is alive, and (on Windows, where the
+wait cannot be interrupted) whether Ctrl-C was pressed."""
 
-_LAST_WORD = 3.0
-"""Seconds that a call has to clean up when its thread was interrupted, and all at the exit."""
+_CLEANUP_GRACE_S = 3.0
+"""Seconds that a call has to clean up when its thread was interrupted, and all calls at exit."""
 
 
 class _PrivateLoop:
-    """The loop and its thread, which begins when it is first needed."""
+    """The loop and its thread, which starts when it is first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,16 +51,16 @@ class _PrivateLoop:
         self._thread: threading.Thread | None = None
         self._selector: selectors.BaseSelector | None = None
         self._parents: list[asyncio.AbstractEventLoop] = []
-        self._begun_later: set[asyncio.Task[object]] = set()
+        self._detached_tasks: set[asyncio.Task[object]] = set()
         self.is_over = False
 
-    def here(self) -> asyncio.AbstractEventLoop:
-        """The loop, running.
+    def get_or_start(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop.
 
         Raises:
-            RuntimeError: It is asked for in its own thread, or after the end of the program.
+            RuntimeError: This is the loop's own thread, or the process is exiting.
         """
-        loop = self._loop or self._begun()
+        loop = self._loop or self._start()
         if self._thread is threading.current_thread():
             text = (
                 "holdfast.sync was called on its own event loop, which would wait for itself: a "
@@ -70,28 +70,28 @@ class _PrivateLoop:
             raise RuntimeError(text)
         return loop
 
-    def known(self) -> asyncio.AbstractEventLoop | None:
-        """The loop, if there is one."""
+    def get(self) -> asyncio.AbstractEventLoop | None:
+        """Return the loop; None if it was not started."""
         return self._loop
 
-    def begin(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Begins something that nobody waits for; called on the loop, which forgets its tasks."""
-        task = asyncio.get_running_loop().create_task(begin())
-        self._begun_later.add(task)
-        task.add_done_callback(self._begun_later.discard)
+    def start_detached(self, start: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Start a coroutine without a waiter, on the loop; keep a reference to its task."""
+        task = asyncio.get_running_loop().create_task(start())
+        self._detached_tasks.add(task)
+        task.add_done_callback(self._detached_tasks.discard)
 
     def is_alive(self) -> bool:
-        """Whether somebody runs the loop."""
+        """Whether the loop's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def _begun(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self.is_over:
                 text = "the program is at its end: holdfast.sync takes no more calls"
                 raise RuntimeError(text)
             if self._loop is None:
                 loop = self._new_loop()
-                # A daemon, since the program waits for all others before it says that it ends.
+                # A daemon, because the process waits for other threads before it calls `end`.
                 self._thread = threading.Thread(
                     target=self._serve, args=(loop,), name="holdfast.sync", daemon=True
                 )
@@ -102,7 +102,7 @@ class _PrivateLoop:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             while not self.is_over:
-                # What exits within a task is raised by who waits for it.
+                # An exit within a task is raised in the waiting thread.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
             loop.run_until_complete(_cancel_all())
@@ -112,14 +112,14 @@ class _PrivateLoop:
             loop.close()
 
     def end(self) -> None:
-        """Ends the loop, at the end of the program."""
+        """End the loop, at the exit of the process."""
         with self._lock:
             self.is_over = True
             loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
             with contextlib.suppress(RuntimeError):  # it has ended by itself
                 loop.call_soon_threadsafe(loop.stop)
-            self._thread.join(2 * _LAST_WORD)
+            self._thread.join(2 * _CLEANUP_GRACE_S)
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         if not hasattr(os, "fork"):
@@ -128,25 +128,25 @@ class _PrivateLoop:
         return asyncio.SelectorEventLoop(self._selector)
 
     def leave_to_parent(self) -> None:
-        """Forgets the loop, in a child.
+        """Abandon the loop, in a forked child.
 
-        What the system waits on for the loop is shared with the parent, and so are connections:
-        to close one here would end the parent's. In place of each there is nothing from now on.
+        The loop's selector and connections are shared with the parent: closing one here would
+        close the parent's. So each file descriptor is replaced by the null device.
         """
         loop, self._loop, self._thread = self._loop, None, None
-        self._lock = threading.Lock()  # somebody may have held the other one
+        self._lock = threading.Lock()  # a thread of the parent may have held the old one
         if loop is None or self._selector is None:
             return
-        loop.set_exception_handler(_nothing_to_tell)
-        self._parents.append(loop)  # whose end would close more
-        nothing = os.open(os.devnull, os.O_RDWR)
+        loop.set_exception_handler(_ignore)
+        self._parents.append(loop)  # its finalizer would close the parent's file descriptors
+        null = os.open(os.devnull, os.O_RDWR)
         for key in list(self._selector.get_map().values()):
-            os.dup2(nothing, key.fd, inheritable=False)
-        os.close(nothing)
+            os.dup2(null, key.fd, inheritable=False)
+        os.close(null)
 
 
-def _nothing_to_tell(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
-    """What comes of a parent's loop in a child is no news."""
+def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    """Ignore an error of the parent's loop in a child."""
 
 
 async def _cancel_all() -> None:
@@ -154,13 +154,13 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        done, _ = await asyncio.wait(tasks, timeout=_LAST_WORD)
+        done, _ = await asyncio.wait(tasks, timeout=_CLEANUP_GRACE_S)
         for task in done:
             if not task.cancelled():
-                task.exception()  # which nobody waits for any more
+                task.exception()  # retrieved, so that asyncio does not log it
 
 
-_private = _PrivateLoop()  # a process has one, as it has one main thread
+_private = _PrivateLoop()  # one for each process
 atexit.register(_private.end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_private.leave_to_parent)
@@ -170,22 +170,25 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine on the event loop of `holdfast.sync`, and waits for what it returns.
+    """Run a coroutine on the event loop of `holdfast.sync`, and return its result.
 
-    For what a client is given and that has methods of its own, such as an engine or a journal:
+    For methods of caller-supplied objects, such as an engine or a journal:
     ``run(engine.close())``.
 
+    Args:
+        coroutine: The coroutine.
+
     Raises:
-        TypeError: It is no coroutine.
-        RuntimeError: It is called on that event loop.
-        BaseException: What the coroutine raises.
+        TypeError: It is not a coroutine.
+        RuntimeError: It is called on that event loop, or the process is exiting.
+        BaseException: The coroutine raised it.
     """
     if not inspect.isawaitable(coroutine):
-        called = "; call it first" if inspect.iscoroutinefunction(coroutine) else ""
-        text = f"run takes a coroutine, as engine.close(), not {type(coroutine).__name__}{called}"
+        hint = "; call it first" if inspect.iscoroutinefunction(coroutine) else ""
+        text = f"run takes a coroutine, as engine.close(), not {type(coroutine).__name__}{hint}"
         raise TypeError(text)
     try:
-        _private.here()
+        _private.get_or_start()
     except RuntimeError:
         coroutine.close()
         raise
@@ -193,22 +196,22 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def wait_for(
-    begin: Callable[[], Awaitable[T]],
-    callers: HookDispatcher | None = None,
+    start: Callable[[], Awaitable[T]],
+    hooks: HookDispatcher | None = None,
     unclaimed: list[T] | None = None,
 ) -> T:
-    """Begins something on the loop, and waits for it, in the caller's context.
+    """Start an awaitable on the loop with the caller's context variables, and wait for it.
 
     Args:
-        begin: Called on the loop.
-        callers: Who runs the plain functions that it calls; this thread if left out.
-        unclaimed: Gets the result if this thread is interrupted in the moment in which it comes.
+        start: Called on the loop; returns the awaitable.
+        hooks: Runs the plain functions that it calls; None for this thread.
+        unclaimed: Receives the result if this thread is interrupted at the moment it arrives.
 
     Raises:
-        RuntimeError: It is called on the loop, or at the end of the program.
-        BaseException: What comes of it; or what is raised in this thread while it waits.
+        RuntimeError: It is called on the loop, or the process is exiting.
+        BaseException: The awaitable raised it, or this thread was interrupted by it.
     """
-    call = _Call(begin, _private.here(), HookDispatcher() if callers is None else callers)
+    call = _Call(start, _private.get_or_start(), HookDispatcher() if hooks is None else hooks)
     try:
         return call.outcome()
     except BaseException:
@@ -217,47 +220,47 @@ def wait_for(
         raise
 
 
-def later(begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Begins something on the loop, if there still is one, and does not wait for it."""
-    loop = _private.known()
+def start_later(start: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Start a coroutine on the loop, if the loop runs, and do not wait for it."""
+    loop = _private.get()
     if loop is not None:
         with contextlib.suppress(RuntimeError):  # the loop has just been closed
-            loop.call_soon_threadsafe(_private.begin, begin)
+            loop.call_soon_threadsafe(_private.start_detached, start)
 
 
 def is_over() -> bool:
-    """Whether the loop has ended, with all that was on it."""
+    """Whether the loop has ended, at the exit of the process."""
     return _private.is_over
 
 
 class _Call(Generic[T]):
-    """Something that runs on the loop, and the thread that waits for it.
+    """An awaitable on the loop, and the thread that waits for it.
 
-    The inbox has what the thread is to do: functions to run, and None at the end.
+    The inbox contains the work of the thread: functions to run, and None at the end.
     """
 
     def __init__(
         self,
-        begin: Callable[[], Awaitable[T]],
+        start: Callable[[], Awaitable[T]],
         loop: asyncio.AbstractEventLoop,
-        callers: HookDispatcher,
+        hooks: HookDispatcher,
     ) -> None:
-        self.inbox: SimpleQueue[_Request | None] = SimpleQueue()
-        self._begin = begin
+        self.inbox: SimpleQueue[_HookCall | None] = SimpleQueue()
+        self._start_awaitable = start
         self._loop = loop
-        self._callers = callers
+        self._hooks = hooks
         self._task: asyncio.Task[T] | None = None
 
     # ── In the thread ────────────────────────────────────────────────────────────────────────
 
     def outcome(self) -> T:
-        """What comes of it."""
+        """Wait for the result."""
         try:
             self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
-            while (request := self._next()) is not None:
-                request.run()
+            while (hook_call := self._next_hook_call()) is not None:
+                hook_call.run()
         except BaseException:
-            self._give_up()
+            self._abort()
             raise
         task = self._task
         if task is None:
@@ -266,147 +269,149 @@ class _Call(Generic[T]):
         try:
             return task.result()
         except BaseException:
-            self._task = None  # whose error knows this frame
+            self._task = None  # its exception refers to this frame
             raise
         finally:
             del task
 
     def unclaimed(self) -> Iterator[T]:
-        """What has come of it, if that was not given to the thread."""
+        """Yield the result, if the thread did not get it."""
         task, self._task = self._task, None
         if task is not None and task.done() and not task.cancelled() and not task.exception():
             yield task.result()
 
-    def _next(self) -> _Request | None:
+    def _next_hook_call(self) -> _HookCall | None:
         while True:
             try:
-                return self.inbox.get(timeout=_HEARTBEAT)
+                return self.inbox.get(timeout=_CHECK_INTERVAL_S)
             except Empty:
-                # As in a child that was forked in a callback. At the end of the program only
-                # daemons wait, and end with it.
+                # The loop is gone in a child that was forked in a callback. At the exit of the
+                # process only daemon threads wait, and end with it.
                 if not (_private.is_alive() or _private.is_over):
                     text = "the event loop of holdfast.sync has ended meanwhile"
                     raise RuntimeError(text) from None
 
-    def _give_up(self) -> None:
-        """Cancels it, and waits for a moment until it has cleaned up."""
-        until = time.monotonic() + _LAST_WORD
+    def _abort(self) -> None:
+        """Cancel the call, and wait up to 3 s for its cleanup."""
+        deadline_at = time.monotonic() + _CLEANUP_GRACE_S
         with contextlib.suppress(Empty, RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._cancel)
-            while request := self.inbox.get(timeout=max(0.0, until - time.monotonic())):
-                self._loop.call_soon_threadsafe(self._callers.put, request)
+            while hook_call := self.inbox.get(timeout=max(0.0, deadline_at - time.monotonic())):
+                self._loop.call_soon_threadsafe(self._hooks.put, hook_call)
 
     # ── On the loop ──────────────────────────────────────────────────────────────────────────
 
     def _start(self) -> None:
-        _callers.set(self._callers)  # in the context of this call alone
-        self._callers.enter(self)
-        self._task = self._loop.create_task(_awaited(self._begin))
-        self._task.add_done_callback(self._has_ended)
+        _current_hooks.set(self._hooks)  # in the context of this call only
+        self._hooks.enter(self)
+        self._task = self._loop.create_task(_await(self._start_awaitable))
+        self._task.add_done_callback(self._on_done)
 
-    def _has_ended(self, task: asyncio.Task[T]) -> None:
+    def _on_done(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # who waits may be gone, and then it is nobody's
-        self._callers.leave(self)
+            task.exception()  # retrieved, so that asyncio does not log it if the thread has left
+        self._hooks.leave(self)
         if not _private.is_over:
             self.inbox.put(None)
 
     def _cancel(self) -> None:
-        self._callers.leave(self)
+        self._hooks.leave(self)
         if self._task is None or self._task.done():
             self.inbox.put(None)
         else:
             self._task.cancel()
 
 
-async def _awaited(begin: Callable[[], Awaitable[T]]) -> T:
-    return await begin()
+async def _await(start: Callable[[], Awaitable[T]]) -> T:
+    return await start()
 
 
-# ── Functions of the caller's ────────────────────────────────────────────────────────────────
+# ── Functions of the caller ──────────────────────────────────────────────────────────────────
 
 
 class HookDispatcher:
-    """The threads that wait for something, and run the plain functions that it calls.
+    """Dispatches the plain functions that a call needs to the threads that wait for it.
 
-    Where nobody waits, as between two steps of an iteration, functions wait for somebody to do so.
-    Used on the loop alone.
+    While no thread waits, as between two steps of an iteration, functions are queued. It is used
+    on the loop only.
     """
 
     def __init__(self) -> None:
         self._waiting: list[_Call[Any]] = []
-        self._requests: deque[_Request] = deque()
+        self._queue: deque[_HookCall] = deque()
 
     def enter(self, call: _Call[Any]) -> None:
-        """Somebody waits."""
+        """Add a waiting thread."""
         self._waiting.append(call)
-        while self._requests:
-            call.inbox.put(self._requests.popleft())
+        while self._queue:
+            call.inbox.put(self._queue.popleft())
 
     def leave(self, call: _Call[Any]) -> None:
-        """Somebody waits no longer."""
+        """Remove a thread that waits no longer."""
         if call in self._waiting:
             self._waiting.remove(call)
 
-    def put(self, request: _Request) -> None:
-        """Gives a function to who waits."""
+    def put(self, hook_call: _HookCall) -> None:
+        """Pass a function to a waiting thread, or queue it."""
         if self._waiting:
-            self._waiting[-1].inbox.put(request)
+            self._waiting[-1].inbox.put(hook_call)
         else:
-            self._requests.append(request)
+            self._queue.append(hook_call)
 
-    async def ask(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Has a function called by who waits."""
-        request = _Request(function, args)
-        self.put(request)
-        value, error = await request.answer
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Have a waiting thread call a function, and return its result."""
+        hook_call = _HookCall(function, args)
+        self.put(hook_call)
+        value, error = await hook_call.outcome
         if error is not None:
             raise error
         return value
 
 
-_callers: contextvars.ContextVar[HookDispatcher] = contextvars.ContextVar("holdfast.sync callers")
+_current_hooks: contextvars.ContextVar[HookDispatcher] = contextvars.ContextVar(
+    "holdfast.sync hooks"
+)
 
 
-class _Request:
-    """A function to be called by a thread that waits."""
+class _HookCall:
+    """A function to be called by a waiting thread."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._function = function
         self._args = args
         self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[tuple[Any, Exception | None]] = self._loop.create_future()
+        self.outcome: asyncio.Future[tuple[Any, Exception | None]] = self._loop.create_future()
 
     def run(self) -> None:
-        """Calls it, unless nobody wants to know any more."""
-        if self.answer.done():
+        """Call the function, unless its result is no longer needed."""
+        if self.outcome.done():
             return
         outcome: tuple[Any, Exception | None]
         try:
             outcome = self._function(*self._args), None
-        except Exception as error:  # noqa: BLE001  raised where it is waited for
+        except Exception as error:  # noqa: BLE001  raised on the loop
             outcome = None, error
-        except BaseException:  # Ctrl-C, for example: the thread does not wait any longer
+        except BaseException:  # Ctrl-C, for example: the thread stops waiting
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self.answer.cancel)
+                self._loop.call_soon_threadsafe(self.outcome.cancel)
             raise
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._answered, outcome)
+            self._loop.call_soon_threadsafe(self._set_outcome, outcome)
 
-    def _answered(self, outcome: tuple[Any, Exception | None]) -> None:
-        if not self.answer.done():
-            self.answer.set_result(outcome)
+    def _set_outcome(self, outcome: tuple[Any, Exception | None]) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
 
 
-def asked_of_caller(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """A plain function as a coroutine function, which the thread that waits is asked to run."""
+def run_by_caller(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return a coroutine function that has a waiting thread run a plain function."""
 
-    async def ask(*args: Any) -> Any:
-        callers = _callers.get(None)
-        if callers is None:  # of something that began by itself, which nobody waits for
-            given = await asyncio.to_thread(function, *args)
+    async def call(*args: Any) -> Any:
+        hooks = _current_hooks.get(None)
+        if hooks is None:  # a background task of the client, which no thread waits for
+            result = await asyncio.to_thread(function, *args)
         else:
-            given = await callers.ask(function, *args)
-        return await given if inspect.isawaitable(given) else given
+            result = await hooks.call(function, *args)
+        return await result if inspect.isawaitable(result) else result
 
-    return ask
+    return call

@@ -1,24 +1,24 @@
 # Written by `python -m tests.sync_stub`.
 
-"""Holdfast without asyncio: the same classes and methods, which block.
+"""The synchronous API: the same classes and methods as `holdfast`, which block.
 
     import holdfast.sync
 
     with holdfast.sync.connect("https://agent.example.com") as agent:
         print(agent.ask("How far is the moon?").text)
 
-- What is not here is the same for both: values, errors, options and policies are in `holdfast`.
-- It can be used by any number of threads, and where an event loop runs, as in a notebook. An async
-  function that calls it blocks its own event loop for as long: await `holdfast` there.
+- Values, errors, options and policies are the same for both; they are in `holdfast`.
+- It can be used by any number of threads, and while an event loop runs, as in a notebook. An async
+  function that calls it blocks its own event loop meanwhile: await `holdfast` there.
 - Plain functions that are passed as hooks (``on_input``, ``on_auth``, ``consumers``, ``on_retry``)
-  and the messages of ``run`` are run by the thread that waits for the call, and only while it
-  waits: they may take their time, ask for input, and call this API. No timeout interrupts them; it
-  ends the call after that. Tools run in threads, as always.
-- Coroutine functions, observers, predicates, layers and all that a client is given to work with
-  run on one event loop in a thread of its own, as they do otherwise. They may not call this API,
-  which is a RuntimeError there. `run` calls their own methods: ``run(engine.close())``.
-- Ctrl-C ends a call as a cancellation does: the connection is closed, the agent's task is left
-  alone. A forked child can go on with a client, over connections of its own.
+  and the iterator of messages of ``run`` are run by the thread that waits for the call, and only
+  while it waits: they may block, ask for input, and call this API. A timeout does not interrupt
+  them; it ends the call after they return. Tools run in threads, as in `holdfast`.
+- Coroutine functions, observers, predicates, layers and caller-supplied objects run on one event
+  loop in a thread of its own. They must not call this API; that raises a RuntimeError. `run` calls
+  their methods: ``run(engine.close())``.
+- Ctrl-C ends a call like a cancellation: the connection is closed, and the agent's task continues.
+  A forked child can use its parent's clients, over connections of its own.
 """
 
 import os
@@ -1692,13 +1692,16 @@ class Iteration(Generic[_T]):
         """Ends it early. Can be called twice."""
 
 def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Runs a coroutine on the event loop of `holdfast.sync`, and waits for what it returns.
+    """Run a coroutine on the event loop of `holdfast.sync`, and return its result.
 
-    For what a client is given and that has methods of its own, such as an engine or a journal:
+    For methods of caller-supplied objects, such as an engine or a journal:
     ``run(engine.close())``.
 
+    Args:
+        coroutine: The coroutine.
+
     Raises:
-        TypeError: It is no coroutine.
-        RuntimeError: It is called on that event loop.
-        BaseException: What the coroutine raises.
+        TypeError: It is not a coroutine.
+        RuntimeError: It is called on that event loop, or the process is exiting.
+        BaseException: The coroutine raised it.
     """
