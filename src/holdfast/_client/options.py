@@ -127,10 +127,11 @@ def check_call_options(
         check_kind("timeouts", timeouts, Timeouts)
     if (context := options.get("context")) is not None:
         check_kind("context", context, ClientCallContext)
-    if options.get("extensions") is None:
+    extensions = options.get("extensions")
+    if extensions is None:
         checked.pop("extensions", None)
     else:
-        checked["extensions"] = extension_uris(options["extensions"])
+        checked["extensions"] = extension_uris(extensions)
     if (headers := options.get("headers")) is not None:
         checked["headers"] = check_headers(headers)
     return checked
