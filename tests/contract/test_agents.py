@@ -1,7 +1,18 @@
 """The same calls against the fake agent and a real one on the official SDK, over real sockets.
 
-What holds for both is written once. Where the two differ, the test says which of them does what:
-those are limits of the official server, kept here as facts.
+The contract, which the files of this folder share: a program that calls an agent gets the same
+results and the same errors, whichever binding it uses (JSON-RPC, HTTP+JSON), whichever version the
+agent has (1.0, 0.3), whether the agent is the fake one or a real server, and whether the program
+uses Holdfast's client or the official SDK's on Holdfast's transport. So what the fake agent shows
+in virtual time holds for real agents.
+
+- This file: the fake and a real agent of 1.0, over both bindings.
+- ``test_versions.py``: real agents of 1.0 and 0.3, over both bindings.
+- ``test_sdk_transports.py``: the SDK's own transports and Holdfast's, over both bindings.
+
+gRPC is in ``tests/e2e/test_grpc.py``. What holds for both agents is written once. Where the two
+differ, the test says which of them does what: those are limits of the official server, kept here
+as facts.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """The SDK's own transports and Holdfast's, against one server: same results, same errors.
 
+The contract is that of ``test_agents.py``, by the client.
+
 What a server makes up, ids and times, is blanked before two results are compared. An error counts
 as the class of the SDK's that it is. Where the two differ on purpose, a test says how.
 """

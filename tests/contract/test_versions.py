@@ -1,5 +1,7 @@
 """The same program against real agents of both versions of the protocol, which it need not know.
 
+The contract is that of ``test_agents.py``, by version.
+
 Agents of 1.0 and of 0.3 on the official SDK, each over both bindings. What the two servers do in
 ways of their own is kept here as facts.
 """
