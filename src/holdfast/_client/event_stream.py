@@ -94,7 +94,7 @@ class EventStream:
         self._live: Live | None = None
         self._unwritten: Event | None = None  # as long as the journal has not its task
         self._untold: Event | None = None  # as long as consumers have not heard of it
-        self._listening: deque[Consumer] = deque()  # to get it yet
+        self._listening: list[Consumer] = []  # to get it yet
         self._is_unattended = False  # by a journal or consumers
         self._has_begun = False
         self._is_being_read = False
@@ -234,10 +234,10 @@ class EventStream:
     async def _tell(self, event: Event) -> None:
         """Tells consumers; cancelled, and called again, it goes on with the one it came to."""
         if event is not self._untold:
-            self._untold, self._listening = event, deque(self._calls.scope.consumers)
+            self._untold, self._listening = event, [*self._calls.scope.consumers]
         while self._listening:
             await self._calls.tell((self._listening[0],), event, self.task)
-            self._listening.popleft()
+            del self._listening[0]
         self._untold = None
 
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:

@@ -8,7 +8,6 @@ is understood; nothing here decides whether a stream was complete.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from holdfast._net.engine import connection_error
@@ -47,6 +46,26 @@ class EventReader(Generic[R]):
         networks: Networks that a redirect may reach in any case.
     """
 
+    __slots__ = (
+        "_agent",
+        "_chunks",
+        "_connection",
+        "_decode",
+        "_decode_error",
+        "_engine",
+        "_frames",
+        "_harmless",
+        "_headers",
+        "_limits",
+        "_networks",
+        "_parser",
+        "_read",
+        "_reply",
+        "_request",
+        "_status",
+        "_value",
+    )
+
     _reply: HttpStream
     _chunks: AsyncIterator[bytes]
 
@@ -73,7 +92,7 @@ class EventReader(Generic[R]):
         self._networks = networks
         self._connection: AbstractAsyncContextManager[HttpStream] | None = None
         self._parser = EventStreamParser(limits)
-        self._frames: deque[ServerSentEvent] = deque()
+        self._frames: list[ServerSentEvent] = []  # that are there, the last one first
         self._value: R | None = None  # the first, until it is asked for
         self._status = 0
         self._headers: Mapping[str, str] = {}
@@ -107,9 +126,8 @@ class EventReader(Generic[R]):
             return first
         if self._connection is None:
             raise StopAsyncIteration
-        frames = self._frames
         try:
-            while not frames:
+            while not self._frames:
                 try:
                     chunk = await self._chunks.__anext__()
                 except StopAsyncIteration:
@@ -117,10 +135,10 @@ class EventReader(Generic[R]):
                         reason = "in the middle of an event"
                         raise self._cut(reason) from None
                     raise
-                frames.extend(self._parser.feed(chunk))
+                self._frames = self._parser.feed(chunk)[::-1]
             value = self.next_nowait()
             if value is None:  # it is an error, or cannot be read
-                frame = frames.popleft()
+                frame = self._frames.pop()
                 reply = self._reply_of(frame.data)
                 if frame.event == "error":
                     raise self._decode_error(reply)
@@ -134,7 +152,7 @@ class EventReader(Generic[R]):
         """The next value if it is there already; what fails does so where it is waited for."""
         if not self._frames or self._value is not None:
             return None
-        frame = self._frames[0]
+        frame = self._frames[-1]
         data = frame.data
         if frame.event == "error":
             return None
@@ -147,7 +165,7 @@ class EventReader(Generic[R]):
                 check_value(value, self._limits)
         except A2AError:
             return None
-        self._frames.popleft()
+        self._frames.pop()
         return value
 
     async def close(self) -> None:

@@ -17,7 +17,6 @@ state.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -60,8 +59,9 @@ class Past:
         self._replaced: dict[str, list[str]] = {}
         self._size = 0
         self._replaces = False  # the agent has replaced something
-        self._skipped: set[str] = set()  # since the last look
-        self._partial: set[str] = set()  # since the beginning
+        # In place of sets, whose empty ones are larger.
+        self._skipped: dict[str, None] = {}  # since the last look
+        self._partial: dict[str, None] = {}  # since the beginning
 
     def forget(self) -> None:
         """No store is there to show what was before."""
@@ -72,8 +72,8 @@ class Past:
     def looked_up(self, artifact_id: str) -> None:
         """The caller has an artifact as the store shows it."""
         self._drop(artifact_id)
-        self._skipped.discard(artifact_id)
-        self._partial.add(artifact_id)
+        self._skipped.pop(artifact_id, None)
+        self._partial[artifact_id] = None
 
     def replaced(self, artifact_id: str, text: str) -> None:
         """A text was replaced by one that does not begin with it."""
@@ -86,8 +86,8 @@ class Past:
 
     def skipped(self, artifact_id: str) -> None:
         """An artifact may have had texts that the caller was not told of."""
-        self._skipped.add(artifact_id)
-        self._partial.add(artifact_id)
+        self._skipped[artifact_id] = None
+        self._partial[artifact_id] = None
 
     def _drop(self, artifact_id: str) -> None:
         self._size -= sum(len(text) + 1 for text in self._replaced.pop(artifact_id, ()))
@@ -162,7 +162,7 @@ class EventOutbox:
         self._known = known
         self._fold = TaskFold(task, limits=limits)
         self._remember(task)
-        self.queue: deque[_Found] = deque()
+        self.queue: list[_Found] = []
 
     @property
     def task(self) -> Task | None:
@@ -198,7 +198,7 @@ class EventOutbox:
                     self.message = event
             else:
                 break
-            self.queue.popleft()
+            del self.queue[0]
         return event
 
     def put(self, event: Event) -> None:

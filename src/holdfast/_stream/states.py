@@ -175,11 +175,11 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
     },
     _S.CHECKING: {
         _I.EVENT: frozenset({_S.FOLLOWING, _S.DONE}),
-        _I.TASK: _LOST | {_S.FOLLOWING, _S.DONE},
+        _I.TASK: _LOST_FIRST | {_S.FOLLOWING, _S.DONE},
         _I.NO_TASK: frozenset({_S.FOLLOWING}),
         _I.EXPIRED: frozenset({_S.CHECKING}),
-        _I.END: _LOST | {_S.DONE},
-        _I.CUT: _LOST,
+        _I.END: _LOST_FIRST | {_S.DONE},
+        _I.CUT: _LOST_FIRST,
     },
     _S.RECONNECTING: {
         _I.SUBSCRIBED: frozenset({_S.JOINED}),
