@@ -22,7 +22,7 @@ from holdfast import (
 )
 from holdfast._stream.fold import fold
 from holdfast._stream.machine import StreamMachine
-from holdfast._stream.states import Action, Wait
+from holdfast._stream.states import Action, Input, Wait
 from holdfast.errors import UnsupportedOperationError
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 
@@ -461,3 +461,32 @@ def test_a_task_is_polled_no_earlier_than_its_agent_asks() -> None:
         machine.on_refused(busy)
 
     assert machine.action == Wait(attempt=0, at_least=40, error=busy)
+
+
+def test_a_silent_connection_that_brings_an_event_after_all_is_followed() -> None:
+    lost = machine()
+    lost.on_event(NEW)
+    ahead = fold(fold(NEW, chunk("one", append=False)), chunk(" two"))
+    for _ in range(2):  # it had time to bring what the task shows
+        lost.on_silence()
+        lost.on_task(ahead)
+    assert isinstance(lost.action, Wait)
+
+    lost.on_event(chunk("one", append=False))
+
+    assert (lost.action, lost.outbox.state) == (Action.READ, W)
+    lost.on_event(status(9, C))
+    assert lost.action is Action.STOP
+
+
+def test_what_cannot_happen_in_a_state_is_no_transition() -> None:
+    lost = machine()
+    assert [what.name for what in Input if not lost.expects(what)] == [
+        "SUBSCRIBED",
+        "REFUSED",
+        "TASK",
+        "NO_TASK",
+        "WAITED",
+    ]
+    with pytest.raises(RuntimeError, match="SUBSCRIBED leads from FOLLOWING to JOINED"):
+        lost.on_subscribed()

@@ -243,6 +243,10 @@ class StreamMachine:
         """Seconds from the last look at the task to when to call `on_silence`, whatever comes."""
         return None if self.silence is None else self._compare_after()
 
+    def expects(self, happened: Input) -> bool:
+        """Whether something may happen where the stream stands."""
+        return happened in TRANSITIONS[self.state]
+
     # ── Connections ──────────────────────────────────────────────────────────────────────────
 
     def accept(self, event: Event) -> Event | None:
@@ -273,6 +277,7 @@ class StreamMachine:
             self.reply.saw(event)
         if subscription is None:
             self.outbox.put(event)
+            self.wait = None
             state = State.DONE if self._is_final(event) else State.FOLLOWING
         elif isinstance(event, Task) and event.state.is_terminal:
             state = self._believe(event)

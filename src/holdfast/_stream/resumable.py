@@ -21,7 +21,7 @@ from holdfast._policy.deadline import (
     wait_deadline_error,
 )
 from holdfast._policy.reconnect import ReconnectPolicy, growing_wait
-from holdfast._stream.states import Action, Wait
+from holdfast._stream.states import Action, Input, Wait
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
@@ -144,7 +144,7 @@ class ResumableStream:
         self._policy = policy
         self._max_retry_after = max_retry_after
         self._poll_interval = poll_interval
-        self._delays: Iterator[float] = poll_delays(poll_interval)
+        self._delays: Iterator[float] | None = None
         self._failure: A2AError | None = None  # which ends it
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
@@ -278,22 +278,30 @@ class ResumableStream:
             return
         try:
             while self._reading is None:
-                if await connection.wait(self._quiet_at or self._next_quiet(), self._watchdog):
+                quiet_at = self._quiet_at
+                if quiet_at is None or machine.may_repeat:
+                    quiet_at = self._next_quiet()
+                if await connection.wait(quiet_at, self._watchdog):
                     return
                 if self._next_quiet() <= self._time():
                     break
             await self._read_beside_looks(connection)
         except StopAsyncIteration:
-            if not self._scope.is_cancelled:
+            if machine.expects(Input.END) and not self._scope.is_cancelled:
                 machine.on_end()
             await self._replace()
         except A2AError as error:
             if not self._scope.is_cancelled:  # else it broke because it was let go of
-                self._check_deadline(error)
-                if isinstance(error, LimitExceededError):
-                    raise
-                machine.on_cut(error)
-                await self._replace()
+                await self._lose(error)
+
+    async def _lose(self, error: A2AError) -> None:
+        """Lets go of a connection that broke."""
+        self._check_deadline(error)
+        if isinstance(error, LimitExceededError):
+            raise error
+        if self._machine.expects(Input.CUT):
+            self._machine.on_cut(error)
+        await self._replace()
 
     async def _read_beside_looks(self, connection: Connection[StreamResponse]) -> None:
         """Asks for the task while the connection is quiet, and waits for an event beside it."""
@@ -319,7 +327,8 @@ class ResumableStream:
         self._forget_reading()
         if not reading.cancelled() and machine.action is not Action.STOP:
             reading.result()  # which raises if the connection has ended
-            response = connection.next_nowait()
+            # What cannot be merged now stays with the connection.
+            response = connection.next_nowait() if machine.expects(Input.EVENT) else None
             if response is not None and (event := response.event) is not None:
                 self._quiet_at = None
                 machine.on_event(event)
@@ -348,7 +357,7 @@ class ResumableStream:
             with limit:
                 await asyncio.wait({reading})
         except TimeoutError:
-            if not limit.expired:
+            if not limit.fired:
                 raise
         finally:
             self._limit = None
@@ -471,8 +480,9 @@ class ResumableStream:
 
     def _delay(self, wait: Wait) -> float:
         if not wait.attempt:
+            self._delays = self._delays or poll_delays(self._poll_interval)
             return next(self._delays)
-        self._delays = poll_delays(self._poll_interval)
+        self._delays = None
         policy = self._policy
         return growing_wait(
             wait.attempt, self._env.random(), first=policy.backoff, most=policy.max_backoff

@@ -12,7 +12,7 @@ First connection, whose events are all new::
         v
     RECONNECTING --subscribed--> JOINED            SEARCHING: no event has named the task
         |
-        | refused
+        | refused; in POLLING also where subscribing could do the task harm
         v
     REFUSED, DOUBTED, RESTING, POLLING --the task--> RECONNECTING, POLLING or DONE
 
@@ -150,6 +150,9 @@ _LOST = frozenset({_S.RECONNECTING, _S.RESTING, _S.POLLING})
 _LOST_FIRST = _LOST | {_S.SEARCHING}
 """The same of the first connection, which may not have named its task."""
 
+_RESUMED = {_I.EVENT: frozenset({_S.FOLLOWING, _S.DONE})}
+"""What follows where the first connection was lost for its silence, and has an event after all."""
+
 _READ = {_I.END: _LOST, _I.CUT: _LOST}
 """What every later connection may do."""
 
@@ -182,6 +185,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
         _I.CUT: _LOST_FIRST,
     },
     _S.RECONNECTING: {
+        **_RESUMED,
         _I.SUBSCRIBED: frozenset({_S.JOINED}),
         _I.REFUSED: frozenset({_S.RECONNECTING, _S.REFUSED, _S.DOUBTED, _S.RESTING, _S.POLLING}),
         _I.NO_STREAMS: frozenset({_S.POLLING, _S.DONE}),
@@ -229,10 +233,11 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
     },
     **{
         state: {name: after | {state} for name, after in _ASKED.items()}
-        | {_I.EXPIRED: frozenset({state})}
+        | {_I.EXPIRED: frozenset({state}), **_RESUMED}
         for state in (_S.REFUSED, _S.DOUBTED, _S.RESTING, _S.POLLING)
     },
     _S.SEARCHING: {
+        **_RESUMED,
         _I.FOUND: _LOST | {_S.DONE},
     },
     _S.DONE: {
