@@ -177,7 +177,7 @@ class World:
         await asyncio.sleep(self.dice.choice((0.0, 0.001, 0.03)))
         return connection
 
-    async def look(self, task_id):
+    async def get_task(self, task_id):
         self.looks += 1
         await asyncio.sleep(self.dice.choice((0.0, 0.001, 0.03)))
         if not self.has_store:
@@ -201,13 +201,13 @@ class World:
     def check_open(self, task_id):
         pass
 
-    def reconnected(self, task_id, number, error):
+    def on_reconnect(self, task_id, number, error):
         pass
 
-    def follows(self, task_id, stream):
+    def register(self, task_id, stream):
         pass
 
-    def leaves(self, task_id, stream):
+    def unregister(self, task_id, stream):
         pass
 
     def random(self):

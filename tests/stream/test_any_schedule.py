@@ -272,7 +272,7 @@ class Schedule(RuleBasedStateMachine):
     def both_machines_stand_alike(self):
         one, other = self.machine, self.twin
         assert (one.state, one.action) == (other.state, other.action)
-        assert (one.silence, one.look_after) == (other.silence, other.look_after)
+        assert (one.silence, one.compare_after) == (other.silence, other.compare_after)
         assert one.outbox.whole() == other.outbox.whole()
         assert (one.outbox.status, one.outbox.count) == (other.outbox.status, other.outbox.count)
         assert one.outbox.is_whole == other.outbox.is_whole

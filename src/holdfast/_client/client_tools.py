@@ -334,7 +334,7 @@ class ToolLoop:
 
     async def _get_task(self, task_id: str) -> Task:
         try:
-            return await self._calls.look(task_id)
+            return await self._calls.get_task(task_id)
         except A2AError as error:
             error.executed = False  # the message was not sent
             raise

@@ -384,7 +384,7 @@ class Conversation:
             return None
         if self._may_have_replied or not task.state.is_interrupted:
             try:
-                task = await calls.look(task.id)
+                task = await calls.get_task(task.id)
             except A2AError as error:
                 error.executed = False  # the message was not sent
                 if isinstance(error, DeadlineExceededError) and error.task is None:
@@ -501,7 +501,7 @@ class _Replies:
         reply = await self._call_hook(hook, interruption)
         if reply is not None and task.state is TaskState.AUTH_REQUIRED:
             with contextlib.suppress(A2AError):  # the reply is sent if the look fails
-                task = await self._calls.look(task.id)
+                task = await self._calls.get_task(task.id)
             if task.state is not TaskState.AUTH_REQUIRED:  # granted outside of the client
                 return None
         self._reply_count += reply is not None

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from holdfast._stream.text import TextChange
     from holdfast.types import Event, Message, Task
 
-__all__ = ["EventStream", "Live"]
+__all__ = ["EventSource", "EventStream"]
 
 
-class Live(Protocol):
-    """Where the events of a stream come from: see `holdfast._stream.resumable.ResumableStream`."""
+class EventSource(Protocol):
+    """The source of the events of a stream: see `holdfast._stream.resumable.ResumableStream`."""
 
     @property
     def outbox(self) -> EventOutbox:
@@ -50,7 +50,7 @@ class Live(Protocol):
 
     @property
     def cause(self) -> A2AError | None:
-        """At the end, what a connection broke with, unless the agent went on after that."""
+        """At the end, what a connection broke with, unless the agent continued after that."""
         ...
 
     @property
@@ -68,11 +68,11 @@ class Live(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Makes a task that came to rest the agent's own to the last word, if that is quick."""
+        """Makes a task that came to rest exactly the agent's, if that is quick."""
         ...
 
     async def close(self) -> None:
-        """Ends it, whoever waits for an event; the agent goes on with the task."""
+        """Ends it, and a wait for its next event; the agent continues with the task."""
         ...
 
 
@@ -80,22 +80,22 @@ class EventStream:
     """The events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
-    It goes on when a connection is cut: each event comes once, in order, and ends with the task.
-    Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
-    An iteration that is under way ends with it; to begin one is an error, as there would be more.
+    It survives cut connections: each event comes once, in order, and the last one ends the task.
+    Leaving it early, at any moment, closes the connection and does not cancel the agent's task.
+    An iteration in progress ends with it; to begin one then is an error, as there would be more.
 
-    To be used by one task at a time. An iteration that is cancelled can be gone on with: waits
-    go on where they stood, and a request that was cut short is made again.
+    To be used by one task at a time. A cancelled iteration can be resumed: waits continue where
+    they stood, and a request that was cut short is made again.
     """
 
-    def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[Live]]) -> None:
+    def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[EventSource]]) -> None:
         self._calls = calls
-        self._begin: Callable[[], Awaitable[Live]] | None = begin
-        self._live: Live | None = None
-        self._unwritten: Event | None = None  # as long as the journal has not its task
-        self._untold: Event | None = None  # as long as consumers have not heard of it
-        self._listening: list[Consumer] = []  # to get it yet
-        self._is_unattended = False  # by a journal or consumers
+        self._begin: Callable[[], Awaitable[EventSource]] | None = begin
+        self._source: EventSource | None = None
+        self._unrecorded: Event | None = None  # that is delivered when the journal has its task
+        self._unconsumed: Event | None = None  # that is delivered when all consumers have it
+        self._listening: list[Consumer] = []  # to whom it goes next
+        self._is_plain = False  # nothing has to see an event before the caller
         self._has_begun = False
         self._is_being_read = False
         self._is_over = False
@@ -120,11 +120,11 @@ class EventStream:
         observed = self._calls.observed
         observed.begin()
         try:
-            self._live = await begin()
+            self._source = await begin()
         except BaseException as failure:
             observed.finish(failure)
             raise
-        self._is_unattended = not self._calls.scope.consumers and self._calls.call is None
+        self._is_plain = not self._calls.scope.consumers and self._calls.call is None
         return self
 
     async def __aexit__(
@@ -136,14 +136,14 @@ class EventStream:
         await self.close()
 
     async def close(self) -> None:
-        """Lets go of the connection; the agent goes on. Can be called twice."""
+        """Closes the connection; the agent continues. Can be called twice."""
         self._end()
         try:
             try:
-                if self._live is not None:
-                    await self._live.close()
+                if self._source is not None:
+                    await self._source.close()
             finally:
-                await self._write_down(self._live)
+                await self._record_outcome(self._source)
         except BaseException as failure:
             self._failure = self._failure or failure
             raise
@@ -154,11 +154,11 @@ class EventStream:
     def _end(self) -> None:
         self._is_over = True
         self._calls.observed.end()
-        if self._live is not None:
-            self._calls.saw(self._live.outbox)
+        if self._source is not None:
+            self._calls.saw(self._source.outbox)
 
     def __aiter__(self) -> Self:
-        """Begins to iterate, or goes on with it.
+        """Begins to iterate, or continues.
 
         Raises:
             RuntimeError: The stream was closed, or has failed, before its end.
@@ -172,17 +172,17 @@ class EventStream:
         """The next event.
 
         Raises:
-            ReconnectError: The stream was cut, and could not be picked up again; `task` is the
+            ReconnectError: The stream was cut, and could not be resumed; `task` is the
                 task as last seen.
             DeadlineExceededError: The time is over; `task` is the task as last seen.
             TaskAuthRequiredError: The same, while the task waits for an authorization.
-            A2AError: The agent refuses to go on.
+            A2AError: The agent refuses to continue.
             RuntimeError: The stream was not entered, or another task is reading it.
         """
         if self._is_being_read:
             text = "the stream is being read already; it is for one task at a time"
             raise RuntimeError(text)
-        if self._live is None:
+        if self._source is None:
             text = (
                 "enter the stream first: async with client.stream_message(…) as events "
                 "(of holdfast.sync: with)"
@@ -193,10 +193,10 @@ class EventStream:
         self._is_being_read = True
         self._failure = None  # a cancelled iteration can be resumed
         try:
-            if self._is_unattended:
-                event = await self._live.next()
+            if self._is_plain:
+                event = await self._source.next()
             else:
-                event = await self._attended_next(self._live)
+                event = await self._next_for_all(self._source)
         except BaseException as failure:
             await self._fail(failure)
             raise
@@ -213,7 +213,7 @@ class EventStream:
     async def _fail(self, failure: BaseException) -> None:
         """Completes a failure, and closes the stream; one that was cancelled can be resumed."""
         self._failure = failure
-        if isinstance(failure, A2AError) and self._untold is None:  # else it is a consumer's
+        if isinstance(failure, A2AError) and self._unconsumed is None:  # else it is a consumer's
             failure.agent = failure.agent or self._calls.agent
             self._calls.scope.secrets.hide_in(failure)
             if (call := self._calls.call) is not None:
@@ -222,40 +222,40 @@ class EventStream:
             with contextlib.suppress(TimeoutError):  # of what does not close
                 await self.close()
 
-    async def _attended_next(self, live: Live) -> Event | None:
+    async def _next_for_all(self, source: EventSource) -> Event | None:
         """The next event, once the journal knows its task, and consumers the event."""
-        event, call = self._untold, self._calls.call
+        event, call = self._unconsumed, self._calls.call
         if event is None:
-            event = await (live.next() if call is None else self._written_next(live, call))
+            event = await (source.next() if call is None else self._recorded_next(source, call))
         if event is not None and self._calls.scope.consumers:
             await self._tell(event)
         return event
 
     async def _tell(self, event: Event) -> None:
-        """Tells consumers; cancelled, and called again, it goes on with the one it came to."""
-        if event is not self._untold:
-            self._untold, self._listening = event, [*self._calls.scope.consumers]
+        """Calls the consumers; cancelled, and called again, it continues with the next of them."""
+        if event is not self._unconsumed:
+            self._unconsumed, self._listening = event, [*self._calls.scope.consumers]
         while self._listening:
             await self._calls.tell((self._listening[0],), event, self.task)
             del self._listening[0]
-        self._untold = None
+        self._unconsumed = None
 
-    async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
-        """The next event, once the journal knows of its task: nobody can act on it before."""
-        event = self._unwritten = self._unwritten or await call.while_held(live.next())
-        call, outbox = self._calls.call or call, live.outbox  # of a reply that was sent meanwhile
+    async def _recorded_next(self, source: EventSource, call: HeldCall) -> Event | None:
+        """The next event, once its task is in the journal: the caller cannot act on it before."""
+        event = self._unrecorded = self._unrecorded or await call.while_held(source.next())
+        call, outbox = self._calls.call or call, source.outbox  # a reply may have been sent
         if not call.has_seen(outbox.task_id, outbox.state) and outbox.task is not None:
             await call.saw(outbox.task)
-        self._unwritten = None
+        self._unrecorded = None
         return event
 
-    async def _write_down(self, live: Live | None) -> None:
-        """Notes how it ended; what its caller left early has no outcome yet."""
+    async def _record_outcome(self, source: EventSource | None) -> None:
+        """Records how it ended; what its caller left early has no outcome yet."""
         call = self._calls.call
         if call is None:
             return
-        answer = None if live is None else live.outbox.task or live.outbox.message
-        if live is None or answer is None or not live.is_settled:
+        answer = None if source is None else source.outbox.task or source.outbox.message
+        if source is None or answer is None or not source.is_settled:
             await call.release()
         else:
             await call.answered(answer)
@@ -268,7 +268,7 @@ class EventStream:
     @property
     def task(self) -> Task | None:
         """The task as the events so far make it; None where there is none."""
-        return None if self._live is None else self._live.outbox.task
+        return None if self._source is None else self._source.outbox.task
 
     @property
     def is_stale(self) -> bool:
@@ -277,12 +277,12 @@ class EventStream:
         Some servers begin the stream of a reply with the task as it was before the reply. That
         event is yielded like any other, but it is not the answer: `result` waits for the next.
         """
-        return self._live is not None and self._live.is_stale
+        return self._source is not None and self._source.is_stale
 
     @property
     def message(self) -> Message | None:
         """The last message of the stream; where there is no task, it is the answer."""
-        return None if self._live is None else self._live.outbox.message
+        return None if self._source is None else self._source.outbox.message
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ class EventStream:
     @property
     def reconnects(self) -> int:
         """How often the task was subscribed to again after a cut; where it is polled, never."""
-        return 0 if self._live is None else self._live.reconnects
+        return 0 if self._source is None else self._source.reconnects
 
     @property
     def last_error(self) -> A2AError | None:
@@ -300,7 +300,7 @@ class EventStream:
 
         The agent's own error is among these, where it ends a stream with one.
         """
-        return None if self._live is None else self._live.error
+        return None if self._source is None else self._source.error
 
     @property
     def is_polled(self) -> bool:
@@ -313,7 +313,7 @@ class EventStream:
 
         The task itself, its artifacts and its state, is never less for that.
         """
-        return self._live is not None and self._live.gap
+        return self._source is not None and self._source.gap
 
     def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
@@ -381,8 +381,8 @@ class EventStream:
                 await self.__anext__()
             except StopAsyncIteration:
                 break
-        if self._live is not None and not self._is_over:
-            await self._live.settle()
+        if self._source is not None and not self._is_over:
+            await self._source.settle()
         if not self._is_settled:
             text = "the stream was closed before there was an answer"
             raise RuntimeError(text)
@@ -400,7 +400,7 @@ class EventStream:
                 raise_for_outcome(
                     task,
                     agent=calls.agent,
-                    stream_error=None if self._live is None else self._live.cause,
+                    stream_error=None if self._source is None else self._source.cause,
                     request_id=calls.scope.call_group.request_id,
                     attempts=calls.attempts,
                 )
@@ -417,7 +417,7 @@ class EventStream:
 
     @property
     def _is_settled(self) -> bool:
-        return self._live is not None and self._live.is_settled
+        return self._source is not None and self._source.is_settled
 
 
 class _TextChanges:

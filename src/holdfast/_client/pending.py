@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
-    from holdfast._client.event_stream import Live
+    from holdfast._client.event_stream import EventSource
     from holdfast._client.options import CallOptions
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
@@ -341,7 +341,7 @@ def resumed(
     """
     streams = StreamCalls(calls, scope, poll_interval=poll_interval, patient=True)
 
-    async def begin() -> Live:
+    async def begin() -> EventSource:
         if record.damage is not None:
             raise damaged(record.message_id, record.damage)
         free = await journaling.until_free(record.message_id, scope.deadline)

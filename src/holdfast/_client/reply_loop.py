@@ -28,7 +28,7 @@ _UNANSWERED_QUESTION_S = 1.0
 
 
 class ReplyLoop:
-    """The streams of one turn, one after the other: see `holdfast._client.event_stream.Live`.
+    """The streams of one turn, one after the other: an `EventSource` of an `EventStream`.
 
     Args:
         stream: The first stream.

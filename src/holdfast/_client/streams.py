@@ -165,7 +165,7 @@ class StreamCalls:
     ) -> Callable[[], Awaitable[ResumableStream]]:
         """What gives a task and its events: by a subscription only where that does it no harm.
 
-        Of a task that the caller has already, only what is new is told.
+        Of a task that the caller has already, only what is new is delivered.
         """
         return partial(self._follow, task_id, task)
 
@@ -242,7 +242,7 @@ class StreamCalls:
         """Whether a subscription leaves a task as it is; not as long as nobody knows."""
         if self._calls.subscribing_is_safe is None:
             with contextlib.suppress(A2AError):  # which comes again when the task is polled
-                await self.look(task_id)
+                await self.get_task(task_id)
         return self.subscribing_is_safe
 
     async def _are_streams_offered(self) -> bool:
@@ -307,7 +307,7 @@ class StreamCalls:
         self._subscribed = self._subscribed or reply.attempts
         return reply.value
 
-    async def look(self, task_id: str) -> Task:
+    async def get_task(self, task_id: str) -> Task:
         """Fetches the task."""
         self.check_open(task_id)
         task = await self._calls.get_task(task_id, self.scope)
@@ -315,7 +315,7 @@ class StreamCalls:
             await self._calls.journaling.note_later(self._origin, task)
         return task
 
-    async def search(self, error: A2AError | None) -> Task:
+    async def find_task(self, error: A2AError | None) -> Task:
         """Searches for the task of the message that was sent last: see `SendOperation.search`."""
         self.check_open("")
         if self._sending is None:
@@ -323,7 +323,7 @@ class StreamCalls:
             raise RuntimeError(text)
         return await self._sending.search(error, self.deadline)
 
-    def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
+    def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Tells observers."""
         self._calls.observers.reconnected(
             request_id=self._request_id,
@@ -333,14 +333,14 @@ class StreamCalls:
             error=error,
         )
 
-    def follows(self, task_id: str, live: ResumableStream) -> None:
+    def register(self, task_id: str, stream: ResumableStream) -> None:
         """Notes a stream of a task."""
-        self._calls.streams.setdefault(task_id, WeakSet()).add(live)
+        self._calls.streams.setdefault(task_id, WeakSet()).add(stream)
 
-    def leaves(self, task_id: str, live: ResumableStream) -> None:
+    def unregister(self, task_id: str, stream: ResumableStream) -> None:
         """Forgets it."""
         others = self._calls.streams.get(task_id, WeakSet[ResumableStream]())
-        others.discard(live)
+        others.discard(stream)
         if not others:
             self._calls.streams.pop(task_id, None)
 

@@ -239,9 +239,9 @@ class StreamMachine:
         return max(self._silence, _SILENCE_S)
 
     @property
-    def look_after(self) -> float | None:
+    def compare_after(self) -> float | None:
         """Seconds from the last look at the task to when to call `on_silence`, whatever comes."""
-        return None if self.silence is None else self._compare_after()
+        return None if self.silence is None else self._compare_due()
 
     def expects(self, happened: Input) -> bool:
         """Whether something may happen where the stream stands."""
@@ -304,7 +304,7 @@ class StreamMachine:
                 state = State.CHECKING
         elif subscription.overlap is None:
             state = State.CATCHING_UP
-        elif self._compare_after() is not None:
+        elif self._compare_due() is not None:
             state = State.COMPARING
         else:
             if subscription.silence is not None:
@@ -576,7 +576,7 @@ class StreamMachine:
         """The connection that asks for the task; None where it is asked for without one."""
         return self._subscription if self.state in _MERGING_STATES else None
 
-    def _compare_after(self) -> float | None:
+    def _compare_due(self) -> float | None:
         """Seconds from one look at a task that lacks what the connection brought to the next."""
         subscription = self._subscription
         if subscription is None or subscription.overlap is None:
@@ -623,14 +623,14 @@ class StreamMachine:
             self.outbox.adopt(base)
         overlap = subscription.overlap = OverlapResolver(self.outbox)
         if subscription.has_store is False:
-            overlap.go_alone()
+            overlap.drop_store()
         ahead, subscription.ahead = subscription.ahead, None
         return State.MERGING if ahead is None else self._merge(ahead, subscription, overlap)
 
     def _merge(self, event: Event, subscription: _Subscription, overlap: OverlapResolver) -> State:
         """Puts what is new of an event, as far as that is known."""
         is_rest = isinstance(event, TaskStatusUpdateEvent) and event.status.state.is_terminal
-        for new in (event,) if is_rest else overlap.follow(event):
+        for new in (event,) if is_rest else overlap.filter(event):
             if isinstance(new, TaskStatusUpdateEvent) and new.status.state.is_settled:
                 # What came before it may be missing.
                 subscription.rest, subscription.confirmations = new, 0
@@ -650,7 +650,7 @@ class StreamMachine:
         """
         waits = task.state is TaskState.INPUT_REQUIRED
         self.outbox.adopt(task, but=frozenset() if waits else overlap.followed)
-        overlap.looked(task, is_ahead=waits)
+        overlap.merged(task, is_ahead=waits)
 
     def _compare_later(self, subscription: _Subscription, *, has_news: bool) -> None:
         """Asks again later, where the store lags and where it would be asked too often."""
@@ -671,7 +671,7 @@ class StreamMachine:
             ):
                 self.outbox.believe(snapshot)
             return self._catch_up(None, subscription)
-        self._put(overlap.go_alone())
+        self._put(overlap.drop_store())
         if self.state is not State.CONFIRMING:
             return State.MERGING
         self._put(overlap.finish())
@@ -692,7 +692,7 @@ class StreamMachine:
             self.outbox.believe(task)
         else:
             self.outbox.adopt(task)
-        overlap.looked(task, is_ahead=True)
+        overlap.merged(task, is_ahead=True)
         return State.MERGING
 
     def _doubt(self, subscription: _Subscription, overlap: OverlapResolver) -> State:

@@ -1,10 +1,10 @@
-"""What the caller of a stream has been told, and what is still to be told: each thing once.
+"""The events for the caller of a stream, delivered and pending: each thing once.
 
 Rules:
-- What the caller has is never taken back because somebody tells less, or what was there before
+- What the caller has is never taken back for a task that holds less, or what was there before
   (`Past`): only a task that is over is believed in everything, or that waits for
-  input and did not when the caller heard of it last. Until then what is shorter is older.
-- What is told is an event; a task that says no more than the events before goes with the last.
+  input and did not when the caller had it last. Until then what is shorter is older.
+- Only events are delivered; a task that says no more than the events before goes with the last.
 
 Earlier texts of the artifacts of a task: whether a text in a lagging store may be an old one.
 
@@ -64,7 +64,7 @@ class Past:
         self._partial: dict[str, None] = {}  # since the beginning
 
     def forget(self) -> None:
-        """No store is there to show what was before."""
+        """There is no store that could show what was before."""
         self._replaced.clear()
         self._skipped.clear()
         self._size = 0
@@ -85,14 +85,14 @@ class Past:
             self.skipped(artifact_id)
 
     def skipped(self, artifact_id: str) -> None:
-        """An artifact may have had texts that the caller was not told of."""
+        """An artifact may have had texts that the caller did not get."""
         self._skipped[artifact_id] = None
         self._partial[artifact_id] = None
 
     def _drop(self, artifact_id: str) -> None:
         self._size -= sum(len(text) + 1 for text in self._replaced.pop(artifact_id, ()))
 
-    def is_heard_of(self, artifact_id: str) -> bool:
+    def is_partial(self, artifact_id: str) -> bool:
         """Whether an artifact may have had texts that are not remembered."""
         return artifact_id in self._partial
 
@@ -275,11 +275,11 @@ class EventOutbox:
             but: Artifacts of which the caller has something better.
         """
         have = self.whole()
-        if have is None or (not but and self._came_to_wait(task, have)):
+        if have is None or (not but and self._waits_now(task, have)):
             self.believe(task)
             return
         taken = self._not_older(have, task, but)
-        self._tell(have, taken)
+        self._put_difference(have, taken)
         self.is_whole = taken == task
         known = {artifact.artifact_id: artifact for artifact in have.artifacts}
         for artifact in taken.artifacts:
@@ -293,11 +293,11 @@ class EventOutbox:
 
     def believe(self, task: Task) -> None:
         """Puts what the caller lacks of a task, and takes back what the task has not."""
-        self._tell(self.whole(), task)
+        self._put_difference(self.whole(), task)
         self._remember(task)
 
     def correct(self, task: Task) -> None:
-        """Takes a task that was told at its end once more, where it says what it said before."""
+        """Takes a task that was delivered at its end once more, where it says the same."""
         if task.id != self.task_id or task.state is not self.state or self.queue:
             return
         have = self.task
@@ -305,7 +305,7 @@ class EventOutbox:
             self._fold = TaskFold(task, limits=self._fold.limits)
             self.is_whole = True
 
-    def _tell(self, have: Task | None, task: Task) -> None:
+    def _put_difference(self, have: Task | None, task: Task) -> None:
         for event in difference(have, task):
             self._recognize(event)
             self._add(event)
@@ -338,7 +338,7 @@ class EventOutbox:
             return found
         return have if self.past.may_hold(found.artifact_id, text, known) else found
 
-    def _came_to_wait(self, task: Task, have: Task) -> bool:
+    def _waits_now(self, task: Task, have: Task) -> bool:
         """Whether a task waits for input that did not when the caller had it: so it is newer."""
         waits = TaskState.INPUT_REQUIRED
         if task.state is not waits or have.state is waits:

@@ -1,12 +1,13 @@
 """Which of the chunks that follow a subscription are new to the caller.
 
-An agent that is subscribed to sends the task as it stands, and then what happens. But where in the
-text the chunks that follow begin is not said. They may repeat what the caller has (the official
-server repeated chunks in 36 of 200 subscriptions, and in 197 with a slower store), and there may
-be text between the two that the caller lacks, because it was written while nobody listened and the
-store is behind. Their content does not say it either: "ha" and "ha" are two, and behind "ha" in
-a store that lags anything may stand that the chunk "ha" follows. Of all places where chunks may
-belong, the one beyond all that is known is never ruled out by what is known.
+An agent that is subscribed to sends the task as it stands, and then what happens. But where in
+the text the chunks that follow begin is not said. They may repeat what the caller has (the
+official server repeated chunks in 36 of 200 subscriptions, and in 197 with a slower store), and
+there may be text between the two that the caller lacks, because it was written while no
+connection was open and the store is behind. Their content does not say it either: "ha" and "ha"
+are two, and behind "ha" in a store that lags anything may stand that the chunk "ha" follows. Of
+all places where chunks may belong, the one beyond all that is known is never ruled out by what is
+known.
 
 Rules:
 - Of an artifact that the caller had before, chunks are not taken from the connection: they are the
@@ -50,7 +51,7 @@ _LAST = 0x10FFFD
 
 
 class FlattenedText:
-    """Writes parts as text, so that what runs on can be told by comparing; equal parts alike."""
+    """Writes parts as text, so that continuations are found by comparing; equal parts alike."""
 
     def __init__(self) -> None:
         self._characters: dict[bytes, str] = {}
@@ -74,19 +75,19 @@ class OverlapResolver:
     """What one connection brings, after the task was asked for.
 
     Args:
-        told: What the caller has.
+        outbox: What the caller has.
     """
 
-    def __init__(self, told: EventOutbox) -> None:
-        self._told = told
-        self._status = None if (task := told.whole()) is None else task.status
-        self._is_alone = False  # there is no store
+    def __init__(self, outbox: EventOutbox) -> None:
+        self._outbox = outbox
+        self._status = None if (task := outbox.whole()) is None else task.status
+        self._has_no_store = False
         self._followed: set[str] = set()
         self._pending: dict[str, _Pending] = {}
 
     @property
     def followed(self) -> frozenset[str]:
-        """The artifacts of which all that the connection brings is new."""
+        """The artifacts of which everything that the connection brings is new."""
         return frozenset(self._followed)
 
     @property
@@ -94,7 +95,7 @@ class OverlapResolver:
         """Whether the caller's task was not yet seen to hold what the connection brought."""
         return any(pending.is_missing for pending in self._pending.values())
 
-    def follow(self, event: Event) -> list[Event]:
+    def filter(self, event: Event) -> list[Event]:
         """Takes what the connection brings, and gives what of it is new for certain."""
         if isinstance(event, TaskArtifactUpdateEvent):
             if event.artifact.artifact_id in self._followed:
@@ -106,25 +107,25 @@ class OverlapResolver:
             self._status = None
         return [event]
 
-    def looked(self, task: Task, *, is_ahead: bool = False) -> None:
-        """The caller has been told what another look at the task has shown.
+    def merged(self, task: Task, *, is_ahead: bool = False) -> None:
+        """The outbox has what the task shows, as it was asked for once more.
 
         Args:
-            task: What was shown.
-            is_ahead: Whether that may be what the connection is yet to bring.
+            task: The task.
+            is_ahead: Whether it may show what the connection has not brought yet.
         """
-        if task.status == self._told.status:
+        if task.status == self._outbox.status:
             self._status = task.status
         if is_ahead:
             self._followed.clear()
-        have = self._told.whole() if self._pending else None
+        have = self._outbox.whole() if self._pending else None
         for artifact in () if have is None else have.artifacts:
             if (pending := self._pending.get(artifact.artifact_id)) is not None:
-                pending.look(self._told.writing.text(artifact.parts))
+                pending.update_known(self._outbox.writing.text(artifact.parts))
 
-    def go_alone(self) -> list[Event]:
-        """Gives what is new where there is no store; `follow` does from here on."""
-        self._is_alone = True
+    def drop_store(self) -> list[Event]:
+        """Gives what is new where there is no store; `filter` does from here on."""
+        self._has_no_store = True
         return [new for name in list(self._pending) for new in self._release(name)]
 
     def finish(self) -> list[Event]:
@@ -142,12 +143,12 @@ class OverlapResolver:
         artifact_id = event.artifact.artifact_id
         pending = self._pending.get(artifact_id)
         if pending is None:
-            known = self._told.text_of(artifact_id)
+            known = self._outbox.text_of(artifact_id)
             if self._begins(event, known):
                 self._followed.add(artifact_id)
                 return [event]
             pending = self._pending[artifact_id] = _Pending(known or "")
-        pending.add(event, self._told.writing.text(event.artifact.parts))
+        pending.add(event, self._outbox.writing.text(event.artifact.parts))
         if not self._is_new(artifact_id, pending):
             return []
         new = self._follow(artifact_id)
@@ -156,29 +157,29 @@ class OverlapResolver:
 
     def _begins(self, event: TaskArtifactUpdateEvent, known: str | None) -> bool:
         """Whether an artifact is followed from its first event on."""
-        if self._is_alone:
+        if self._has_no_store:
             return event.append or known is None
-        past, artifact_id = self._told.past, event.artifact.artifact_id
-        is_first = known is None and not event.append and not past.is_heard_of(artifact_id)
-        if known is None:  # it may have been there while nobody listened
+        past, artifact_id = self._outbox.past, event.artifact.artifact_id
+        is_first = known is None and not event.append and not past.is_partial(artifact_id)
+        if known is None:  # it may have been there while no connection was open
             past.skipped(artifact_id)
         return is_first
 
     def _is_new(self, artifact_id: str, pending: _Pending) -> bool:
         """Whether an artifact has become what it cannot have been before."""
-        past, known = self._told.past, pending.known
-        if not pending.is_whole or (past.is_heard_of(artifact_id) and not self._is_alone):
+        past, known = self._outbox.past, pending.known
+        if not pending.is_whole or (past.is_partial(artifact_id) and not self._has_no_store):
             return False
         text = pending.text
-        if self._is_alone:
+        if self._has_no_store:
             return not known.startswith(text)
         return not past.may_hold(artifact_id, text, known)
 
     def _follow(self, artifact_id: str) -> TaskArtifactUpdateEvent:
         """Follows an artifact from here on, and gives it as the connection has it."""
         self._followed.add(artifact_id)
-        if not self._is_alone:
-            self._told.past.skipped(artifact_id)
+        if not self._has_no_store:
+            self._outbox.past.skipped(artifact_id)
         return self._pending[artifact_id].whole()
 
     def _release(self, artifact_id: str) -> list[TaskArtifactUpdateEvent]:
@@ -203,7 +204,7 @@ def _was_before(status: TaskStatus, now: TaskStatus) -> bool:
 
 
 class _Pending:
-    """What a connection has brought of an artifact, of which nobody knows yet what is new.
+    """What a connection has brought of an artifact, while it is unknown what of it is new.
 
     Args:
         known: What the caller has of it, written as text.
@@ -236,7 +237,7 @@ class _Pending:
             if event.append and self._size > _HELD + 2 * len(self.known):
                 self.is_whole, self._held = False, None
 
-    def look(self, known: str) -> None:
+    def update_known(self, known: str) -> None:
         """Takes what the caller has by now."""
         self.known = known
         if known.find(self._last, self._after) >= 0:

@@ -1,4 +1,4 @@
-"""The shell around `holdfast._stream.machine`: does what the machine says, and tells it what came.
+"""The shell around `holdfast._stream.machine`: does what the machine says, and reports to it.
 
 Rules: one thing at a time, and nothing in the background: between two calls of `next` nothing
 happens. A call that is cancelled can be made again. Whatever ends a stream closes its connection.
@@ -42,8 +42,8 @@ __all__ = ["ResumableStream", "TaskSource"]
 
 T = TypeVar("T")
 
-_LAST_WORD = 1.0
-"""Seconds that an agent has to tell the whole task at its end."""
+_SETTLE_S = 1.0
+"""Seconds that an agent has to send the whole task at its end."""
 
 
 class TaskSource(Protocol):
@@ -53,11 +53,11 @@ class TaskSource(Protocol):
         """Subscribes to the task."""
         ...
 
-    async def look(self, task_id: str) -> Task:
-        """Asks for the task."""
+    async def get_task(self, task_id: str) -> Task:
+        """Gets the task."""
         ...
 
-    async def search(self, error: A2AError | None) -> Task:
+    async def find_task(self, error: A2AError | None) -> Task:
         """Searches for the task of a message, where `error` ended its stream before it named one.
 
         Raises:
@@ -83,15 +83,15 @@ class TaskSource(Protocol):
         """Raises an `A2AConnectionError` if the client is closed."""
         ...
 
-    def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
+    def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Tells observers of a reconnect, and of what made it necessary."""
         ...
 
-    def follows(self, task_id: str, live: ResumableStream) -> None:
+    def register(self, task_id: str, stream: ResumableStream) -> None:
         """Notes, once, which task a stream is of: it expects a change when the task is changed."""
         ...
 
-    def leaves(self, task_id: str, live: ResumableStream) -> None:
+    def unregister(self, task_id: str, stream: ResumableStream) -> None:
         """Forgets a stream that is closed."""
         ...
 
@@ -104,9 +104,9 @@ class ResumableStream:
         source: What it is made of.
         connection: The connection that is open; None for none.
         env: Randomness for backoffs.
-        watchdog: Says when a connection has been quiet for long.
+        watchdog: Measures how long a connection is silent.
         deadline: When it ends, if ever.
-        policy: How patiently to reconnect.
+        policy: When to reconnect, and how often.
         max_retry_after: Longest hint of an agent to follow, in seconds; None follows any, to the
             deadline.
         poll_interval: Seconds between two looks at a task that is polled.
@@ -132,10 +132,10 @@ class ResumableStream:
         self.outbox = machine.outbox
         self._source = source
         self._time = asyncio.get_running_loop().time
-        self._quiet_at: float | None = None  # when the task is asked for, if nothing comes
+        self._quiet_at: float | None = None  # when to ask for the task, if nothing comes
         self._heard_at = 0.0  # the last time that a chunk came which does not change `_quiet_at`
-        self._looked_at = 0.0  # the last time that the task was asked for
-        self._reading: asyncio.Future[bool] | None = None  # a wait that goes on beside a look
+        self._asked_at = 0.0  # the last time that the task was asked for
+        self._reading: asyncio.Future[bool] | None = None  # a wait beside a request for the task
         self._connect(connection)
         self._env = env
         self._watchdog = watchdog
@@ -149,9 +149,11 @@ class ResumableStream:
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._quiet_since: float | None = None  # as far as a task is polled
-        self._stale_since: float | None = None  # as far as a task was seen that has not gone on
+        self._stale_since: float | None = (
+            None  # while the task was seen as it was before the reply
+        )
         self._scope = CancelScope()
-        self._follows: str | None = None  # the task, as the source knows it
+        self._registered: str | None = None  # the task, as the source knows it
 
     @property
     def reconnects(self) -> int:
@@ -170,7 +172,7 @@ class ResumableStream:
 
     @property
     def cause(self) -> A2AError | None:
-        """At the end, what a connection broke with, unless the agent went on after that."""
+        """At the end, what a connection broke with, unless the agent continued after that."""
         return self._machine.cause
 
     @property
@@ -191,10 +193,10 @@ class ResumableStream:
         """The next event; None at the end.
 
         Raises:
-            ReconnectError: It was cut, and cannot be picked up again.
+            ReconnectError: It was cut, and cannot be resumed.
             DeadlineExceededError: Its time is over; `task` is the task as last seen.
             TaskAuthRequiredError: The same, while the task waits for an authorization.
-            A2AError: The agent refuses to go on.
+            A2AError: The agent refuses to continue.
         """
         machine = self._machine
         try:
@@ -219,9 +221,9 @@ class ResumableStream:
                 await self.close()
             raise
         self._quiet_since = None
-        if self._follows is None and self.outbox.task_id is not None:
-            self._follows = self.outbox.task_id
-            self._source.follows(self._follows, self)
+        if self._registered is None and self.outbox.task_id is not None:
+            self._registered = self.outbox.task_id
+            self._source.register(self._registered, self)
         if self._deadline.ends_at_first_event:
             self._deadline = NEVER
         return event
@@ -238,10 +240,10 @@ class ResumableStream:
         return self._machine.accept(event)
 
     async def close(self) -> None:
-        """Ends it, whoever waits for an event; the agent goes on with the task."""
+        """Ends it, and a wait for its next event; the agent continues with the task."""
         self._scope.cancel()
-        if self._follows is not None:
-            self._source.leaves(self._follows, self)
+        if self._registered is not None:
+            self._source.unregister(self._registered, self)
         await self._let_go()
 
     async def _finish(self) -> None:
@@ -285,7 +287,7 @@ class ResumableStream:
                     return
                 if self._next_quiet() <= self._time():
                     break
-            await self._read_beside_looks(connection)
+            await self._read_beside_requests(connection)
         except StopAsyncIteration:
             if machine.expects(Input.END) and not self._scope.is_cancelled:
                 machine.on_end()
@@ -303,20 +305,20 @@ class ResumableStream:
             self._machine.on_cut(error)
         await self._replace()
 
-    async def _read_beside_looks(self, connection: Connection[StreamResponse]) -> None:
-        """Asks for the task while the connection is quiet, and waits for an event beside it."""
+    async def _read_beside_requests(self, connection: Connection[StreamResponse]) -> None:
+        """Asks for the task while the connection is silent, and waits for an event beside it."""
         machine, reading = self._machine, self._reading
-        self._check_open()  # the client may have been closed in the moment in which patience ended
+        self._check_open()  # the client may have been closed in the meantime
         if reading is None or reading.cancelled():
             reading = self._reading = asyncio.ensure_future(connection.wait())
         try:
-            while not await self._comes(reading):
+            while not await self._arrives(reading):
                 self._check_open()
                 self._quiet_at, is_due = None, self._is_due()
                 machine.on_silence()
                 task_id = self.outbox.task_id or ""
-                looking = self._look(task_id) if is_due else self._look_beside(reading)
-                await self._scope.wait(looking)
+                asking = self._get_task(task_id) if is_due else self._get_task_beside(reading)
+                await self._scope.wait(asking)
                 self._check_stale(self._time())
                 is_over = machine.action is not Action.READ or self._scope.is_cancelled
                 if is_over or self.outbox.has_news:
@@ -334,24 +336,24 @@ class ResumableStream:
                 machine.on_event(event)
 
     def _forget_reading(self) -> None:
-        """Forgets the event that was read last, whether it has arrived or not."""
+        """Forgets a wait, whether an event has arrived or not."""
         reading, self._reading = self._reading, None
         if reading is not None and reading.done() and not reading.cancelled():
-            reading.exception()  # nobody else asks for it
+            reading.exception()  # else it is logged as never retrieved
 
-    async def _look_beside(self, reading: asyncio.Future[Any]) -> None:
-        """Asks for the task, and no longer than until the connection goes on."""
-        looking = asyncio.ensure_future(self._look(self.outbox.task_id or ""))
+    async def _get_task_beside(self, reading: asyncio.Future[Any]) -> None:
+        """Asks for the task, and no longer than until the connection brings something."""
+        asking = asyncio.ensure_future(self._get_task(self.outbox.task_id or ""))
         try:
-            await asyncio.wait({reading, looking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reading, asking}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if looking.cancel():
-                await asyncio.wait({looking})
-        if not looking.cancelled():
-            looking.result()
+            if asking.cancel():
+                await asyncio.wait({asking})
+        if not asking.cancelled():
+            asking.result()
 
-    async def _comes(self, reading: asyncio.Future[bool]) -> bool:
-        """Whether an event comes for as long as patience lasts."""
+    async def _arrives(self, reading: asyncio.Future[bool]) -> bool:
+        """Whether an event arrives before the task is to be asked for."""
         limit = self._limit = self._watchdog.until(self._next_quiet())
         try:
             with limit:
@@ -364,20 +366,20 @@ class ResumableStream:
         return reading.done()
 
     def _next_quiet(self) -> float:
-        """When the task is asked for if nothing comes; a cancelled wait does not change it."""
-        patience, after = self._machine.silence, self._machine.look_after
+        """When to ask for the task if nothing comes; a cancelled wait does not change it."""
+        patience, after = self._machine.silence, self._machine.compare_after
         if patience is None:
             self._quiet_at = None
             return math.inf
         if self._quiet_at is None:
             self._quiet_at = self._time() + patience
         self._quiet_at = max(self._quiet_at, self._heard_at + patience)
-        return self._quiet_at if after is None else min(self._quiet_at, self._looked_at + after)
+        return self._quiet_at if after is None else min(self._quiet_at, self._asked_at + after)
 
     def _is_due(self) -> bool:
-        """Whether the task is to be asked for, whatever the connection brings meanwhile."""
-        after = self._machine.look_after
-        return after is not None and self._time() >= self._looked_at + after
+        """Whether the task is to be asked for now, whatever the connection brings."""
+        after = self._machine.compare_after
+        return after is not None and self._time() >= self._asked_at + after
 
     def expect_change(self) -> None:
         """Has the task asked for soon: something else says that it changes."""
@@ -403,21 +405,21 @@ class ResumableStream:
         if action is Action.SEARCH:
             return self._search()
         task_id = self.outbox.task_id or ""
-        return self._subscribe(task_id) if action is Action.SUBSCRIBE else self._look(task_id)
+        return self._subscribe(task_id) if action is Action.SUBSCRIBE else self._get_task(task_id)
 
-    async def _look(self, task_id: str) -> None:
+    async def _get_task(self, task_id: str) -> None:
         try:
-            task = await self._source.look(task_id)
+            task = await self._source.get_task(task_id)
         except A2AError as error:
             self._check_deadline(error)
             self._machine.on_no_task(error)
         else:
             self._machine.on_task(task)
-        self._looked_at = self._time()
+        self._asked_at = self._time()
 
     async def _search(self) -> None:
         await self._replace()
-        self._machine.on_found(await self._source.search(self._machine.error))
+        self._machine.on_found(await self._source.find_task(self._machine.error))
 
     async def _subscribe(self, task_id: str) -> None:
         await self._replace()
@@ -429,11 +431,11 @@ class ResumableStream:
         else:
             self._machine.on_subscribed(resubscribes=self._source.subscribing_is_safe)
             if self._machine.reconnects:
-                self._source.reconnected(task_id, self._machine.reconnects, self._machine.error)
+                self._source.on_reconnect(task_id, self._machine.reconnects, self._machine.error)
 
     async def _wait(self, wait: Wait) -> None:
         loop = asyncio.get_running_loop()
-        if self._waiting is not wait:  # else it was cancelled, and goes on
+        if self._waiting is not wait:  # else it was cancelled, and continues
             self._check_hint(wait)
             self._waiting = wait
             self._wakes_at = loop.time() + max(self._delay(wait), wait.at_least)
@@ -446,7 +448,7 @@ class ResumableStream:
         self._machine.on_waited()
 
     def _check_stale(self, now: float) -> None:
-        """Believes a task that still waits for what it was given, when all is quiet for long."""
+        """Believes a task that still waits for what it was given, after a long silence."""
         if not self._machine.is_stale:
             self._stale_since = None
             return
@@ -459,7 +461,7 @@ class ResumableStream:
             self._machine.on_expired()
 
     def _check_hint(self, wait: Wait) -> None:
-        """Fails at once where the agent asks for more patience than there is.
+        """Fails at once where the agent asks for a longer wait than is possible.
 
         Raises:
             DeadlineExceededError: The deadline comes before the agent may be asked again. What the
@@ -489,7 +491,7 @@ class ResumableStream:
         )
 
     def _end(self, wait: Wait) -> Deadline:
-        """When waiting ends: at the deadline or, where there is none, when all is quiet."""
+        """When waiting ends: at the deadline or, where there is none, after a long silence."""
         if wait.attempt or self._deadline.at < math.inf:
             return self._deadline
         if self._quiet_since is None:
@@ -498,20 +500,20 @@ class ResumableStream:
         return Deadline(name="quiet", timeout=quiet, at=self._quiet_since + quiet)
 
     async def settle(self) -> None:
-        """Makes a task that came to rest the agent's own to the last word, if that is quick.
+        """Makes a task that came to rest exactly the agent's, if that is quick.
 
-        Reads to the end of the connection, where an agent may tell the whole task, or asks for it.
+        Reads to the end of the connection, where an agent may send the whole task, or asks for it.
         """
         machine, connection = self._machine, self._connection
         with contextlib.suppress(TimeoutError, A2AError):
-            async with CancelScope.within(_LAST_WORD):
+            async with CancelScope.within(_SETTLE_S):
                 if connection is not None and machine.action is Action.STOP:
                     async for response in connection:
                         if response.task is not None:
                             self.outbox.correct(response.task)
-                    await self.close()  # the next request may need its place
+                    await self.close()  # the next request may need its slot
                 if not self.outbox.is_whole and self.outbox.task_id is not None:
-                    task = await self._source.look(self.outbox.task_id)
+                    task = await self._source.get_task(self.outbox.task_id)
                     machine.check_origin(task)
                     self.outbox.correct(task)
         if machine.action is Action.STOP:
@@ -522,7 +524,7 @@ class ResumableStream:
         return self._deadline.left(self._time())
 
     def _check_deadline(self, error: A2AError) -> None:
-        """Raises if it is this stream's own deadline that an error of a call tells of."""
+        """Raises if the error of a call is this stream's own deadline."""
         if not isinstance(error, DeadlineExceededError) or self._time_left > 0:
             return
         if self.outbox.task_id is None:

@@ -1,7 +1,7 @@
 """The text of a stream as it grows: what is new of it, and what was taken back.
 
-Rules: text is told once; a whole artifact that goes on where its text stopped only adds to it; one
-whose text became another is told anew, after a reset.
+Rules: text comes once; a whole artifact that continues where its text stopped only adds to it; one
+whose text became another comes anew, after a reset.
 """
 
 from __future__ import annotations

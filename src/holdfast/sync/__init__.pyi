@@ -1159,12 +1159,12 @@ class EventStream:
     """The events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
-    It goes on when a connection is cut: each event comes once, in order, and ends with the task.
-    Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
-    An iteration that is under way ends with it; to begin one is an error, as there would be more.
+    It survives cut connections: each event comes once, in order, and the last one ends the task.
+    Leaving it early, at any moment, closes the connection and does not cancel the agent's task.
+    An iteration in progress ends with it; to begin one then is an error, as there would be more.
 
-    To be used by one thread at a time. An iteration that is interrupted can be gone on with: waits
-    go on where they stood, and a request that was cut short is made again.
+    To be used by one thread at a time. A cancelled iteration can be resumed: waits continue where
+    they stood, and a request that was cut short is made again.
     """
     def __enter__(self) -> Self:
         """Sends the message, and waits for the first event; a task is subscribed to only later.
@@ -1183,10 +1183,10 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None: ...
     def close(self) -> None:
-        """Lets go of the connection; the agent goes on. Can be called twice."""
+        """Closes the connection; the agent continues. Can be called twice."""
 
     def __iter__(self) -> Self:
-        """Begins to iterate, or goes on with it.
+        """Begins to iterate, or continues.
 
         Raises:
             RuntimeError: The stream was closed, or has failed, before its end.
@@ -1196,11 +1196,11 @@ class EventStream:
         """The next event.
 
         Raises:
-            ReconnectError: The stream was cut, and could not be picked up again; `task` is the
+            ReconnectError: The stream was cut, and could not be resumed; `task` is the
                 task as last seen.
             DeadlineExceededError: The time is over; `task` is the task as last seen.
             TaskAuthRequiredError: The same, while the task waits for an authorization.
-            A2AError: The agent refuses to go on.
+            A2AError: The agent refuses to continue.
             RuntimeError: The stream was not entered, or another task is reading it.
         """
 
