@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast._aio.semaphore import FifoSemaphore, WaitingQueue
 
 
@@ -173,3 +175,25 @@ async def test_a_storm_of_cancellations_loses_no_slot(seed):
         assert not semaphore.is_full
         await semaphore.acquire()
     assert semaphore.is_full
+
+
+async def test_a_slot_is_held_for_a_block_and_given_back_whatever_happens_there():
+    semaphore = FifoSemaphore(1)
+
+    async def fails():
+        async with semaphore:
+            assert semaphore.is_full
+            raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        await fails()
+
+    assert not semaphore.is_full
+
+
+def test_there_is_no_other_semaphore():
+    package = Path(holdfast.__file__).parent
+    sources = {path: path.read_text() for path in package.rglob("*.py")}
+
+    others = [str(path) for path, text in sources.items() if "asyncio.Semaphore(" in text]
+    assert others == []

@@ -95,6 +95,12 @@ class FifoSemaphore:
         else:
             await self._queue.wait()
 
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Gives a slot back that was taken, to the caller who waits longest if there is one."""
         if not self._queue.wake_next():

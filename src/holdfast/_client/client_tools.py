@@ -7,7 +7,6 @@ and of tool calls is bounded.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ import msgspec
 
 from holdfast._aio.callbacks import gather_bounded
 from holdfast._aio.cancel_scope import wait_until
+from holdfast._aio.semaphore import FifoSemaphore
 from holdfast._arguments import check_kind, items
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.tools import Tool
@@ -363,10 +363,10 @@ class ToolLoop:
 
     async def _run_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls concurrently, and return their results in order."""
-        slots = asyncio.Semaphore(_MAX_PARALLEL_CALLS)
+        slots = FifoSemaphore(_MAX_PARALLEL_CALLS)
         return await gather_bounded((f"tool {c.name}", self._run(c, slots)) for c in calls)
 
-    async def _run(self, call: ToolCall, slots: asyncio.Semaphore) -> ToolResult:
+    async def _run(self, call: ToolCall, slots: FifoSemaphore) -> ToolResult:
         tools, transcript = self._tools.tools, self._transcript
         if call.name not in tools:
             reason = f"there is no tool {call.name!r}; there are {', '.join(tools)}"

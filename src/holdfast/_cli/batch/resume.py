@@ -10,6 +10,7 @@ import asyncio
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast._aio.semaphore import FifoSemaphore
 from holdfast._cli.batch.session import (
     answer_of,
     failure_of,
@@ -192,10 +193,10 @@ async def resume(
         calls = {one.message_id: one for one in await session.client.pending()}
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
-    room = asyncio.Semaphore(_MAX_CONCURRENCY)
+    slots = FifoSemaphore(_MAX_CONCURRENCY)
 
     async def one(record: CallRecord) -> bool:
-        async with room:
+        async with slots:
             return await _one(session, output, record, calls[record.message_id])
 
     known = [record for record in records if record.message_id in calls]
