@@ -1418,11 +1418,13 @@ def test_what_cannot_be_right_is_told_at_once(arguments, options, words):
 )
 def test_a_text_that_cannot_be_written_is_no_token(more):
     with pytest.raises(AuthenticationError):
-        token_in({"access_token": "x", **more}, at=0.0)
+        token_in({"access_token": "x", **more}, requested_at=0.0)
 
 
 def test_a_life_without_end_has_one():
-    assert token_in({"access_token": "x", "expires_in": 10**400}, at=0.0).expires_at < 1e10
+    assert (
+        token_in({"access_token": "x", "expires_in": 10**400}, requested_at=0.0).expires_at < 1e10
+    )
 
 
 def test_secrets_are_in_no_repr():

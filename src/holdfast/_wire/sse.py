@@ -109,37 +109,41 @@ class EventStreamParser:
     def _read(self, chunk: bytes, events: list[ServerSentEvent]) -> None:
         bound, size = self._limits.event, len(chunk)
         before = self._size + len(self._line)
-        at, lf, cr = 0, -1, -1
+        position, lf, cr = 0, -1, -1
         is_untried = True
-        while at < size:
+        while position < size:
             if is_untried and not before:
                 is_untried = False  # only once: later events are seldom plain if these are not
-                is_long = size - at > 8 * _SHORT_EVENT_BYTES
-                if is_long and b"\n" in chunk[at : at + _SHORT_EVENT_BYTES]:
-                    at = size - len(self._parse_plain(chunk[at:], events))
+                is_long = size - position > 8 * _SHORT_EVENT_BYTES
+                if is_long and b"\n" in chunk[position : position + _SHORT_EVENT_BYTES]:
+                    position = size - len(self._parse_plain(chunk[position:], events))
                     continue
-            if lf < at and (lf := chunk.find(b"\n", at)) < 0:
+            if lf < position and (lf := chunk.find(b"\n", position)) < 0:
                 lf = size
-            if cr < at and (cr := chunk.find(b"\r", at)) < 0:
+            if cr < position and (cr := chunk.find(b"\r", position)) < 0:
                 cr = size
             end = lf if lf < cr else cr  # noqa: FURB136  min() would take a fifth of the time
-            if before + end - at > bound:
+            if before + end - position > bound:
                 self._is_refused = True
                 return
             if end == size:
-                self._line += chunk[at:]
+                self._line += chunk[position:]
                 return
             blank = b"\n\n" if end == lf else b"\r\n\r\n"
-            if not before and chunk.startswith(b"data: ", at) and chunk.startswith(blank, end):
-                events.append(ServerSentEvent(chunk[at + 6 : end], "message", self._id))
-                at = end + len(blank)
+            if (
+                not before
+                and chunk.startswith(b"data: ", position)
+                and chunk.startswith(blank, end)
+            ):
+                events.append(ServerSentEvent(chunk[position + 6 : end], "message", self._id))
+                position = end + len(blank)
                 continue
-            self._process_line(chunk[at:end], events)
+            self._process_line(chunk[position:end], events)
             before = self._size
-            at = end + 1
+            position = end + 1
             if end == cr:
-                self._is_after_cr = at == size
-                at += lf == at
+                self._is_after_cr = position == size
+                position += lf == position
 
     def _parse_plain(self, chunk: bytes, events: list[ServerSentEvent]) -> bytes:
         """Parse events of one data line and a blank line each, the usual form.

@@ -478,7 +478,7 @@ class OAuthProvider(ABC):
         resolved = self._servers.get(purpose.source)
         if resolved is None:
             issuer = purpose.metadata_url or purpose.source
-            discovery = discover(engine, issuer, at=purpose.metadata_url)
+            discovery = discover(engine, issuer, metadata_url=purpose.metadata_url)
             server, scope = await self._within_timeout(discovery)
             if isinstance(self._server, FromCard):
                 self._server.check_server(server)

@@ -137,7 +137,7 @@ class OAuthEndpoint(NamedTuple):
         document = await self.post(self.server.token_endpoint, parameters)
         secrets = self._secrets(parameters)
         try:
-            return token_in(document, at=requested_at)
+            return token_in(document, requested_at=requested_at)
         except AuthenticationError as error:
             redact(error, secrets)
             raise
@@ -262,12 +262,12 @@ def concerns_resource(error: A2AError) -> bool:
     return code == "invalid_target" or (code == "invalid_request" and "resource" in description)
 
 
-def token_in(document: Mapping[str, Any], *, at: float) -> Token:
+def token_in(document: Mapping[str, Any], *, requested_at: float) -> Token:
     """Decode a token response (RFC 6749, 5.1).
 
     Args:
         document: The response.
-        at: Wall time of the request, from which the lifetime counts.
+        requested_at: Wall time of the request, from which the lifetime counts.
 
     Raises:
         AuthenticationError: The response has no token, or one of an unsupported type.
@@ -290,8 +290,8 @@ def token_in(document: Mapping[str, Any], *, at: float) -> Token:
     return Token(
         access_token=access_token,
         refresh_token=refresh if isinstance(refresh, str) and refresh else None,
-        issued_at=at,
-        expires_at=None if lifetime is None else at + lifetime,
+        issued_at=requested_at,
+        expires_at=None if lifetime is None else requested_at + lifetime,
         scopes=tuple(scope.split()) if isinstance(scope, str) else None,
     )
 

@@ -213,21 +213,23 @@ def metadata_addresses(issuer: str) -> tuple[str, ...]:
     )
 
 
-async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) -> Discovered:
+async def discover(
+    engine: HttpEngine, issuer: str, *, metadata_url: str | None = None
+) -> Discovered:
     """Fetch the metadata of an issuer.
 
     Args:
         engine: Carries the requests.
         issuer: Identifier of the issuer, which the metadata must repeat; the URL of the metadata
             if a card names only that.
-        at: URL of the metadata; by default below the issuer.
+        metadata_url: URL of the metadata; by default below the issuer.
 
     Raises:
         AuthenticationError: There is no metadata, or it is of another issuer.
         A2AError: An error of the engine.
     """
     refused = ""
-    for url in (at,) if at is not None else metadata_addresses(issuer):
+    for url in (metadata_url,) if metadata_url is not None else metadata_addresses(issuer):
         request = HttpRequest(
             method="GET",
             url=url,
@@ -248,7 +250,7 @@ async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) ->
             is_ok = reply.status == 200
             refused = f"HTTP {reply.status}{', not a JSON object' if is_ok else ''}"
             continue
-        expected = _issuer_of_metadata(url) if at is not None else issuer
+        expected = _issuer_of_metadata(url) if metadata_url is not None else issuer
         return Discovered(_server_in(document, expected), scope)
     text = f"{presentable(issuer)} has no metadata of an authorization server ({refused})"
     raise AuthenticationError(text, executed=False)

@@ -74,7 +74,7 @@ def event(source: v03.Event) -> StreamResponse:
             is_last = payload.final and (state.is_terminal or state.is_interrupted)
             return (LastResponse if is_last else StreamResponse)(status_update=update)
         case None:
-            return StreamResponse()  # of a kind that nobody knows here
+            return StreamResponse()  # of an unknown kind
 
 
 def is_v03(source: v03.Event) -> bool:

@@ -61,33 +61,38 @@ def reading(
     row_of = rows.get
     many = _many_of(rows, sequence)
 
-    def read(data: bytes, at: int, end: int) -> Any:
+    def read(data: bytes, position: int, end: int) -> Any:
         members: dict[str, Any] = {}
         name = ""
         try:
-            while at < end:
-                start, tag, number, at = at, data[at], data[at + 1], at + 2
+            while position < end:
+                start, tag, number, position = (
+                    position,
+                    data[position],
+                    data[position + 1],
+                    position + 2,
+                )
                 if tag > 0x7F or number > 0x7F:
-                    tag, number, at = _read_varints(data, start)
+                    tag, number, position = _read_varints(data, start)
                 row = row_of(tag)
                 if row is None:  # from a newer agent or SDK
-                    at = _skip(data, start)
+                    position = _skip(data, start)
                     continue
                 name, how, convert, _ = row
                 if how == NUMBER:
                     members[name] = convert(number)
                     continue
-                stop = at + number
+                stop = position + number
                 if stop > end or (how == ONE and name in members):
                     raise NeedsSlowPathError
                 if how == ONE:
-                    members[name] = convert(data, at, stop)
+                    members[name] = convert(data, position, stop)
                 else:
-                    members.setdefault(name, []).append(convert(data, at, stop))
-                at = stop
+                    members.setdefault(name, []).append(convert(data, position, stop))
+                position = stop
         except UnrepresentableError as error:
             raise _with_path(error, name, members) from None
-        if at != end or not _are_exclusive(members, groups):
+        if position != end or not _are_exclusive(members, groups):
             raise NeedsSlowPathError
         return build(_finished(members, many))
 
@@ -102,25 +107,25 @@ def _many_of(
     return [(row.name, dict if row.is_map else sequence) for row in repeated]
 
 
-def _read_varints(data: bytes, at: int) -> tuple[int, int, int]:
+def _read_varints(data: bytes, position: int) -> tuple[int, int, int]:
     """Decode a tag and the number after it, if either takes more than one byte."""
-    tag, after_tag = varint(data, at)
-    if tag > _32_BITS or after_tag - at > _MAX_TAG_BYTES:
+    tag, after_tag = varint(data, position)
+    if tag > _32_BITS or after_tag - position > _MAX_TAG_BYTES:
         raise NeedsSlowPathError
-    number, at = varint(data, after_tag)
-    return tag, number, at
+    number, position = varint(data, after_tag)
+    return tag, number, position
 
 
-def _skip(data: bytes, at: int) -> int:
+def _skip(data: bytes, position: int) -> int:
     """Return the position after an unknown field."""
-    tag, at = varint(data, at)
+    tag, position = varint(data, position)
     size = _SIZE_OF_WIRE_TYPE.get(tag & 7)
     if tag < 8 or size is None:
         raise NeedsSlowPathError
     if size:
-        return at + size
-    number, at = varint(data, at)
-    return at + number if tag & 7 == LENGTH else at
+        return position + size
+    number, position = varint(data, position)
+    return position + number if tag & 7 == LENGTH else position
 
 
 def _with_path(

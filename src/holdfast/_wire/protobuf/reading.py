@@ -176,18 +176,18 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-def _text(data: bytes, at: int, end: int) -> str:
-    return data[at:end].decode()
+def _text(data: bytes, position: int, end: int) -> str:
+    return data[position:end].decode()
 
 
-def _nonempty_text(data: bytes, at: int, end: int) -> str:
-    if at == end:
+def _nonempty_text(data: bytes, position: int, end: int) -> str:
+    if position == end:
         raise NeedsSlowPathError  # an empty text is usually omitted
-    return data[at:end].decode()
+    return data[position:end].decode()
 
 
-def _bytes(data: bytes, at: int, end: int) -> bytes:
-    return data[at:end]
+def _bytes(data: bytes, position: int, end: int) -> bytes:
+    return data[position:end]
 
 
 def _number_of(field: FieldDescriptor, info: inspect.Type) -> Callable[[int], Any]:
@@ -233,23 +233,23 @@ def _entry(
 ) -> Callable[[bytes, int, int], tuple[str, Any]]:
     """Return the decoder of a map entry with key and value, as it is usually written."""
 
-    def read(data: bytes, at: int, end: int) -> tuple[str, Any]:
-        key, at = _part(data, at, end, 0x0A)
-        value, at = _part(data, at, end, 0x12)
-        if at != end:
+    def read(data: bytes, position: int, end: int) -> tuple[str, Any]:
+        key, position = _part(data, position, end, 0x0A)
+        value, position = _part(data, position, end, 0x12)
+        if position != end:
             raise NeedsSlowPathError
         return data[key].decode(), convert(data, value.start, value.stop)
 
     return read
 
 
-def _part(data: bytes, at: int, end: int, tag: int) -> tuple[slice, int]:
-    if data[at] != tag:
+def _part(data: bytes, position: int, end: int, tag: int) -> tuple[slice, int]:
+    if data[position] != tag:
         raise NeedsSlowPathError
-    length, at = varint(data, at + 1)
-    if at + length > end:
+    length, position = varint(data, position + 1)
+    if position + length > end:
         raise NeedsSlowPathError
-    return slice(at, at + length), at + length
+    return slice(position, position + length), position + length
 
 
 _WELL_KNOWN: Mapping[str, Callable[[bytes, int, int], Any]] = {

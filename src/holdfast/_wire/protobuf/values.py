@@ -68,7 +68,7 @@ class NeedsSlowPathError(Exception):
     """The bytes are not a message, or not in the usual encoding."""
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, position: int) -> tuple[int, int]:
     """Decode a varint; return it and the position after it.
 
     Raises:
@@ -77,11 +77,11 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     """
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
         shift += 7
         if shift > _MAX_SHIFT:
             raise NeedsSlowPathError
@@ -93,12 +93,12 @@ def signed(number: int, bits: int) -> int:
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
-def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any]:
+def read_struct(data: bytes, position: int, end: int, depth: int = 0) -> dict[str, Any]:
     """Decode the bytes of a Struct to a JSON object.
 
     Args:
         data: The bytes of the whole message.
-        at: Position where the Struct begins.
+        position: Position where the Struct begins.
         end: Position where it ends.
         depth: Number of values around it.
 
@@ -109,17 +109,17 @@ def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any
     members: dict[str, Any] = {}
     key = ""
     try:
-        while at < end:
-            at, stop = _inner(data, at, end, _ITEM)
-            key, value_at, value_end = _entry(data, at, stop)
+        while position < end:
+            position, stop = _inner(data, position, end, _ITEM)
+            key, value_at, value_end = _entry(data, position, stop)
             members[key] = read_value(data, value_at, value_end, depth)
-            at = stop
+            position = stop
     except UnrepresentableError as error:
         raise error.within(_step(key)) from None
     return members
 
 
-def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
+def read_value(data: bytes, position: int, end: int, depth: int = 0) -> Any:
     """Decode the bytes of a Value to a JSON value; one without a kind is null (ProtoJSON).
 
     Raises:
@@ -128,60 +128,60 @@ def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
     """
     if depth > _MAX_DEPTH:
         raise UnrepresentableError(f"nested more than {_MAX_DEPTH} levels deep")
-    if at == end:
+    if position == end:
         return None
-    tag = data[at]
+    tag = data[position]
     read = _READERS.get(tag)
     if read is not None:
-        at, stop = _inner(data, at, end, tag)
+        position, stop = _inner(data, position, end, tag)
         if stop == end:
-            return read(data, at, stop, depth + 1)
+            return read(data, position, stop, depth + 1)
     elif tag == _NUMBER:
-        if at + 9 == end:
-            return _number(_double(data, at + 1)[0])
+        if position + 9 == end:
+            return _number(_double(data, position + 1)[0])
     elif tag in _BOOLEAN_OR_NULL:
-        number, stop = varint(data, at + 1)
+        number, stop = varint(data, position + 1)
         if stop == end:
             return number != 0 if tag == _BOOLEAN else None
     raise NeedsSlowPathError
 
 
-def _text(data: bytes, at: int, end: int, _: int) -> str:
-    return data[at:end].decode()
+def _text(data: bytes, position: int, end: int, _: int) -> str:
+    return data[position:end].decode()
 
 
-def _inner(data: bytes, at: int, end: int, expected: int) -> tuple[int, int]:
+def _inner(data: bytes, position: int, end: int, expected: int) -> tuple[int, int]:
     """Return the bounds of a length-delimited field with the expected tag."""
-    if data[at] != expected:
+    if data[position] != expected:
         raise NeedsSlowPathError
-    length, at = data[at + 1], at + 2
+    length, position = data[position + 1], position + 2
     if length > 0x7F:
-        length, at = varint(data, at - 1)
-    if at + length > end:
+        length, position = varint(data, position - 1)
+    if position + length > end:
         raise NeedsSlowPathError
-    return at, at + length
+    return position, position + length
 
 
-def _entry(data: bytes, at: int, end: int) -> tuple[str, int, int]:
+def _entry(data: bytes, position: int, end: int) -> tuple[str, int, int]:
     """Return the key of an entry, and the bounds of its value."""
     key, value_at = "", end
-    if at < end and data[at] == _KEY:
-        at, stop = _inner(data, at, end, _KEY)
-        key, at = data[at:stop].decode(), stop
-    if at < end:
-        value_at, stop = _inner(data, at, end, _VALUE)
+    if position < end and data[position] == _KEY:
+        position, stop = _inner(data, position, end, _KEY)
+        key, position = data[position:stop].decode(), stop
+    if position < end:
+        value_at, stop = _inner(data, position, end, _VALUE)
         if stop != end:
             raise NeedsSlowPathError
     return key, value_at, end
 
 
-def _list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
+def _list(data: bytes, position: int, end: int, depth: int) -> list[Any]:
     items: list[Any] = []
     try:
-        while at < end:
-            at, stop = _inner(data, at, end, _ITEM)
-            items.append(read_value(data, at, stop, depth))
-            at = stop
+        while position < end:
+            position, stop = _inner(data, position, end, _ITEM)
+            items.append(read_value(data, position, stop, depth))
+            position = stop
     except UnrepresentableError as error:
         raise error.within(f"[{len(items)}]") from None
     return items
@@ -202,7 +202,7 @@ def _number(number: float) -> float:
     return number
 
 
-def read_timestamp(data: bytes, at: int, end: int) -> str:
+def read_timestamp(data: bytes, position: int, end: int) -> str:
     """Decode the bytes of a Timestamp to a text of RFC 3339 in UTC, as short as possible.
 
     Raises:
@@ -210,16 +210,16 @@ def read_timestamp(data: bytes, at: int, end: int) -> str:
         NeedsSlowPathError: It is not in the usual encoding.
     """
     seconds = nanos = 0
-    while at < end:
-        tag = data[at]
-        number, at = varint(data, at + 1)
+    while position < end:
+        tag = data[position]
+        number, position = varint(data, position + 1)
         if tag == _SECONDS:
             seconds = signed(number, 64)
         elif tag == _NANOS:
             nanos = signed(number, 32)
         else:
             raise NeedsSlowPathError
-    if at != end:
+    if position != end:
         raise NeedsSlowPathError
     if not (_MIN_SECONDS <= seconds <= _MAX_SECONDS and 0 <= nanos < _NANOS_PER_SECOND):
         raise UnrepresentableError("no time of RFC 3339")
