@@ -1,4 +1,4 @@
-"""The words of the official SDK and of the error article, for programs that know them."""
+"""Names of the official SDK and of the error article, for programs that use them."""
 
 from __future__ import annotations
 

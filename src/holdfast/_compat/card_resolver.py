@@ -1,4 +1,4 @@
-"""Fetching cards from one place, each time anew; what `connect` does for its own agent."""
+"""A resolver that fetches agent cards below one address, without a cache."""
 
 from __future__ import annotations
 
@@ -60,30 +60,30 @@ __all__ = ["A2ACardResolver"]
 class A2ACardResolver(ClosingContext):
     """Fetches agent cards below one address; use it as an async context manager.
 
-    Nothing is kept: each call is a fetch, with the retries and limits of `connect`.
+    It has no cache: each call fetches the card, with the retries and limits of `connect`.
 
     Args:
-        base_url: Where the agents are.
-        agent_card_path: Path of the card below that; if left out, the card is looked for as
-            `connect` does it.
+        base_url: The base address of the cards.
+        agent_card_path: Path of the card below that; None to search for the card as `connect`
+            does.
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
-            an `AuthProvider` that does not need a card to choose by.
-        headers: Sent with every request.
-        timeout: Seconds for a fetch, with everything that is tried again.
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
-        limits: How large a card may be.
+            an `AuthProvider` that does not need a card; None for none.
+        headers: Headers for every request.
+        timeout: Seconds for a fetch, including its retries.
+        resilience: The policies; None for `Resilience.standard()`.
+        limits: Bounds on the size of a card; None for the defaults.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
-        reach: Where the addresses of cards, redirects and key sets may lead, as for `connect`.
-        engine: What carries requests, as for `connect`.
-        tls: Whom to trust and which certificate to show, without `engine`.
-        card_verifier: Who verifies the signatures of cards, as for `connect`.
-        require_signature: Whether a card must be verified.
-        env: Wall time, randomness and ids; for tests.
+        reach: The networks that cards, redirects and key sets may be in, as for `connect`.
+        engine: The HTTP engine, as for `connect`.
+        tls: TLS settings, without `engine`.
+        card_verifier: Verifies the signatures of cards, as for `connect`.
+        require_signature: Whether a card without a verified signature is an error.
+        env: Wall time, randomness and ids; None for the system's.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right, or arguments that
-            contradict each other.
-        TypeError: An argument of another type.
+        ValueError: An address, a header or a number is not valid, or arguments contradict each
+            other.
+        TypeError: An argument has the wrong type.
     """
 
     def __init__(
@@ -127,31 +127,37 @@ class A2ACardResolver(ClosingContext):
         )
         networks = check_networks("allowed_networks", allowed_networks)
         self._reach = check_reach(reach, networks)
-        used, self._owned = resolve_engine(engine, tls)
+        http_engine, self._owned_engine = resolve_engine(engine, tls)
         if self._reach is not None:
-            used = EngineWithin(used, self._reach)
+            http_engine = EngineWithin(http_engine, self._reach)
         observers = Observers(())
         self._trust = CardTrust(
-            card_checker(card_verifier, used, env),
+            card_checker(card_verifier, http_engine, env),
             is_required=require_signature,
             observers=observers,
         )
         cards = card_source(
-            used, resilience, env, observers, limits=limits, networks=networks, cautions=Cautions()
+            http_engine,
+            resilience,
+            env,
+            observers,
+            limits=limits,
+            networks=networks,
+            cautions=Cautions(),
         )
-        self._closed = False
+        self._is_closed = False
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)
 
     async def close(self) -> None:
-        """Ends the fetches under way, and closes the connections unless the engine was lent.
+        """Cancel fetches in flight, and close the connections unless the caller supplied `engine`.
 
-        Later fetches raise a RuntimeError. Can be called twice.
+        Later fetches raise a RuntimeError. It may be called twice.
         """
-        self._closed = True
+        self._is_closed = True
         await self._trust.close()
         await self._cards.close()
-        if self._owned is not None:
-            await self._owned.close()
+        if self._owned_engine is not None:
+            await self._owned_engine.close()
 
     async def get_agent_card(
         self,
@@ -160,24 +166,24 @@ class A2ACardResolver(ClosingContext):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> AgentCard:
-        """Fetches a card.
+        """Fetch a card.
 
         Args:
-            relative_card_path: Its path below the base address, ``"/"`` for that address itself;
-                that of the resolver if left out.
-            headers: Sent with this fetch, in place of the resolver's by the same names.
-            timeout: Seconds for the whole fetch; the resolver's if left out.
+            relative_card_path: The path of the card below the base address, ``"/"`` for that
+                address itself; None for that of the resolver.
+            headers: Headers for this fetch; they replace the resolver's of the same names.
+            timeout: Seconds for the whole fetch; None for the resolver's.
 
         Raises:
             AgentCardResolutionError: There is no card.
-            InvalidAgentCardError: It is not usable.
-            CardSignatureError: Its signature is wrong, or not verified where it must be.
-            DeadlineExceededError: The time is over.
-            A2AError: It could not be fetched.
-            ValueError: A path, a header or a number that cannot be right.
+            InvalidAgentCardError: The card is not valid.
+            CardSignatureError: Its signature is invalid, or required and not verified.
+            DeadlineExceededError: The timeout expired.
+            A2AError: The card could not be fetched.
+            ValueError: A path, a header or a number is not valid.
             RuntimeError: The resolver is closed.
         """
-        if self._closed:
+        if self._is_closed:
             text = "the resolver is closed"
             raise RuntimeError(text)
         location = self._location
@@ -201,12 +207,11 @@ class A2ACardResolver(ClosingContext):
             return callback_deadline_error("the card was not verified", call.deadline, None)
 
         try:
-            found = (await self._cards.unary(call)).value
-            received = ReceivedCard(found.card, found.document)
-            believing = self._trust.accept(call, received)
-            return (await wait_until(call.deadline.at, believing, too_late)).card
+            fetched = (await self._cards.unary(call)).value
+            accepting = self._trust.accept(call, ReceivedCard(fetched.card, fetched.document))
+            return (await wait_until(call.deadline.at, accepting, too_late)).card
         except A2AError as error:
-            error.executed = False  # there is nothing to execute
+            error.executed = False  # fetching a card executes nothing
             raise
 
     def _below(self, name: str, path: str) -> CardLocation:

@@ -1,4 +1,4 @@
-"""Making clients for many agents alike, in the words of the official SDK; see `connect`."""
+"""A factory of clients with shared settings, with the names of the official SDK."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ __all__ = ["ClientConfig", "ClientFactory", "Producer", "minimal_agent_card"]
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `ClientFactory` gives to each client that it makes.
+    """The settings that a `ClientFactory` shares among its clients.
 
     Attributes:
-        streaming: Whether to use streams where the agent offers them; tasks are polled else.
-        polling: Whether `Client.send_message` asks the agent to answer at once, and leaves it
-            to the caller to watch the task.
-        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
-            used and not closed; None lets each client have its own.
-        grpc_channel_factory: Makes the channels of gRPC, which are never closed; see `connect`.
-        supported_protocol_bindings: The only bindings that may be used, best first; empty for
-            all that the clients speak.
-        use_client_preference: Whether the order of these counts; else the card's does.
-        accepted_output_modes: Media types that the caller can use; sent with each message.
-        push_notification_configs: Where agents send news of the tasks that messages begin; the
-            protocol takes one at most.
+        streaming: Whether to use streams if the agent offers them; otherwise tasks are polled.
+        polling: Whether `Client.send_message` asks the agent to return immediately; the caller
+            then polls the task.
+        engine: The HTTP engine: an `HttpEngine` or an `aiohttp.ClientSession`, which is not
+            closed; None for an engine for each client.
+        grpc_channel_factory: Creates gRPC channels, which are never closed; see `connect`.
+        supported_protocol_bindings: The bindings that may be used, the preferred one first; empty
+            for all that clients speak.
+        use_client_preference: Whether the order of these decides; otherwise the card's does.
+        accepted_output_modes: Media types that the caller accepts; sent with each message.
+        push_notification_configs: The push notification configuration for tasks that messages
+            create; the protocol allows one at most.
 
     Raises:
-        ValueError: A value that cannot be right.
-        TypeError: A value of another type.
+        ValueError: A value is not valid.
+        TypeError: A value has the wrong type.
     """
 
     streaming: bool = True
@@ -100,14 +100,14 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         if len(configs) > 1:
             text = "push_notification_configs has more than the one that the protocol takes"
             raise ValueError(text)
-        # What the caller goes on to change must not change this.
+        # Copies, so that the caller's later changes do not affect this object.
         msgspec.structs.force_setattr(self, name, bindings)
         msgspec.structs.force_setattr(self, "accepted_output_modes", modes)
         msgspec.structs.force_setattr(self, "push_notification_configs", configs)
         check_configuration(self.configuration)
 
     def __repr__(self) -> str:
-        # Not all: a push notification's token is secret, and an engine says nothing.
+        # A push notification's token is secret, and an engine's representation is not useful.
         return (
             f"ClientConfig(streaming={self.streaming}, polling={self.polling}, "
             f"supported_protocol_bindings={self.supported_protocol_bindings}, "
@@ -126,21 +126,21 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Producer = Callable[[AgentCard, str, ClientConfig], Transport]
-"""Makes the transport for a card, the address of its interface and the factory's configuration.
+"""Creates the transport for a card, the address of its interface and the factory's configuration.
 
-What it makes is treated like that of a `TransportProducer`.
+The transport is used like one of a `TransportProducer`.
 """
 
 
 class ClientFactory:
-    """Makes clients that are configured alike.
+    """Creates clients with shared settings.
 
     Args:
-        config: What they have in common; `ClientConfig()` if left out.
-        consumers: Told of what comes, before those of each client.
+        config: The shared settings; None for `ClientConfig()`.
+        consumers: Consumers of every client, called before those of each client.
 
     Raises:
-        TypeError: An argument of another type.
+        TypeError: An argument has the wrong type.
     """
 
     def __init__(
@@ -152,16 +152,16 @@ class ClientFactory:
         self._producers: dict[str, Producer] = {}
 
     def register(self, label: str, producer: Producer) -> None:
-        """Adds a binding of your own, for clients that are made after this.
+        """Register a custom binding, for clients that are created afterwards.
 
         Args:
-            label: Its name in cards; one that Holdfast speaks is taken over.
-            producer: See `Producer`; called when the interface is first called. Its transport
-                carries calls under all of the client's layers.
+            label: The binding's name in cards; a binding that Holdfast speaks is replaced.
+            producer: Creates the transport when the interface is first called; see `Producer`.
+                The transport carries calls below all of the client's layers.
 
         Raises:
             ValueError: The name is empty.
-            TypeError: An argument of another type.
+            TypeError: An argument has the wrong type.
         """
         not_empty("label", label)
         hooks("producers", (producer,), "__call__")
@@ -175,30 +175,32 @@ class ClientFactory:
         interceptors: Iterable[Interceptor] | None = None,
         **options: Unpack[CreateOptions],
     ) -> Client:
-        """Makes a client for one agent. Nothing is fetched before its first call.
+        """Create a client for one agent; nothing is fetched before its first call.
 
         Args:
-            agent: The agent's card, or what else `connect` takes.
-            consumers: Told of what comes, behind those of the factory.
+            agent: The agent's card, or any other agent that `connect` accepts.
+            consumers: Consumers of this client, called after those of the factory.
             interceptors: See `Interceptor`.
-            options: See `connect`. They count before the configuration, and
-                ``transport_producers`` before what was registered.
+            options: The options of `connect`. They override the configuration, and
+                ``transport_producers`` override registered producers.
 
         Raises:
-            ValueError: See `connect`.
-            InvalidAgentCardError: See `connect`.
-            TypeError: See `connect`.
+            ValueError: An option is not valid; see `connect`.
+            InvalidAgentCardError: The card is not valid.
+            TypeError: An argument has the wrong type.
         """
         config = self._config
         supported = items(
             "supported_protocol_bindings",
             options.get("supported_protocol_bindings", config.supported_protocol_bindings),
         )
-        producers = {label: self._with_config(made) for label, made in self._producers.items()}
-        own = options.get("transport_producers")
-        if own is not None:
-            check_kind("transport_producers", own, Mapping)
-            producers.update(own)
+        producers = {
+            label: self._with_config(producer) for label, producer in self._producers.items()
+        }
+        overrides = options.get("transport_producers")
+        if overrides is not None:
+            check_kind("transport_producers", overrides, Mapping)
+            producers.update(overrides)
         settings: ConnectOptions = {
             "engine": config.engine,
             "grpc_channel_factory": config.grpc_channel_factory,
@@ -221,16 +223,17 @@ class ClientFactory:
 
 
 def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> AgentCard:
-    """A card that says no more than where an agent is, to ask it for its extended card.
+    """Return a card with an agent's interfaces only, to get the agent's extended card with it.
 
     Args:
-        url: Address of its interface, the same for each binding; of ``GRPC`` alone, it may be
+        url: Address of its interface, the same for each binding; for ``GRPC`` alone, it may be
             ``host:port``.
-        transports: The bindings that it speaks, best first; ``JSONRPC`` if left out.
+        transports: The bindings that the agent speaks, the preferred one first; None for
+            ``JSONRPC``.
 
     Raises:
-        ValueError: The address cannot be right, or there is no binding.
-        TypeError: An argument of another type.
+        ValueError: The address is not valid, or there is no binding.
+        TypeError: An argument has the wrong type.
     """
     bindings = ("JSONRPC",) if transports is None else items("transports", transports)
     if "GRPC" not in bindings or not isinstance(cast("object", url), str) or not grpc_address(url):

@@ -1,6 +1,6 @@
-"""The task manager of the official SDK's client, as a thin face of the fold.
+"""The task manager of the official SDK's client, on Holdfast's fold of events.
 
-For programs that fold events themselves; `EventStream.task` does the same while it streams.
+It is for programs that fold events themselves; `EventStream.task` does the same during a stream.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ E = TypeVar("E", bound="Event")
 
 
 class ClientTaskManager:
-    """Keeps one task up to date with the events that are told to it.
+    """Folds the events of one task into the task.
 
-    The rules are those of Holdfast's streams: a second `Task` of the same id is a newer picture of
-    it, the message of a status moves to the history when the next status comes, and nothing that
-    was given is changed afterwards.
+    The rules are those of Holdfast's streams: a second `Task` with the same id is a newer
+    snapshot, the message of a status moves into the history with the next status, and returned
+    tasks are never changed afterwards.
 
     Args:
-        limits: How large the task may become; the defaults if left out.
+        limits: Bounds on the size of the task; None for the defaults.
     """
 
     def __init__(self, *, limits: Limits | None = None) -> None:
@@ -39,11 +39,11 @@ class ClientTaskManager:
         self._context_id: str | None = None
 
     def get_task(self) -> Task | None:
-        """The task as it stands; None before the first event of one."""
+        """Return the current task; None before its first event."""
         return self._fold.task
 
     def get_task_or_raise(self) -> Task:
-        """The task as it stands.
+        """Return the current task.
 
         Raises:
             InvalidAgentResponseError: There was no event of a task yet.
@@ -55,62 +55,70 @@ class ClientTaskManager:
         return task
 
     async def process(self, event: E) -> E:
-        """Folds an event in, if it is of a task, and gives it back; a `Message` is of none.
+        """Fold an event into the task, and return the event; a `Message` is ignored.
+
+        Args:
+            event: The event.
 
         Raises:
-            InvalidAgentResponseError: It is of another task, or context; nothing has changed.
-            LimitExceededError: The task becomes too large; nothing has changed.
+            InvalidAgentResponseError: The event is of another task or context; the task is
+                unchanged.
+            LimitExceededError: The task becomes too large; the task is unchanged.
         """
         if not isinstance(event, Message):
             self._add(event)
         return event
 
     async def save_task_event(self, event: TaskUpdate) -> Task:
-        """Folds an event of the task in, and gives the task as it is then.
+        """Fold an event into the task, and return the task.
+
+        Args:
+            event: The event.
 
         Raises:
-            InvalidAgentResponseError: It is of another task, or context; nothing has changed.
-            LimitExceededError: The task becomes too large; nothing has changed.
+            InvalidAgentResponseError: The event is of another task or context; the task is
+                unchanged.
+            LimitExceededError: The task becomes too large; the task is unchanged.
         """
         self._add(event)
         return self.get_task_or_raise()
 
     def update_with_message(self, message: Message, task: Task) -> Task:
-        """Puts a message behind a task's history, and what its status said before that.
+        """Append the status message of a task, and then a message, to the task's history.
 
         Args:
-            message: What is said next, mostly by the user.
-            task: The task, which becomes the one that is kept; it is not changed itself.
+            message: The next message, usually of the user.
+            task: The task; it replaces the current one. This object is not changed.
 
         Returns:
-            The task with both in its history, and a status that says nothing.
+            The task with both in its history, and without a status message.
 
         Raises:
-            InvalidAgentResponseError: The task, or that of the message, is another one than is
-                kept; nothing has changed.
-            LimitExceededError: The task becomes too large; nothing has changed.
+            InvalidAgentResponseError: The task or the message is of another task than the current
+                one; the current task is unchanged.
+            LimitExceededError: The task becomes too large; the current task is unchanged.
         """
-        known = self._fold.task
-        if known is not None:
-            check_same_task(known.id, task.id)
+        current = self._fold.task
+        if current is not None:
+            check_same_task(current.id, task.id)
             self._check_same_context(task.context_id)
-        silent = msgspec.structs.replace(task.status, message=None)
+        status = msgspec.structs.replace(task.status, message=None)
         updated = TaskFold(task, limits=self._fold.limits)
-        updated.add(TaskStatusUpdateEvent(task_id=task.id, status=silent))
+        updated.add(TaskStatusUpdateEvent(task_id=task.id, status=status))
         updated.add(message)
         self._fold = updated
         self._context_id = self._context_id or task.context_id
         return self.get_task_or_raise()
 
     def _add(self, event: TaskUpdate) -> None:
-        """Folds in what is of the task; the task is not put together for that."""
+        """Fold an event into the task."""
         self._check_same_context(event.context_id)
         self._fold.add(event)
         self._context_id = self._context_id or event.context_id
 
-    def _check_same_context(self, named: str | None) -> None:
-        """Checks what an event names as its context; it may name none."""
-        known = self._context_id
-        if named and known and named != known:
-            text = f"what the agent sent is of context {named}, not of context {known}"
+    def _check_same_context(self, context_id: str | None) -> None:
+        """Check the context id of an event, which may have none."""
+        current = self._context_id
+        if context_id and current and context_id != current:
+            text = f"what the agent sent is of context {context_id}, not of context {current}"
             raise InvalidAgentResponseError(text, executed=True)

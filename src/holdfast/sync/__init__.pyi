@@ -108,30 +108,30 @@ __all__ = [
 class A2ACardResolver:
     """Fetches agent cards below one address; use it as a context manager.
 
-    Nothing is kept: each call is a fetch, with the retries and limits of `connect`.
+    It has no cache: each call fetches the card, with the retries and limits of `connect`.
 
     Args:
-        base_url: Where the agents are.
-        agent_card_path: Path of the card below that; if left out, the card is looked for as
-            `connect` does it.
+        base_url: The base address of the cards.
+        agent_card_path: Path of the card below that; None to search for the card as `connect`
+            does.
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
-            an `AuthProvider` that does not need a card to choose by.
-        headers: Sent with every request.
-        timeout: Seconds for a fetch, with everything that is tried again.
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
-        limits: How large a card may be.
+            an `AuthProvider` that does not need a card; None for none.
+        headers: Headers for every request.
+        timeout: Seconds for a fetch, including its retries.
+        resilience: The policies; None for `Resilience.standard()`.
+        limits: Bounds on the size of a card; None for the defaults.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
-        reach: Where the addresses of cards, redirects and key sets may lead, as for `connect`.
-        engine: What carries requests, as for `connect`.
-        tls: Whom to trust and which certificate to show, without `engine`.
-        card_verifier: Who verifies the signatures of cards, as for `connect`.
-        require_signature: Whether a card must be verified.
-        env: Wall time, randomness and ids; for tests.
+        reach: The networks that cards, redirects and key sets may be in, as for `connect`.
+        engine: The HTTP engine, as for `connect`.
+        tls: TLS settings, without `engine`.
+        card_verifier: Verifies the signatures of cards, as for `connect`.
+        require_signature: Whether a card without a verified signature is an error.
+        env: Wall time, randomness and ids; None for the system's.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right, or arguments that
-            contradict each other.
-        TypeError: An argument of another type.
+        ValueError: An address, a header or a number is not valid, or arguments contradict each
+            other.
+        TypeError: An argument has the wrong type.
     """
     def __init__(
         self,
@@ -152,9 +152,9 @@ class A2ACardResolver:
         env: Env | None = None,
     ) -> None: ...
     def close(self) -> None:
-        """Ends the fetches under way, and closes the connections unless the engine was lent.
+        """Cancel fetches in flight, and close the connections unless the caller supplied `engine`.
 
-        Later fetches raise a RuntimeError. Can be called twice.
+        Later fetches raise a RuntimeError. It may be called twice.
         """
 
     def get_agent_card(
@@ -164,21 +164,21 @@ class A2ACardResolver:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> AgentCard:
-        """Fetches a card.
+        """Fetch a card.
 
         Args:
-            relative_card_path: Its path below the base address, ``"/"`` for that address itself;
-                that of the resolver if left out.
-            headers: Sent with this fetch, in place of the resolver's by the same names.
-            timeout: Seconds for the whole fetch; the resolver's if left out.
+            relative_card_path: The path of the card below the base address, ``"/"`` for that
+                address itself; None for that of the resolver.
+            headers: Headers for this fetch; they replace the resolver's of the same names.
+            timeout: Seconds for the whole fetch; None for the resolver's.
 
         Raises:
             AgentCardResolutionError: There is no card.
-            InvalidAgentCardError: It is not usable.
-            CardSignatureError: Its signature is wrong, or not verified where it must be.
-            DeadlineExceededError: The time is over.
-            A2AError: It could not be fetched.
-            ValueError: A path, a header or a number that cannot be right.
+            InvalidAgentCardError: The card is not valid.
+            CardSignatureError: Its signature is invalid, or required and not verified.
+            DeadlineExceededError: The timeout expired.
+            A2AError: The card could not be fetched.
+            ValueError: A path, a header or a number is not valid.
             RuntimeError: The resolver is closed.
         """
 
@@ -797,29 +797,29 @@ class Client:
     ) -> None: ...
 
 class ClientFactory:
-    """Makes clients that are configured alike.
+    """Creates clients with shared settings.
 
     Args:
-        config: What they have in common; `ClientConfig()` if left out.
-        consumers: Told of what comes, before those of each client.
+        config: The shared settings; None for `ClientConfig()`.
+        consumers: Consumers of every client, called before those of each client.
 
     Raises:
-        TypeError: An argument of another type.
+        TypeError: An argument has the wrong type.
     """
     def __init__(
         self, config: ClientConfig | None = None, consumers: Iterable[Consumer] | None = None
     ) -> None: ...
     def register(self, label: str, producer: Producer) -> None:
-        """Adds a binding of your own, for clients that are made after this.
+        """Register a custom binding, for clients that are created afterwards.
 
         Args:
-            label: Its name in cards; one that Holdfast speaks is taken over.
-            producer: See `Producer`; called when the interface is first called. Its transport
-                carries calls under all of the client's layers.
+            label: The binding's name in cards; a binding that Holdfast speaks is replaced.
+            producer: Creates the transport when the interface is first called; see `Producer`.
+                The transport carries calls below all of the client's layers.
 
         Raises:
             ValueError: The name is empty.
-            TypeError: An argument of another type.
+            TypeError: An argument has the wrong type.
         """
 
     def create(
@@ -830,72 +830,80 @@ class ClientFactory:
         interceptors: Iterable[Interceptor] | None = None,
         **options: Unpack[CreateOptions],
     ) -> Client:
-        """Makes a client for one agent. Nothing is fetched before its first call.
+        """Create a client for one agent; nothing is fetched before its first call.
 
         Args:
-            agent: The agent's card, or what else `connect` takes.
-            consumers: Told of what comes, behind those of the factory.
+            agent: The agent's card, or any other agent that `connect` accepts.
+            consumers: Consumers of this client, called after those of the factory.
             interceptors: See `Interceptor`.
-            options: See `connect`. They count before the configuration, and
-                ``transport_producers`` before what was registered.
+            options: The options of `connect`. They override the configuration, and
+                ``transport_producers`` override registered producers.
 
         Raises:
-            ValueError: See `connect`.
-            InvalidAgentCardError: See `connect`.
-            TypeError: See `connect`.
+            ValueError: An option is not valid; see `connect`.
+            InvalidAgentCardError: The card is not valid.
+            TypeError: An argument has the wrong type.
         """
 
 class ClientTaskManager:
-    """Keeps one task up to date with the events that are told to it.
+    """Folds the events of one task into the task.
 
-    The rules are those of Holdfast's streams: a second `Task` of the same id is a newer picture of
-    it, the message of a status moves to the history when the next status comes, and nothing that
-    was given is changed afterwards.
+    The rules are those of Holdfast's streams: a second `Task` with the same id is a newer
+    snapshot, the message of a status moves into the history with the next status, and returned
+    tasks are never changed afterwards.
 
     Args:
-        limits: How large the task may become; the defaults if left out.
+        limits: Bounds on the size of the task; None for the defaults.
     """
     def __init__(self, *, limits: Limits | None = None) -> None: ...
     def get_task(self) -> Task | None:
-        """The task as it stands; None before the first event of one."""
+        """Return the current task; None before its first event."""
 
     def get_task_or_raise(self) -> Task:
-        """The task as it stands.
+        """Return the current task.
 
         Raises:
             InvalidAgentResponseError: There was no event of a task yet.
         """
 
     def process(self, event: E) -> E:
-        """Folds an event in, if it is of a task, and gives it back; a `Message` is of none.
+        """Fold an event into the task, and return the event; a `Message` is ignored.
+
+        Args:
+            event: The event.
 
         Raises:
-            InvalidAgentResponseError: It is of another task, or context; nothing has changed.
-            LimitExceededError: The task becomes too large; nothing has changed.
+            InvalidAgentResponseError: The event is of another task or context; the task is
+                unchanged.
+            LimitExceededError: The task becomes too large; the task is unchanged.
         """
 
     def save_task_event(self, event: TaskUpdate) -> Task:
-        """Folds an event of the task in, and gives the task as it is then.
+        """Fold an event into the task, and return the task.
+
+        Args:
+            event: The event.
 
         Raises:
-            InvalidAgentResponseError: It is of another task, or context; nothing has changed.
-            LimitExceededError: The task becomes too large; nothing has changed.
+            InvalidAgentResponseError: The event is of another task or context; the task is
+                unchanged.
+            LimitExceededError: The task becomes too large; the task is unchanged.
         """
 
     def update_with_message(self, message: Message, task: Task) -> Task:
-        """Puts a message behind a task's history, and what its status said before that.
+        """Append the status message of a task, and then a message, to the task's history.
 
         Args:
-            message: What is said next, mostly by the user.
-            task: The task, which becomes the one that is kept; it is not changed itself.
+            message: The next message, usually of the user.
+            task: The task; it replaces the current one. This object is not changed.
 
         Returns:
-            The task with both in its history, and a status that says nothing.
+            The task with both in its history, and without a status message.
 
         Raises:
-            InvalidAgentResponseError: The task, or that of the message, is another one than is
-                kept; nothing has changed.
-            LimitExceededError: The task becomes too large; nothing has changed.
+            InvalidAgentResponseError: The task or the message is of another task than the current
+                one; the current task is unchanged.
+            LimitExceededError: The task becomes too large; the current task is unchanged.
         """
 
 class Conversation:
