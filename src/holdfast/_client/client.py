@@ -343,7 +343,7 @@ class Client(ClosingContext):
             push_notification_config=push_notification_config,
             tools=offered,
             poll_interval=poll_interval,
-            patient=True,
+            until_deadline=True,
         )
         async with events:
             return await events.result()
@@ -472,7 +472,9 @@ class Client(ClosingContext):
             return msgspec.structs.replace(scope, label=label), observed
 
         async def ask(message: Message, scope: CallScope) -> Answer:
-            events = self._sending(scope, message, poll_interval=poll_interval, patient=True)
+            events = self._sending(
+                scope, message, poll_interval=poll_interval, until_deadline=True
+            )
             async with events:
                 return await events.result()
 
@@ -530,7 +532,7 @@ class Client(ClosingContext):
             push_notification_config=push_notification_config,
             tools=offered,
             poll_interval=poll_interval,
-            patient=False,
+            until_deadline=False,
         )
 
     def _sending(
@@ -546,14 +548,14 @@ class Client(ClosingContext):
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | None = None,
         poll_interval: float,
-        patient: bool,
+        until_deadline: bool,
     ) -> EventStream:
         """The stream of an answer, which sends the message when it is entered."""
         calls = StreamCalls(
             self._core,
             scope,
             poll_interval=poll_interval,
-            patient=patient,
+            until_deadline=until_deadline,
         )
         send = partial(
             calls.send,
@@ -809,7 +811,9 @@ class Client(ClosingContext):
                 reply.saw(task)
             if wanted(task):
                 return task
-            calls = StreamCalls(self._core, scope, poll_interval=poll_interval, patient=True)
+            calls = StreamCalls(
+                self._core, scope, poll_interval=poll_interval, until_deadline=True
+            )
             async with EventStream(calls, calls.follow(task_id, task)) as events:
                 async for event in events:
                     if until is None and isinstance(event, TaskArtifactUpdateEvent):
@@ -1092,7 +1096,7 @@ def asking(
     if within is not None and within.at < scope.deadline.at:
         scope = scope.within(within)
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    events = ask(scope, message, poll_interval=2.0, patient=True)
+    events = ask(scope, message, poll_interval=2.0, until_deadline=True)
     return events, scope.call_group, scope.deadline
 
 

@@ -216,7 +216,7 @@ class ToolLoop:
                 task_id=message.task_id,
                 context_id=message.context_id,
                 known=task,
-                has_gone_on=self.progress_check(),
+                has_progressed=self.progress_check(),
             )
             return await sending()
 
@@ -317,12 +317,12 @@ class ToolLoop:
         """
         last_calls: list[ToolCall] = []
 
-        def has_gone_on(task: Task) -> bool:
+        def has_progressed(task: Task) -> bool:
             nonlocal last_calls
             previous, last_calls = last_calls, self._new_calls(task)
             return bool(last_calls) and last_calls == previous
 
-        return has_gone_on
+        return has_progressed
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 

@@ -300,7 +300,9 @@ class Conversation:
             options["timeout"] = self._timeout
         add_tools_extension(options, self._tools)
         scope = self._core.begin("conversation", options, sends=True, of=of)
-        return StreamCalls(self._core, scope, poll_interval=self._poll_interval, patient=True)
+        return StreamCalls(
+            self._core, scope, poll_interval=self._poll_interval, until_deadline=True
+        )
 
     def _check_idle(self) -> None:
         if self._turn is not None and not self._turn.is_over:
@@ -342,7 +344,7 @@ class Conversation:
                 accepted_output_modes=accepted_output_modes,
                 push_notification_config=None,
             ),
-            has_gone_on=None if tools is None else tools.progress_check(),
+            has_progressed=None if tools is None else tools.progress_check(),
         )
         return _Replies(
             calls,

@@ -339,7 +339,7 @@ def resumed(
         claimed: Gets the call once this client holds it.
         message: The message as its caller gave it; None where that is not known.
     """
-    streams = StreamCalls(calls, scope, poll_interval=poll_interval, patient=True)
+    streams = StreamCalls(calls, scope, poll_interval=poll_interval, until_deadline=True)
 
     async def begin() -> EventSource:
         if record.damage is not None:

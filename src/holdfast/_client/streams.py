@@ -51,8 +51,8 @@ class StreamCalls:
         calls: What makes calls.
         scope: When it ends, if ever, and what goes with each of its requests.
         poll_interval: Seconds between two looks where the task has to be polled.
-        patient: Whether only the deadline ends it while the agent cannot be reached, or asks to
-            wait.
+        until_deadline: Whether only the deadline ends the stream while the agent is unreachable or
+            sends Retry-After.
 
     Attributes:
         scope: When it ends, if ever, and what goes with each of its requests.
@@ -68,12 +68,12 @@ class StreamCalls:
         scope: CallScope,
         *,
         poll_interval: float,
-        patient: bool = False,
+        until_deadline: bool = False,
     ) -> None:
         self._calls = calls
         self.scope = scope
         self._poll_interval = poll_interval
-        self._patient = patient
+        self._until_deadline = until_deadline
         self.extensions: tuple[str, ...] = ()
         self.call: HeldCall | None = None
         self._request_id = ""
@@ -108,13 +108,13 @@ class StreamCalls:
         configuration: SendMessageConfiguration,
         message_metadata: Mapping[str, Any] | None = None,
         known: Task | None = None,
-        has_gone_on: Callable[[Task], bool] | None = None,
+        has_progressed: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[ResumableStream]]:
         """What sends a message, and gives what comes of it.
 
         Where the agent does not stream, it is asked to answer at once, and its task is polled.
-        Of a task that is ``known``, only what is new is delivered; for ``has_gone_on`` see
-        ``has_progressed`` of `StreamMachine`.
+        Of a task that is ``known``, only what is new is delivered; for ``has_progressed`` see
+        `StreamMachine`.
         """
         request = self._calls.request(
             content,
@@ -124,18 +124,18 @@ class StreamCalls:
             message_metadata=message_metadata,
             configuration=configuration,
         )
-        return self.send_request(request, known=known, has_gone_on=has_gone_on)
+        return self.send_request(request, known=known, has_progressed=has_progressed)
 
     def send_request(
         self,
         request: SendMessageRequest,
         *,
         known: Task | None = None,
-        has_gone_on: Callable[[Task], bool] | None = None,
+        has_progressed: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[ResumableStream]]:
         """The same for a request that says everything itself; its message has an id."""
         self.observed.operation = SEND_STREAMING_MESSAGE.name
-        make = partial(self._machine, known=known, has_progressed=has_gone_on)
+        make = partial(self._machine, known=known, has_progressed=has_progressed)
         return partial(self._send, request, known, make)
 
     def saw(self, outbox: EventOutbox) -> None:
@@ -264,7 +264,7 @@ class StreamCalls:
         return StreamMachine(
             self._calls.limits,
             max_reconnects=self._calls.resilience.reconnect.max_reconnects,
-            until_deadline=self._patient,
+            until_deadline=self._until_deadline,
             task_id=task_id,
             task=task,
             known=known,
@@ -286,7 +286,7 @@ class StreamCalls:
             watchdog=self._calls.watchdog,
             deadline=self.deadline,
             policy=resilience.reconnect,
-            max_retry_after=None if self._patient else resilience.retry.max_retry_after,
+            max_retry_after=None if self._until_deadline else resilience.retry.max_retry_after,
             poll_interval=self._poll_interval,
         )
 
