@@ -94,14 +94,14 @@ QUICK = Effort(
     paced=1.0,
 )
 LEAST = Effort(
-    rounds=2,
+    rounds=1,
     turns=1,
     seconds=0.03,
     calls=64,
     streaming=0.05,
     processes=0,
     decoding=0.01,
-    paced_rounds=2,
+    paced_rounds=1,
     paced=1.0,
     paced_streams=(1,),
 )

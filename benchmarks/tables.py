@@ -79,7 +79,7 @@ class Table:
         verdict = note if target is None else target.verdict(figure)
         if "MISSED" in verdict:
             self.missed.append(name.strip())
-        low, _, high = quantiles(rounds, n=4, method="inclusive")
+        low, _, high = quantiles(rounds if rounds[1:] else rounds * 2, n=4, method="inclusive")
         spread = f"{_number(low)} to {_number(high)}"
         print(f"  {name:<46}{_number(figure):>9} {unit:<6}{spread:>18}   {verdict}".rstrip())
 
