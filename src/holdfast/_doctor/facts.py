@@ -150,7 +150,7 @@ class CardFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListingFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent lists tasks.
+    """The replies to ListTasks.
 
     Attributes:
         reply: The reply for a small page.

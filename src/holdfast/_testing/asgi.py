@@ -208,9 +208,9 @@ class _Connection:
             if len(body) > request.limits.body:
                 if self.status >= 300:
                     return b""
-                what = f"the reply is larger than {request.limits.body} bytes"
+                text = f"the reply is larger than {request.limits.body} bytes"
                 facts = Facts(executed=None, agent=presentable(request.url))
-                raise limit_error("body", request.limits, what, **facts)
+                raise limit_error("body", request.limits, text, **facts)
         return bytes(body)
 
     def _free(self) -> None:

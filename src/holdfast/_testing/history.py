@@ -93,7 +93,7 @@ class History:
 
 
 class _TaskRecord:
-    """What the client saw of one task.
+    """The client's view of one task.
 
     Attributes:
         end: The first terminal state; None if there was none.

@@ -177,8 +177,8 @@ class _Connection:
             if len(body) > limits.body:
                 if self.status >= 300:
                     return b""
-                what = f"the reply is larger than {limits.body} bytes"
-                raise limit_error("body", limits, what, **_facts(self._request))
+                text = f"the reply is larger than {limits.body} bytes"
+                raise limit_error("body", limits, text, **_facts(self._request))
         return bytes(body)
 
     async def _send(self) -> Reply:

@@ -137,19 +137,19 @@ def _read_rest(
     request: HttpRequest, path: str, streaming: Streaming, routes_of_version: _VersionRoutes
 ) -> Wire:
     kind, routes = routes_of_version.wire, routes_of_version.routes
-    subscription = next(pattern for each, pattern in routes if each is SUBSCRIBE_TO_TASK)
+    subscription = next(pattern for operation, pattern in routes if operation is SUBSCRIBE_TO_TASK)
     match = subscription.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
     if match is not None:
         if request.method not in streaming.verbs:
             return _no_route(streaming.other_verb, kind)
         return _routed(SUBSCRIBE_TO_TASK, match, request, kind)
-    known = False
+    is_known_path = False
     for operation, pattern in routes:
         match = pattern.fullmatch(path)
-        known = known or match is not None
+        is_known_path = is_known_path or match is not None
         if operation.verb == request.method and match is not None:
             return _routed(operation, match, request, kind)
-    return _no_route(405 if known else 404, kind)
+    return _no_route(405 if is_known_path else 404, kind)
 
 
 def _routed(

@@ -127,7 +127,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, seed: int | None = None, start: float = 0.0) -> None:
         super().__init__(_Selector(self._wait))
         if not math.isfinite(start):
-            self.close()  # what is half made would warn that it was never closed
+            self.close()  # an unclosed loop would emit a ResourceWarning
             raise ValueError(f"start has to be finite, not {start!r}")
         # Repeatable, not secret.
         self._random = None if seed is None else random.Random(seed)  # noqa: S311
@@ -238,8 +238,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
     def _job_ended(self, _job: Future[Any]) -> None:
-        """Tell the loop, from whatever thread, that one job is over."""
-        with contextlib.suppress(RuntimeError):  # closed meanwhile: nobody counts any more
+        """Report to the loop, from any thread, that one job has ended."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: jobs are no longer counted
             self.call_soon_threadsafe(self._uncount_job)
 
     def _uncount_job(self) -> None:
@@ -333,8 +333,8 @@ def run(
 
 
 def _check_orphans(pending: set[asyncio.Task[Any]]) -> None:
-    # In such a task a loop closes an asynchronous generator that the garbage collector has found:
-    # when that is, nobody has a say in, and closing the loop ends it.
+    # A loop closes an asynchronous generator in such a task after the garbage collector has found
+    # it, at a time that no test controls; closing the loop ends the task.
     orphans = {
         task for task in pending if type(task.get_coro()).__name__ != "async_generator_athrow"
     }
@@ -343,7 +343,7 @@ def _check_orphans(pending: set[asyncio.Task[Any]]) -> None:
 
 
 def _resumes_task(handle: asyncio.Handle) -> bool:
-    """Tell whether a handle starts or resumes a task: a step or a wake-up, bound to the task.
+    """Whether a handle starts or resumes a task: a step or a wake-up, bound to the task.
 
     A public method of a task, say ``call_soon(task.cancel)``, is a plain callback.
     """
@@ -362,7 +362,7 @@ def _name_tasks(tasks: Iterable[asyncio.Task[Any]]) -> str:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Tell where a task is suspended: its innermost line that is not asyncio's own."""
+    """Return where a task is suspended: its innermost line that is not asyncio's own."""
     place = ""
     step: Any = task.get_coro()
     while (frame := getattr(step, "cr_frame", None)) is not None:
