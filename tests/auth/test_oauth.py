@@ -1450,7 +1450,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text("a1. 
 )
 def test_a_token_response_is_read_or_refused(document):
     try:
-        token = token_in(document, at=100.0)
+        token = token_in(document, requested_at=100.0)
     except A2AError:
         return
     assert token.expires_at is None or token.expires_at >= 100.0
