@@ -62,9 +62,9 @@ class PendingCall:
     that is not is looked for, as after a lost reply.
     """
 
-    def __init__(self, record: CallRecord, calls: ClientCore, journaling: Journaling) -> None:
+    def __init__(self, record: CallRecord, core: ClientCore, journaling: Journaling) -> None:
         self._record = record
-        self._calls = calls
+        self._core = core
         self._journaling = journaling
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class PendingCall:
 
         The process may be this client's. The value is what the journal held when it was read.
         """
-        return self._record.lease_until > self._calls.env.wall()
+        return self._record.lease_until > self._core.env.wall()
 
     @property
     def held_until(self) -> datetime | None:
@@ -177,10 +177,10 @@ class PendingCall:
             options: See `CallOptions`.
         """
         check_seconds("poll_interval", poll_interval)
-        scope = self._calls.begin("wait", options, of=PendingCall.stream)
+        scope = self._core.begin("wait", options, of=PendingCall.stream)
         return resumed(
             self._record,
-            self._calls,
+            self._core,
             self._journaling,
             scope=scope,
             poll_interval=poll_interval,
@@ -195,7 +195,7 @@ class PendingCall:
         Raises:
             JournalError: Somebody works on it, or may: see `is_held`; or it is over.
         """
-        deadline = self._calls.deadline("call", None)
+        deadline = self._core.deadline("call", None)
         if self._record.damage is not None:
             await self._journaling.forget_damaged(self._record, deadline)
             return
@@ -205,7 +205,7 @@ class PendingCall:
 
 
 async def resume_all(
-    calls: ClientCore,
+    core: ClientCore,
     journaling: Journaling,
     *,
     concurrency: int,
@@ -218,7 +218,7 @@ async def resume_all(
     released, and stays pending.
 
     Args:
-        calls: What makes calls.
+        core: Makes the requests.
         journaling: Where the calls are recorded.
         concurrency: How many calls are resumed, wait to be yielded, or are being recorded at the
             same time, at most.
@@ -236,10 +236,10 @@ async def resume_all(
         while waiting or running or recording:
             while waiting and len(running) + len(recording) < concurrency:
                 resumption = _Resumption(waiting.popleft())
-                scope = calls.begin("wait", options)
+                scope = core.begin("wait", options)
                 events = resumed(
                     resumption.record,
-                    calls,
+                    core,
                     journaling,
                     scope=scope,
                     poll_interval=poll_interval,
@@ -314,13 +314,13 @@ async def _leave(
     for task in running:
         task.cancel()
     await asyncio.gather(*running, *recording, return_exceptions=True)
-    held = [one.held for one in running.values() if one.held is not None]
+    held = [each.held for each in running.values() if each.held is not None]
     await asyncio.gather(*(call.abandon() for call in held))
 
 
 def resumed(
     record: CallRecord,
-    calls: ClientCore,
+    core: ClientCore,
     journaling: Journaling,
     *,
     scope: CallScope,
@@ -328,18 +328,18 @@ def resumed(
     claimed: Callable[[HeldCall], None] | None = None,
     message: Message | None = None,
 ) -> EventStream:
-    """What comes of a call that is open, once the stream is entered: see `PendingCall.stream`.
+    """Return the events of a pending call once the stream is entered: see `PendingCall.stream`.
 
     Args:
         record: The call.
-        calls: What makes calls.
-        journaling: Where it is written down.
+        core: Makes the requests.
+        journaling: Where the call is recorded.
         scope: When all of it ends, and what goes with each request.
         poll_interval: Seconds between two looks where the task has to be polled.
         claimed: Gets the call once this client holds it.
         message: The message as its caller gave it; None where that is not known.
     """
-    streams = StreamCalls(calls, scope, poll_interval=poll_interval, until_deadline=True)
+    streams = StreamCalls(core, scope, poll_interval=poll_interval, until_deadline=True)
 
     async def begin() -> EventSource:
         if record.damage is not None:
@@ -349,7 +349,7 @@ def resumed(
         if claimed is not None:
             claimed(call)
         try:
-            task_id = await call.while_held(_find(call, calls, streams, journaling.agent))
+            task_id = await call.while_held(_find(call, core, streams, journaling.agent))
             origin = origin_of(call.record, message)
             return await call.while_held(streams.subscribe_to(task_id, origin=origin)())
         except BaseException as error:
@@ -359,15 +359,15 @@ def resumed(
     return EventStream(streams, begin)
 
 
-async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: str) -> str:
-    """The id of the task that the message made.
+async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: str) -> str:
+    """Return the id of the task that the message made.
 
     Where the call went to an agent of another name, which may be this one all the same, the task
     has to show that it is the message's: another agent may use the same id for one of its own.
 
     Args:
         call: The call.
-        calls: What makes calls.
+        core: Makes the requests.
         streams: When all of it ends, and what goes with each request.
         agent: What the journal calls the agent that is asked.
     """
@@ -395,7 +395,7 @@ async def _find(call: HeldCall, calls: ClientCore, streams: StreamCalls, agent: 
             is_own_context=record.is_own_context,
         ),
         lost,
-        calls,
+        core,
         streams.scope,
         call=call,
         at_least_once=True,

@@ -1,4 +1,4 @@
-"""What a journal knows of the messages of a run, and what comes of those that were sent before."""
+"""The journal's records of the messages of a run, and the answers of those sent before."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class RunRecords:
     """The records of one run.
 
     Args:
-        calls: What makes calls.
+        core: Makes the requests.
         journaling: Where the records are.
         run_id: Names the run.
         poll_interval: Seconds between two looks at a task.
     """
 
     def __init__(
-        self, calls: ClientCore, journaling: Journaling, run_id: str, *, poll_interval: float
+        self, core: ClientCore, journaling: Journaling, run_id: str, *, poll_interval: float
     ) -> None:
-        self._calls = calls
+        self._core = core
         self._journaling = journaling
         self._run_id = run_id
         self._poll_interval = poll_interval
@@ -85,7 +85,7 @@ class RunRecords:
                 executed=False,
             )
         return EarlierSend(
-            record, self._calls, self._journaling, self._poll_interval, message=message
+            record, self._core, self._journaling, self._poll_interval, message=message
         )
 
 
@@ -95,7 +95,7 @@ class EarlierSend:
     def __init__(
         self,
         record: CallRecord,
-        calls: ClientCore,
+        core: ClientCore,
         journaling: Journaling,
         poll_interval: float,
         *,
@@ -103,7 +103,7 @@ class EarlierSend:
     ) -> None:
         self._record = record
         self._message = message
-        self._calls = calls
+        self._core = core
         self._journaling = journaling
         self._poll_interval = poll_interval
 
@@ -130,7 +130,7 @@ class EarlierSend:
             if record.outcome is None:
                 events = resumed(
                     record,
-                    self._calls,
+                    self._core,
                     self._journaling,
                     scope=scope,
                     poll_interval=self._poll_interval,
@@ -185,7 +185,7 @@ class EarlierSend:
         """The task that answered a call; None where that went to another agent."""
         is_here = record.agent == self._journaling.agent
         try:
-            task = await self._calls.get_task(task_id, scope)
+            task = await self._core.get_task(task_id, scope)
             origin = origin_of(record, self._message)
             await self._journaling.note_later(origin, task)
             origin.check(task)
