@@ -79,10 +79,17 @@ class CredentialsLayer(PassThrough):
         call.progress.lacks_credentials = False
         refused: A2AError | None = None  # which this is the replay of
         while True:
-            credentials = await self._asked(provider, call)
-            call.progress.secrets.note_credentials(credentials)
+            try:
+                provided = await provider.credentials(call)
+            except A2AError as error:
+                _blame_provider(call, error)
+                raise
+            last = self._last  # read once: another thread may use this client too
+            credentials = last[1] if provided == last[0] else self._checked(provided)
+            call.progress.call_group.secrets.note_credentials(credentials)
             sent = with_credentials(call, credentials)
-            self._caution(sent)
+            if self._cautions is not None and call.endpoint is not None:
+                self._cautions.note_credentials(sent, call.endpoint)
             try:
                 return await onward(sent)
             except A2AError as error:
@@ -96,20 +103,14 @@ class CredentialsLayer(PassThrough):
                     raise
                 refused = error
 
-    async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
-        try:
-            given = await provider.credentials(call)
-        except A2AError as error:
-            _blame_provider(call, error)
-            raise
-        last = self._last  # read once: another thread may use this client too
-        if given != last[0]:  # most providers give the same ones for a while
-            checked = check_credentials(given)
-            copied = Credentials(
-                headers=dict(given.headers), query=checked.query, cookies=checked.cookies
-            )
-            last = self._last = (copied, checked)
-        return last[1]
+    def _checked(self, provided: Credentials) -> Credentials:
+        """Check new credentials; most providers give the same ones for a while."""
+        checked = check_credentials(provided)
+        copied = Credentials(
+            headers=dict(provided.headers), query=checked.query, cookies=checked.cookies
+        )
+        self._last = (copied, checked)
+        return checked
 
 
 async def _is_to_be_replayed(
