@@ -103,6 +103,7 @@ bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figu
 	$(BIN)/python benchmarks/fan_out.py
 	$(BIN)/python benchmarks/dead_agent.py
 	$(BIN)/python benchmarks/hedging.py
+	$(BIN)/python benchmarks/command_line.py
 
 # The callers on the SDK run in .venv, those on AG2 in an environment of its own.
 compare: $(VENV)/.test $(SDK_VENV)/.sdk $(AG2_VENV)/.sdk ## put clients side by side through the same faults; ARGS='--calls 5' for a glance

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from holdfast._aio.cancel_scope import CancelScope
-from holdfast._cli.errors import CommandError, out_of_time
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.events import (
     MessageSending,
@@ -182,14 +180,15 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
     pages = session.client.iter_tasks(
         **filters, timeout=session.left(), headers=session.svc_params
     )
-    async with CancelScope.within(session.left()) as scope:
+
+    async def read() -> None:
         async for task in pages:
             if session.settings.stream:
                 output.emit(Result(task))
             else:
                 tasks.append(task)
-    if scope.expired:
-        raise CommandError(out_of_time(session.settings.timeout))
+
+    await session.within_time(read())
     if not session.settings.stream:
         page = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
         output.emit(Result(page, history=filters["history_length"] is not None))

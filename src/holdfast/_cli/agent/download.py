@@ -19,9 +19,8 @@ import stat
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast._aio.cancel_scope import wait_within
 from holdfast._cli.agent.files import files_of
-from holdfast._cli.errors import CommandError, Failure, out_of_time
+from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.values import masked_reference
 from holdfast._cli.output.events import FilesSaved, Notice
 from holdfast._model.addresses import is_http_address
@@ -238,10 +237,7 @@ async def _save(
         agent = await session.named_address()
         return await content_of(file, session.engine, agent, most_bytes=left)
 
-    def too_late() -> CommandError:
-        return CommandError(out_of_time(session.settings.timeout))
-
-    content = await wait_within(session.left(), fetch(), too_late)
+    content = await session.within_time(fetch())
     try:
         await write(path, content, overwrite=overwrite)
     except OSError as error:

@@ -13,15 +13,17 @@ import shlex
 import uuid
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import click
 
+from holdfast._aio.cancel_scope import wait_within
 from holdfast._cli.agent.cards import CachedCards, CardCache, card_verifier
 from holdfast._cli.agent.credentials import Credentials, origin_of
 from holdfast._cli.agent.progress import ProgressReporter
 from holdfast._cli.agent.reference import ListedAddress
 from holdfast._cli.environment import LOGINS
+from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.options.settings import CLIENT_KEY_PASSWORD
 from holdfast._cli.options.values import (
     masked_reference,
@@ -57,6 +59,7 @@ from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupported
 from holdfast.types import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from types import TracebackType
 
     from holdfast._cli.environment import CliEnvironment
@@ -73,6 +76,8 @@ if TYPE_CHECKING:
     from holdfast.types import AgentCard, AgentInterface, Event, Task
 
 __all__ = ["Session"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("holdfast.cli")
 
@@ -228,6 +233,19 @@ class Session:
     def left(self) -> float:
         """Seconds left for the command."""
         return max(self._ends - asyncio.get_running_loop().time(), _MIN_TIMEOUT_S)
+
+    async def within_time(self, work: Awaitable[T], failure: Failure | None = None) -> T:
+        """Return the result of some work, if it ends within the time of the command.
+
+        Args:
+            work: The work; cancelled when the time is over.
+            failure: How to report that; the usual report of a timeout if left out.
+
+        Raises:
+            CommandError: The time is over.
+        """
+        failure = failure or out_of_time(self.settings.timeout)
+        return await wait_within(self.left(), work, lambda: CommandError(failure))
 
     def _with_cached_cards(self) -> HttpEngine:
         """What carries the client's requests: the card may come from the cache.

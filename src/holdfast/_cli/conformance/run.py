@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast._aio.cancel_scope import wait_within
 from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
-from holdfast._cli.errors import CommandError, Failure, out_of_time
+from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.flags import GET_TCK
 from holdfast._cli.output import text
 from holdfast._cli.output.events import Measurement, Notice
@@ -106,17 +105,14 @@ async def measure(
         if headers and kit.layout.takes_headers:
             output.hide(headers.values())
             environment["A2A_AUTH_HEADERS"] = json.dumps(headers)
-
-        def too_late() -> CommandError:
-            shown.report(url, "not_measured", "the time was over", is_last=False)
-            return CommandError(out_of_time(session.settings.timeout))
-
         try:
-            running = _run(kit, command, environment)
-            code, last_words = await wait_within(session.left(), running, too_late)
+            code, last_words = await session.within_time(_run(kit, command, environment))
         except OSError as error:
             why = f"{command[0]} cannot be started: {error.strerror or error}"
             raise shown.not_measured(why, agent=url) from None
+        except CommandError:
+            shown.report(url, "not_measured", "the time was over", is_last=False)
+            raise
         try:
             measured = read_report(report)
         except ValueError as error:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._aio.cancel_scope import wait_within
 from holdfast._auth.oauth.servers import discover
-from holdfast._cli.errors import AUTH, UNREACHABLE, CommandError, Failure, one_line
+from holdfast._cli.errors import AUTH, TIMEOUT, UNREACHABLE, CommandError, Failure, one_line
 from holdfast._cli.options.settings import CLIENT_SECRET
 from holdfast._cli.options.values import masked_reference, read_secret
 from holdfast._cli.output.events import Notice, Record
@@ -90,24 +89,22 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
     agent = await _agent(session)
     resource = _resource(request, await session.named_address())
 
-    async def request_token() -> tuple[AuthorizationServer, tuple[str, ...], Token]:
+    async def get_token() -> tuple[AuthorizationServer, tuple[str, ...], Token]:
         server, scopes = await _server(session, request)
         _check_pkce(request, server)
         provider = _provider(
             session, output, request, server, scopes=scopes, resource=resource, secret=secret
         )
         store = session.logins.store(agent)
-        # Who logs in anew wants a new token; and that must meet no older login, whose server it
-        # is not for, if this is the last that the command does.
+        # A new login gets a new token; and the token must meet no older login, whose server it is
+        # not for, if this is the last that the command does.
         await session.logins.remove(agent)
         return server, scopes, await provider(store).token()
 
-    def too_late() -> CommandError:
-        message = "the login was not completed within --timeout"
-        return CommandError(Failure(code="A2ACLI_ERR_TIMEOUT", message=message, exit=5))
-
+    late = "the login was not completed within --timeout"
+    timeout = Failure(code="A2ACLI_ERR_TIMEOUT", message=late, exit=TIMEOUT)
     try:
-        server, scopes, token = await wait_within(session.left(), request_token(), too_late)
+        server, scopes, token = await session.within_time(get_token(), timeout)
     except AuthenticationError as error:
         hint = "try again later" if error.transient else None
         if resource is not None and concerns_resource(error):
@@ -117,7 +114,7 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
             message=error.message,
             hint=hint,
             a2a_code=error.http_status,
-            exit=4,
+            exit=AUTH,
         )
         raise CommandError(failure) from None
     login = Login(
@@ -363,7 +360,7 @@ async def _discover_server(
     """
     source = "--issuer" if at is None else "the address that the agent's card names"
     try:
-        return (await discover(engine, issuer, metadata_url=at)).server
+        return (await discover(engine, issuer, at=at)).server
     except NetworkPolicyError:
         raise
     except AuthenticationError as error:
