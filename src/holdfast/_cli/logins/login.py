@@ -360,7 +360,7 @@ async def _discover_server(
     """
     source = "--issuer" if at is None else "the address that the agent's card names"
     try:
-        return (await discover(engine, issuer, at=at)).server
+        return (await discover(engine, issuer, metadata_url=at)).server
     except NetworkPolicyError:
         raise
     except AuthenticationError as error:
