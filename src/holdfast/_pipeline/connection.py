@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.listeners import Observers
 
-__all__ = ["Bounds", "Connection", "InterceptedStream", "OneEvent", "replaced"]
+__all__ = ["Bounds", "Connection", "InterceptedStream", "OneEvent", "connection_over", "replaced"]
 
 T = TypeVar("T")
 
@@ -96,11 +96,6 @@ class Connection(Generic[T]):
         self._observers: Observers | None = None
         self._failure: BaseException | None = None
         self.limit: TimeLimit | None = None
-
-    @classmethod
-    def over(cls, stream: Stream[T]) -> Connection[T]:
-        """The stream itself, if it is a connection, or one around it."""
-        return stream if isinstance(stream, Connection) else cls(stream)
 
     def bound(self, bounds: Bounds) -> Self:
         """Lets no wait go on for longer than its call may, nor closing for more than 5 s."""
@@ -204,6 +199,11 @@ class Connection(Generic[T]):
         finally:
             if call is not None and self._observers is not None:
                 self._observers.request_finished(call, self._failure)
+
+
+def connection_over(stream: Stream[T]) -> Connection[T]:
+    """The stream itself, if it is a connection, or one around it."""
+    return stream if isinstance(stream, Connection) else Connection(stream)
 
 
 class OneEvent(Generic[T]):

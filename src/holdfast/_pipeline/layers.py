@@ -22,6 +22,7 @@ from holdfast._pipeline.connection import (
     Connection,
     InterceptedStream,
     OneEvent,
+    connection_over,
     replaced,
 )
 from holdfast._pipeline.transport import (
@@ -108,7 +109,7 @@ class ObservedLayer(ExtensibleLayer):
         except BaseException as failure:
             self._failed(call, failure)
             raise
-        connection = Connection.over(reply.value)
+        connection = connection_over(reply.value)
         return replaced(reply, connection.observe(call, self._observers))
 
     def _failed(self, call: AnyCall, failure: BaseException) -> None:
@@ -200,7 +201,7 @@ class DeadlineLayer(PassThrough):
             left=in_flight.one_is_over,
             error=lambda is_closed: ended(call, is_closed=is_closed),
         )
-        return Connection.over(stream).bound(bounds)
+        return connection_over(stream).bound(bounds)
 
     def _meaning(self, error: A2AError, call: AnyCall) -> A2AError:
         """The error of a call in terms of what was asked for."""

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._pipeline.connection import Connection
+from holdfast._pipeline.connection import Connection, connection_over
 from holdfast._policy.deadline import (
     NEVER,
     Deadline,
@@ -266,7 +266,7 @@ class ResumableStream:
             await self._let_go()
 
     def _connect(self, stream: Stream[StreamResponse] | None) -> None:
-        self._connection = connection = None if stream is None else Connection.over(stream)
+        self._connection = connection = None if stream is None else connection_over(stream)
         self._next_nowait = _nothing if connection is None else connection.next_nowait
         self._quiet_at = None
         self._forget_reading()
