@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.rules import RULES
 
 # grpcio's handlers of a fork abort some of the children that are forked while it is at work.
@@ -20,6 +21,10 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("kit") / "authority.p
 os.environ["SSL_CERT_DIR"] = os.devnull
 
 pytest_plugins = ["holdfast.testing.pytest_plugin"]
+
+# Machines are shared: how long an example takes says nothing about what is tested.
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
 
 
 LONGEST = {

@@ -564,7 +564,7 @@ OUTCOMES = st.sampled_from(["done", "fails", "asks", "refuses", "away", "late"])
     iterates=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-@settings(deadline=None, max_examples=rounds(20, 60))
+@settings(max_examples=rounds(20, 60))
 def test_each_result_comes_once_and_in_its_place(asked, concurrency, wanted, iterates, seed):
     async def main():
         agents = [_agent(f"agent{n}", *one) for n, one in enumerate(asked)]

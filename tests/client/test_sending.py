@@ -552,7 +552,7 @@ def _tasks_of(result):
     faults=injections,
     seed=st.integers(0, 2**32),
 )
-@settings(deadline=None, max_examples=rounds(25, 100))
+@settings(max_examples=rounds(25, 100))
 def test_no_schedule_of_faults_runs_a_message_twice(binding, schedule, faults, seed):
     async def main():
         agent = FakeAgent(lambda turn: PLANS[turn.message.text], latency=0.05)

@@ -95,7 +95,7 @@ def asked(plan, cuts, binding, how, *, overlap=0, lag=0.0):
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-@settings(max_examples=rounds(15, 150), deadline=None)
+@settings(max_examples=rounds(15, 150))
 @example(  # what was told of the artifact begins with what it became
     plan=Plan(
         (
@@ -117,7 +117,7 @@ def test_an_answer_is_the_same_however_it_comes(binding, plan, cuts):
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-@settings(max_examples=rounds(15, 100), deadline=None)
+@settings(max_examples=rounds(15, 100))
 @given(
     plan=PLANS.filter(lambda plan: plan.steps[-1].state.is_terminal),
     cuts=CUTS,

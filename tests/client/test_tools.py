@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast._client.tools import Tool
@@ -197,7 +197,6 @@ def tools(draw):
     return parameters, values
 
 
-@settings(deadline=None)
 @given(tools())
 def test_a_function_gets_what_was_written_and_its_defaults_for_the_rest(drawn):
     parameters, values = drawn
@@ -221,7 +220,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.text(max_size=40)
     | JSON.map(json.dumps)

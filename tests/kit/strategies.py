@@ -3,7 +3,7 @@
 import re
 
 import hypothesis
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from tests.kit.effort import rounds
 
@@ -33,12 +33,8 @@ from holdfast.types import (
 
 
 def given(*, max_examples=60, **arguments):
-    """Like hypothesis's own, but a busy machine fails no test, and all of them stay quick."""
-    bounded = settings(
-        max_examples=rounds(max(10, max_examples // 3), max_examples),
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    """Like hypothesis's own, with fewer examples unless a thorough run is asked for."""
+    bounded = settings(max_examples=rounds(max(10, max_examples // 3), max_examples))
     return lambda test: bounded(hypothesis.given(**arguments)(test))
 
 

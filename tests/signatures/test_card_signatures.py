@@ -254,7 +254,7 @@ async def test_signatures_that_cannot_be_read_are_unverifiable_or_a_bad_card(sig
     assert said.outcome == "unverifiable"
 
 
-@settings(max_examples=rounds(20, 40), deadline=None)
+@settings(max_examples=rounds(20, 40))
 @given(
     protected=st.one_of(
         st.text(max_size=40),
@@ -355,7 +355,7 @@ BY_SDK, BY_US = st.just(SDK_SIGNED), st.just(SIGNER.sign(FULL))
 
 
 @pytest.mark.rule("P11")
-@settings(max_examples=rounds(30, 120), deadline=None)
+@settings(max_examples=rounds(30, 120))
 @given(data=st.data(), signed=st.one_of(BY_SDK, BY_US))
 def test_no_member_can_be_changed(data, signed):
     content = {name: member for name, member in signed.items() if name != "signatures"}
@@ -384,7 +384,7 @@ def canonical_card(card):
 
 
 @pytest.mark.rule("P11")
-@settings(max_examples=rounds(20, 40), deadline=None)
+@settings(max_examples=rounds(20, 40))
 @given(
     name=st.sampled_from(
         ["url", "additionalInterfaces", "security", "newMember", "preferredTransport"]

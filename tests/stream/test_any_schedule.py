@@ -342,9 +342,7 @@ def text_after(text, event, artifact_id):
 
 
 TestAnySchedule = Schedule.TestCase
-TestAnySchedule.settings = settings(
-    max_examples=rounds(60, 2000), stateful_step_count=40, deadline=None
-)
+TestAnySchedule.settings = settings(max_examples=rounds(60, 2000), stateful_step_count=40)
 
 
 def test_each_state_can_be_reached_and_left_for_the_end():

@@ -293,7 +293,7 @@ def check_whole(server, resume, seen):
 
 
 @pytest.mark.rule("D02", "D03")
-@settings(max_examples=rounds(100, 400), deadline=None)
+@settings(max_examples=rounds(100, 400))
 @given(pieces=histories(), **WORLDS)
 def test_whatever_the_connections_do_the_caller_gets_the_agents_task_once(pieces, **world):
     server, resume, seen = lived(pieces, **world)
@@ -304,7 +304,7 @@ def test_whatever_the_connections_do_the_caller_gets_the_agents_task_once(pieces
         assert text_of(seen, name) == text_of([server.tasks[-1]], name)
 
 
-@settings(max_examples=rounds(100, 400), deadline=None)
+@settings(max_examples=rounds(100, 400))
 @given(pieces=histories(), **WORLDS)
 def test_where_a_task_is_not_to_be_subscribed_to_again_it_is_looked_at(pieces, **world):
     server, resume, seen = lived(pieces, resubscribes=False, **world)
@@ -318,13 +318,13 @@ def test_where_a_task_is_not_to_be_subscribed_to_again_it_is_looked_at(pieces, *
         assert text_of(seen, name) == text_of([server.tasks[-1]], name)
 
 
-@settings(max_examples=rounds(100, 400), deadline=None)
+@settings(max_examples=rounds(100, 400))
 @given(pieces=histories("replace", "replace"), **WORLDS)
 def test_an_artifact_that_is_replaced_meanwhile_is_the_agents_at_the_end(pieces, **world):
     check_whole(*lived(pieces, **world))
 
 
-@settings(max_examples=rounds(100, 400), deadline=None)
+@settings(max_examples=rounds(100, 400))
 @given(histories(), st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 6))
 def test_where_looks_tell_less_than_streams_the_task_is_the_agents_at_the_end(
     pieces, seed, behind, cuts
@@ -333,7 +333,7 @@ def test_where_looks_tell_less_than_streams_the_task_is_the_agents_at_the_end(
 
 
 @pytest.mark.rule("D03")
-@settings(max_examples=rounds(100, 400), deadline=None)
+@settings(max_examples=rounds(100, 400))
 @given(
     kinds=st.lists(st.sampled_from(["chunk", "other", "status"]), max_size=25),
     seed=st.integers(0, 2**32),
