@@ -97,7 +97,7 @@ def show_rates(table: Table, rates: Rounds[tuple[int, str]], agent: Rounds[int])
     most = IN_FLIGHT[-1]
     ratios = {
         SDK: ("x", 1, Target(10, at_least=True)),
-        BARE: ("%", 100, Target(60, at_least=True)),
+        BARE: ("%", 100, Target(65, at_least=True)),
     }
     for in_flight in IN_FLIGHT:
         print(f"  {in_flight} in flight")
@@ -179,7 +179,7 @@ def show_floors(table: Table, costs: Rounds[str]) -> None:
     for name, rounds in costs.items():
         if name.startswith("layer "):
             table.row(f"  {name.removeprefix('layer ')}", _less(rounds, stub), "us")
-    table.row("all layers", stack, "us", target=Target(20))
+    table.row("all layers", stack, "us", target=Target(15))
     timeout_at = _less(costs["timeout_at"], stub)
     table.row("to compare: asyncio.timeout_at, entered once", timeout_at, "us")
     client = _less(costs["the client over a stub"], costs["a stub for the client"])
