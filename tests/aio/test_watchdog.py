@@ -328,22 +328,40 @@ async def test_a_timer_that_nobody_needs_any_more_comes_up_once():
         assert timers() == [20]  # it may wake up for nobody while others wait
         await asyncio.sleep(25)
         assert timers() == [30]
-    assert timers() == [30]  # for the next scope, whose limit is later in most cases
-    await asyncio.sleep(10)
+    assert timers() == [30]  # for a scope that is entered at once
+    await asyncio.sleep(0)
     assert timers() == []
 
 
-async def test_a_watchdog_at_rest_has_no_timer_unless_somebody_needs_it():
+async def test_scopes_one_after_the_other_have_one_timer(monkeypatch):
+    loop = asyncio.get_running_loop()
+    made, call_at = [], loop.call_at
+    monkeypatch.setattr(loop, "call_at", lambda *a, **k: made.append(a[0]) or call_at(*a, **k))
     watchdog = Watchdog()
 
-    with watchdog.within(30):
-        watchdog.rest()
-        assert timers() == [30]
-    watchdog.rest()
-    assert timers() == []
+    for _ in range(1000):
+        with watchdog.within(30):
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
-    with watchdog.within(20):
-        assert timers() == [20]
+    assert (made, timers()) == ([30], [])
+
+
+def test_a_scope_that_is_left_after_its_loop_was_closed_is_left():
+    loop = asyncio.new_event_loop()
+
+    async def scope():
+        with Watchdog().within(30):
+            await asyncio.sleep(5)
+
+    async def begin():
+        coroutine = scope()
+        coroutine.send(None)
+        return coroutine
+
+    coroutine = loop.run_until_complete(begin())
+    loop.close()
+    coroutine.close()
 
 
 async def brief(watchdog):

@@ -2,7 +2,8 @@
 
 `asyncio.timeout` makes a timer of the loop for each limit, which takes longer than everything else
 that happens to a call that goes well; and nearly every limit of a call is never reached. Here one
-timer stands at the earliest of them. When there are none, it stays until it comes up.
+timer stands at the earliest of them. When the last scope is left, the timer stays for the rest of
+that turn of the event loop: calls one after the other share it, and none is left behind.
 
 How "my deadline" is told apart from everything else: a `TimeoutError` that leaves the scope is the
 limit's own where the limit has `fired`, and came from inside otherwise, as those of sockets and of
@@ -47,6 +48,7 @@ class Watchdog:
         self._order = count()
         self._timer: asyncio.Handle | None = None
         self._wakes_at = math.inf
+        self._is_resting = False
         self._context = contextvars.Context()  # so that a timer keeps nobody's variables alive
 
     def until(self, at: float) -> TimeLimit:
@@ -78,11 +80,6 @@ class Watchdog:
                 self._new[limit] = None
         self._wake_at(now)
 
-    def rest(self) -> None:
-        """Take the timer away, unless somebody is in a scope: none will be entered for long."""
-        if not self._open:
-            self._wake_at(math.inf)
-
     def enter(self, limit: TimeLimit) -> asyncio.Task[object]:
         """Begins to watch a limit, and tells whose."""
         task = asyncio.current_task(self._loop)
@@ -108,7 +105,18 @@ class Watchdog:
         self._open -= 1
         self._new.pop(limit, None)
         if not self._open:
-            self._heap.clear()  # the timer stays: to cancel and to make one costs more than a call
+            self._heap.clear()
+            # The next call mostly begins at once; to cancel a timer and to make one would cost it
+            # more than this does. A scope may be left when its loop is closed, by a collection.
+            if not self._is_resting and not self._loop.is_closed():
+                self._is_resting = True
+                self._loop.call_soon(self._rest, context=self._context)
+
+    def _rest(self) -> None:
+        """Cancel the timer, unless a scope was entered meanwhile."""
+        self._is_resting = False
+        if not self._open:
+            self._wake_at(math.inf)
 
     def _queue_new(self) -> None:
         if len(self._heap) > 2 * self._open + _FEW:

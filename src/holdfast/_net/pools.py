@@ -116,7 +116,6 @@ class Pools:
 
     async def close(self) -> None:
         """Close the sessions; the caller's session stays open."""
-        self.watchdog.rest()
         await _close(self._sessions)
 
     def send(

@@ -253,7 +253,6 @@ class _InFlight:
 
     async def end(self) -> None:
         """End them all, and give them time to close what they hold."""
-        self.watchdog.rest()
         if self.watchdog.idle:
             return
         self.watchdog.end_all()
