@@ -1,0 +1,44 @@
+"""CONTRIBUTING.md names what is there: packages in their order, layers, and files."""
+
+import re
+import tomllib
+
+from tests.kit.pages import ROOT, Page
+
+PAGE = Page("CONTRIBUTING.md")
+SOURCE = ROOT / "src" / "holdfast"
+
+
+def test_each_file_and_folder_is_there():
+    paths = re.findall(r"\b((?:_[a-z]\w*|tests|benchmarks)/[\w/]*(?:\.\w+)?)", PAGE.text)
+
+    assert len(paths) > 50
+    assert [p for p in paths if not any((base / p).exists() for base in (SOURCE, ROOT))] == []
+
+
+def test_the_picture_has_each_package_on_its_row():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [layers] = [c["layers"] for c in contracts["contracts"] if c["type"] == "layers"]
+    row = {name: row for row, names in enumerate(layers) for name in re.split(r" [:|] ", names)}
+    picture = PAGE.text.split("```text", 2)[1].split("```")[0]
+
+    shown = [re.findall(r"(?<![\w.])_[a-z]+\b", line) for line in picture.splitlines()]
+    rows = [{row[name] for name in names} for names in shown if names]
+
+    packages = {path.parent.name for path in SOURCE.glob("_*/__init__.py")}
+    assert {name for names in shown for name in names} == packages | {"_arguments"}
+    assert all(len(row) == 1 for row in rows)
+    assert rows == sorted(rows, key=max)
+
+
+def test_the_layers_are_those_of_the_pipeline():
+    order = (SOURCE / "_pipeline" / "order.py").read_text()
+
+    layers = re.findall(r"^([A-Z]\w+Layer) ", PAGE.text, flags=re.MULTILINE)
+
+    assert len(layers) == 9
+    assert [name for name in layers if name not in order] == []
+
+
+def test_every_link_leads_somewhere():
+    PAGE.check_links()
