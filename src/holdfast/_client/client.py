@@ -1,4 +1,4 @@
-"""The client: the protocol's operations as methods, and waiting for what they begin.
+"""The client: the protocol's operations as methods, and waiting for the tasks that they create.
 
 The path of every call is one list, in `assembly.py`; this file has no second one.
 """
@@ -99,9 +99,9 @@ __all__ = ["Client", "asking", "chosen_interface", "streaming", "subscribing"]
 P = TypeVar("P")
 R = TypeVar("R")
 
-_CANCEL_TIMEOUT = 60.0
-_CLOSING = 30.0
-_MOST_EMPTY_PAGES = 100
+_CANCEL_TIMEOUT_S = 60.0
+_CLOSE_TIMEOUT_S = 30.0
+_MAX_EMPTY_PAGES = 100
 
 
 class Client(ClosingContext):
@@ -117,21 +117,21 @@ class Client(ClosingContext):
         self._owned = owned
 
     async def close(self) -> None:
-        """Ends the calls under way, and closes the connections unless the engine was lent.
+        """End the calls in flight, and close the connections unless the engine is borrowed.
 
-        Calls under way get a second for a last word and raise an `A2AConnectionError`; later ones
-        raise a RuntimeError. Everything is closed whatever a layer or transport of the caller's
-        raises meanwhile; the first of these errors is raised at the end. Can be called twice.
+        Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
+        RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
+        meanwhile; the first of these errors is raised at the end. Can be called twice.
 
         Raises:
-            TimeoutError: Such a layer or transport took longer than 10 or 5 seconds to close.
+            TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
         """
-        await close_in_turn((self._core, *self._owned), seconds=_CLOSING)
+        await close_in_turn((self._core, *self._owned), seconds=_CLOSE_TIMEOUT_S)
 
-    # ── Who listens ──────────────────────────────────────────────────────────────────────────
+    # ── Consumers and interceptors ───────────────────────────────────────────────────────────
 
     async def add_event_consumer(self, consumer: Consumer) -> None:
-        """Adds a consumer after the present ones; it hears nothing of calls already under way.
+        """Add a consumer after the present ones; it gets no events of calls in flight.
 
         Raises:
             TypeError: It cannot be called.
@@ -140,37 +140,37 @@ class Client(ClosingContext):
         self._core.hooks.consumers += added
 
     async def add_request_middleware(self, interceptor: Interceptor) -> None:
-        """Adds an interceptor after the present ones; calls already under way are not touched.
+        """Add an interceptor after the present ones; calls in flight are not affected.
 
-        An `AuthInterceptor` becomes the place that credentials come from; they go where `connect`
-        would let them go, and nowhere else.
+        An `AuthInterceptor` becomes the source of credentials; they are sent only to the origins
+        that `connect` allows.
 
         Raises:
-            ValueError: Credentials come from somewhere else already.
+            ValueError: The client has another source of credentials already.
             TypeError: It is not an interceptor.
         """
         added = hooks("interceptors", (interceptor,), "before", "after")
         self._core.add_interceptors(added)
 
-    # ── How it stands ────────────────────────────────────────────────────────────────────────
+    # ── State ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def circuit(self) -> Circuit:
-        """Whether the agent is called at all; can be opened, closed and reset by hand."""
+        """The agent's circuit breaker, which can be opened, closed and reset by hand."""
         return Circuit(self._core)
 
     def stats(self) -> ClientStats:
-        """What the client knows of its own work by now; costs nothing, and holds no secret."""
+        """Return the client's statistics so far; costs nothing, and holds no secret."""
         core = self._core
         return client_stats(core.agent, core.endpoints, core.resilience, core.admissions)
 
     # ── The card ─────────────────────────────────────────────────────────────────────────────
 
     async def agent_card(self, *, timeout: float | None = None) -> AgentCard:
-        """The agent's card, from memory while it is fresh.
+        """Return the agent's card, from the cache while it is fresh.
 
         Args:
-            timeout: Seconds; the client's own if left out or None.
+            timeout: Seconds; the client's own timeout if left out or None.
 
         Raises:
             AgentCardResolutionError: There is no card.
@@ -181,52 +181,52 @@ class Client(ClosingContext):
 
     @property
     def card_verification(self) -> CardVerification | None:
-        """What the signatures of the card are worth that was given last, public or extended.
+        """The result of verifying the signatures of the latest card, public or extended.
 
-        None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
+        None before there is a card. Without ``connect(card_verifier=…)`` no signature is verified.
         """
         return self._core.card_verification
 
     @property
     def card_document(self) -> Mapping[str, Any] | None:
-        """The JSON object of that card as it came, with what the model does not know.
+        """The JSON object of the latest card as received, with members that the model lacks.
 
-        None before there is a card, and for a card that was passed as an `AgentCard`. Of one that
-        came over gRPC it is the JSON of the message, and None if that has fields that are not
-        known here, or is of protocol 0.3.
+        None before there is a card, and for a card that was passed as an `AgentCard`. For a card
+        received over gRPC it is the JSON form of the message, and None if the message has unknown
+        fields or is of protocol 0.3.
         """
         return self._core.card_document
 
     async def discover(self, *, timeout: float | None = None) -> AgentCard:
-        """The same as `agent_card`."""
+        """Return the agent's card; the same as `agent_card`."""
         return await self.agent_card(timeout=timeout)
 
     async def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
-        """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.
+        """Fetch the card for authenticated clients (A2A 3.1.11), which replaces the public one.
 
         Raises:
-            UnsupportedOperationError: The agent offers none.
-            ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
+            UnsupportedOperationError: The agent offers no extended card.
+            ExtendedAgentCardNotConfiguredError: The agent declares an extended card but has none.
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
         scope = self._core.begin("call", options, of=Client.get_extended_agent_card)
         return await self._core.extended_card(scope)
 
-    # ── What was left ────────────────────────────────────────────────────────────────────────
+    # ── Pending calls ────────────────────────────────────────────────────────────────────────
 
     async def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
-        """The calls to this agent that have no outcome, as the journal tells it, oldest first.
+        """Return the calls to this agent that have no outcome in the journal, oldest first.
 
-        Those that somebody works on are among them, this client included: see
-        `PendingCall.is_held`. So are those whose record is damaged, which cannot be resumed: see
+        They include calls that a client works on, this client among them: see
+        `PendingCall.is_held`; and calls whose record is damaged, which cannot be resumed: see
         `PendingCall.damage`.
 
         Args:
-            message_id: The only one that is wanted; all if left out.
+            message_id: Return only the call of this message; all calls if left out.
 
         Raises:
-            JournalError: The journal cannot be read, or not the record of that message.
+            JournalError: The journal, or the record of that message, cannot be read.
             ValueError: There is no journal: see `connect`; or the message id is empty.
             TypeError: The message id is not text.
             RuntimeError: The client was closed.
@@ -250,7 +250,7 @@ class Client(ClosingContext):
 
         The failure of one call is in its outcome, and does not end the iteration. No message is
         sent again: see `PendingCall.resume`. A call is finished in the journal once its outcome is
-        yielded: if the iteration is left earlier, or the call's timeout expires, it stays pending.
+        yielded: if the caller stops iterating earlier, or the call times out, it stays pending.
 
         Args:
             concurrency: Calls to resume at the same time, at most; at least 1.
@@ -259,7 +259,7 @@ class Client(ClosingContext):
 
         Raises:
             JournalError: The journal cannot be read; raised by the first step.
-            ValueError: There is no journal: see `connect`; or an option that cannot be right.
+            ValueError: There is no journal: see `connect`; or an option is not valid.
         """
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
@@ -273,10 +273,10 @@ class Client(ClosingContext):
             options=options,
         )
 
-    def _journaling(self, what: str) -> Journaling:
+    def _journaling(self, feature: str) -> Journaling:
         journaling = self._core.journaling
         if journaling is None:
-            text = f"{what} needs a journal; pass one as connect(journal=…)"
+            text = f"{feature} needs a journal; pass one as connect(journal=…)"
             raise ValueError(text)
         return journaling
 
@@ -296,36 +296,37 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> Answer:
-        """Sends a message and waits for the answer, however long the agent works on it.
+        """Send a message and wait for the answer, however long the agent works on it.
 
-        The agent streams its answer, if its card says that it can, and a connection that is cut is
-        picked up again; else the task's id is asked for at once, and the task is polled. It ends
-        when the task is over or waits for input. A task that waits for an authorization is
-        watched on. An exception of a consumer is raised as it is, after the message was sent.
+        If the agent's card declares streaming, the answer is streamed, and a cut connection is
+        resumed; otherwise the agent is asked to return the task immediately, and the task is
+        polled. The call ends when the task is over or waits for input; it continues while the
+        task waits for an authorization. An exception of a consumer is raised as it is, after the
+        message was sent.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
-            context_id: The conversation to go on with.
+            context_id: The conversation to continue.
             metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
+            accepted_output_modes: Media types that the caller accepts; the client's own if left
                 out, any if empty.
-            push_notification_config: Where the agent sends news of the task; the client's own if
-                left out.
-            tools: Functions that the agent may call, over AG2's extension for client tools; what
-                they give goes back to it, and the answer is what it says in the end.
-            poll_interval: Seconds between two looks at the task; the first looks are quicker.
+            push_notification_config: Where the agent sends updates of the task; the client's own
+                if left out.
+            tools: Functions that the agent may call, through AG2's extension for client tools;
+                their results are sent to the agent, and the answer is its last one.
+            poll_interval: Seconds between two polls of the task; the first polls are quicker.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
-                found; it was not sent again, unless ``on_unknown`` says so.
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The time is over while the task waits for an authorization.
-            ClientToolsNotSupportedError: The agent does not take tools; nothing was sent.
-            LimitExceededError: It called tools too often; `task` waits for what they give.
+                found; it was not sent again, unless ``on_unknown`` allows it.
+            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
+            ClientToolsNotSupportedError: The agent does not support tools; nothing was sent.
+            LimitExceededError: The agent called tools too often; `task` waits for their results.
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
@@ -362,32 +363,32 @@ class Client(ClosingContext):
         push_notification_config: TaskPushNotificationConfig | None = None,
         **options: Unpack[SendOptions],
     ) -> Task | Message:
-        """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
+        """Send a message: the raw operation (A2A 3.1.1), which the agent may block.
 
-        Without `return_immediately`, the agent answers when the task is over or interrupted, on
-        one request that everything between may cut; `ask` does not depend on that.
+        Without `return_immediately`, the agent replies when the task is over or interrupted, to
+        one request that any network failure until then may cut; `ask` does not depend on that.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
-            context_id: The conversation to go on with.
+            context_id: The conversation to continue.
             metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
-            return_immediately: Whether to answer as soon as the task exists; if left out, no,
-                unless the client is configured so.
+            return_immediately: Whether the agent replies as soon as the task exists; if left out,
+                it does not, unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
+            accepted_output_modes: Media types that the caller accepts; the client's own if left
                 out, any if empty.
-            push_notification_config: Where the agent sends news of the task; the client's own if
-                left out.
+            push_notification_config: Where the agent sends updates of the task; the client's own
+                if left out.
 
         Returns:
             The task, in whatever state it is, or the agent's message.
 
         Raises:
             OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
-                found; it was not sent again, unless ``on_unknown`` says so.
+                found; it was not sent again, unless ``on_unknown`` allows it.
             ValueError: The message has no content.
         """
         scope = self._core.begin("call", options, sends=True, of=Client.send_message)
@@ -429,29 +430,30 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> BulkRun:
-        """Asks many things, a few at a time, and gives what each came to, as it comes.
+        """Send many messages, a few at a time, and yield the result of each as it arrives.
 
-        Each message is asked as by `ask`, and what goes wrong with one is its result. With a
-        journal and a ``run_id``, a run that was killed is begun again in the same way, with the
-        same messages: what was sent is gone on with, what is known is not asked for again, and
-        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
-        the work, and each gives every answer. A message that is not the one that was sent under
-        its key is a `RunItemChangedError` in its result. What a consumer or another hook raises
-        ends the run.
+        Each message is sent as by `ask`, and its failure is its result. With a journal and a
+        ``run_id``, a run whose process was killed is resumed by the same call with the same
+        messages: calls that were sent are resumed, results that are recorded are not requested
+        again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
+        with the same ``run_id`` share the work, and each yields every result. A message that
+        differs from the one that was sent under its key has a `RunItemChangedError` as its
+        result. An exception of a consumer or another hook ends the run.
 
         Args:
-            messages: What to ask; each is known by its place, which has to stay the same, or by
-                the key of a `RunItem`.
+            messages: The messages; each is identified by its position, which must stay the same,
+                or by the key of a `RunItem`.
             run_id: Names the run in the journal.
-            concurrency: How many are on their way at once.
-            rate: How many are begun in a second at most, more than 0; None for as many as there is
-                room for.
-            poll_interval: Seconds between two looks at a task; the first looks are quicker.
-            options: See `SendOptions`; each message has a ``timeout`` of its own for all that is
+            concurrency: How many messages are in flight at once, at most.
+            rate: How many messages are begun per second at most, more than 0; None for as many as
+                ``concurrency`` admits.
+            poll_interval: Seconds between two polls of a task; the first polls are quicker.
+            options: See `SendOptions`; ``timeout`` limits, for each message, everything that this
+                run does about it.
                 done about it in this run.
 
         Raises:
-            ValueError: A number that cannot be right, or a ``run_id`` without a journal.
+            ValueError: A number that is not valid, or a ``run_id`` without a journal.
             TypeError: An argument of another type.
         """
         check_iterable("messages", messages, Iterable, AsyncIterable)
@@ -494,28 +496,28 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> EventStream:
-        """Sends a message and gives its answer as it comes (A2A 3.1.2).
+        """Send a message and stream its answer (A2A 3.1.2).
 
-        The message is sent when the stream is entered; a ``timeout`` counts from now. Without one
-        the stream has no end but the task's; a connection that is quiet for longer than
-        `Timeouts.idle` counts as cut. An agent that offers no streams is polled, and the events
-        are made of what it says; so is one of protocol 0.3 after a cut, because a subscription
-        may not leave its task as it is (see `subscribe_to_task`).
+        The message is sent when the stream is entered; a ``timeout`` counts from this call.
+        Without a timeout only the task's end ends the stream; a connection on which nothing
+        arrives for longer than `Timeouts.idle` counts as cut. An agent without streaming is
+        polled, and the events are derived from the task's states. So is an agent of protocol 0.3
+        after a cut, because a subscription may change its task (see `subscribe_to_task`).
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
-            context_id: The conversation to go on with.
+            context_id: The conversation to continue.
             metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
+            accepted_output_modes: Media types that the caller accepts; the client's own if left
                 out, any if empty.
-            push_notification_config: Where the agent sends news of the task; the client's own if
-                left out.
-            tools: Functions that the agent may call: see `ask`. The stream goes on over all the
-                turns that it takes, and its events tell of the calls as well.
-            poll_interval: Seconds between two looks where the task has to be polled.
+            push_notification_config: Where the agent sends updates of the task; the client's own
+                if left out.
+            tools: Functions that the agent may call: see `ask`. The stream continues over all the
+                turns that this takes, and its events include the calls.
+            poll_interval: Seconds between two polls where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
         offered = resolve_tools(tools)
@@ -550,7 +552,7 @@ class Client(ClosingContext):
         poll_interval: float,
         until_deadline: bool,
     ) -> EventStream:
-        """The stream of an answer, which sends the message when it is entered."""
+        """Return the stream of an answer, which sends the message when it is entered."""
         calls = StreamCalls(
             self._core,
             scope,
@@ -581,7 +583,7 @@ class Client(ClosingContext):
             context_id=context_id,
             metadata=message_metadata,
         )
-        json_object("metadata", metadata)  # what cannot be right is told at once
+        json_object("metadata", metadata)  # an invalid argument raises now, not when sending
         tool_loop = ToolLoop(tools, self._core, calls)
         return EventStream(calls, partial(tool_loop.begin, first, send))
 
@@ -598,24 +600,24 @@ class Client(ClosingContext):
         max_turns: int = 32,
         poll_interval: float = 2.0,
     ) -> Conversation:
-        """Begins a conversation, or goes on with one: messages that belong together.
+        """Begin a conversation, or continue one: messages that belong together.
 
         Args:
-            context_id: The conversation to go on with.
-            task: The task to go on with, as last seen; it names its conversation.
-            on_input: Replies to what the agent asks in the middle of a task; without it, and
-                where it gives None, the question is the answer (`Answer.needs_input`).
-            on_auth: Sees to an authorization that the agent asks for; where it gives None, or the
-                authorization was given meanwhile, the task is watched until it goes on.
-            input_timeout: Seconds that a hook has; as long as the turn if left out.
-            tools: Functions that the agent may call in each turn: see `ask`. Of `task` itself,
-                which others may have answered, no call is run.
-            timeout: Seconds of a turn, hooks and tools included.
-            max_turns: How many replies of the hooks a turn may take; 0 for none.
-            poll_interval: Seconds between two looks where the task has to be polled.
+            context_id: The conversation to continue.
+            task: The task to continue, as last seen; it names its conversation.
+            on_input: Input handler: replies to the questions of a task. Without it, and where it
+                returns None, the question is the answer (`Answer.needs_input`).
+            on_auth: Handles an authorization that the agent requests; where it returns None, or
+                the authorization was granted meanwhile, the client waits until the task continues.
+            input_timeout: Seconds that a handler has; as long as the turn if left out.
+            tools: Functions that the agent may call in each turn: see `ask`. Calls that `task`
+                itself contains are not run, because they may have been answered elsewhere.
+            timeout: Seconds of a turn, including handlers and tools.
+            max_turns: How many replies of the handlers a turn may take; 0 for none.
+            poll_interval: Seconds between two polls where the task has to be polled.
 
         Raises:
-            ValueError: A number that cannot be right; or the task is of another conversation.
+            ValueError: A number that is not valid; or the task is of another conversation.
             TypeError: An argument of another type.
         """
         check_seconds("poll_interval", poll_interval)
@@ -633,12 +635,12 @@ class Client(ClosingContext):
             if context_id is not None and task.context_id not in {None, context_id}:
                 text = f"task {task.id} is of the conversation {task.context_id!r}"
                 raise ValueError(text)
-        given = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}
+        handlers = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}
         return Conversation(
             self._core,
             context_id=context_id,
             task=task,
-            hooks={state: hook for state, hook in given.items() if hook is not None},
+            hooks={state: hook for state, hook in handlers.items() if hook is not None},
             input_timeout=input_timeout,
             tools=resolve_tools(tools),
             timeout=timeout,
@@ -655,12 +657,12 @@ class Client(ClosingContext):
         history_length: int | None = None,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Fetches a task as it stands (A2A 3.1.3).
+        """Fetch the current state of a task (A2A 3.1.3).
 
         Args:
             task_id: The task.
             history_length: How many messages of its history to return at most; None leaves it to
-                the agent. Some agents shorten what they keep to what was asked for.
+                the agent. Some agents truncate the stored history to the length requested.
 
         Raises:
             TaskNotFoundError: The agent does not know it.
@@ -688,20 +690,20 @@ class Client(ClosingContext):
         include_artifacts: bool = False,
         **options: Unpack[CallOptions],
     ) -> ListTasksResponse:
-        """Lists one page of tasks, the most recently updated first (A2A 3.1.4).
+        """List one page of tasks, the most recently updated first (A2A 3.1.4).
 
         Args:
             context_id: Only tasks of this conversation.
             status: Only tasks in this state.
             limit: Tasks on a page, 1 to 100.
-            page_token: ``next_page_token`` of the page before.
+            page_token: ``next_page_token`` of the previous page.
             history_length: How many messages of each history to return at most.
             status_timestamp_after: Only tasks whose status is not older than this; a time
-                without zone is read as UTC.
+                without a time zone is read as UTC.
             include_artifacts: Whether to return artifacts.
 
         Raises:
-            UnsupportedOperationError: The agent speaks protocol 0.3, and has no such list.
+            UnsupportedOperationError: The agent speaks protocol 0.3, which has no such operation.
         """
         request = _list_request(
             context_id,
@@ -725,15 +727,15 @@ class Client(ClosingContext):
         include_artifacts: bool = False,
         **options: Unpack[CallOptions],
     ) -> AsyncIterator[Task]:
-        """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
+        """Iterate over all tasks, page by page; for the arguments see `list_tasks`.
 
-        ``limit`` and ``timeout`` are for each page. A task that is updated meanwhile may be
+        ``limit`` and ``timeout`` apply to each page. A task that is updated meanwhile may be
         skipped.
 
         Raises:
-            InvalidAgentResponseError: The agent gives the same page again and again, or empty
-                ones without an end.
-            ValueError: An argument that cannot be right; raised by the call itself.
+            InvalidAgentResponseError: The agent returns the same page again and again, or empty
+                pages without end.
+            ValueError: An argument that is not valid; raised by the call itself.
             TypeError: An argument of another type; raised by the call itself.
         """
         options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
@@ -763,9 +765,9 @@ class Client(ClosingContext):
             if not token:
                 return
             empty = 0 if page.tasks else empty + 1
-            if token in seen or empty > _MOST_EMPTY_PAGES:
-                what = "a page token came twice" if token in seen else f"{empty} empty pages"
-                text = f"the agent's list of tasks has no end: {what}"
+            if token in seen or empty > _MAX_EMPTY_PAGES:
+                reason = "a page token came twice" if token in seen else f"{empty} empty pages"
+                text = f"the agent's list of tasks has no end: {reason}"
                 raise InvalidAgentResponseError(text, agent=self._core.agent)
             seen.add(token)
 
@@ -777,20 +779,20 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Waits until a task is over or needs input, and returns it in whatever state that is.
+        """Wait until a task is over or needs input, and return it in either state.
 
-        Failures that may pass do not end the wait. A task that waits for an authorization is
-        watched on: it may be given out of band (A2A 7.6). What the task waited for before this
-        client replied does not end it either: some servers show that for a while.
+        Temporary failures do not end the wait. Nor does a task that waits for an authorization,
+        which may be granted out of band (A2A 7.6), nor the question that the task asked before
+        this client replied: some servers show it for a while.
 
         Args:
             task_id: The task.
-            until: Says of the task whether the wait is over, in place of the rule above.
-            poll_interval: Seconds between two looks; the first looks are quicker.
+            until: Predicate of the task that ends the wait, in place of the rule above.
+            poll_interval: Seconds between two polls; the first polls are quicker.
 
         Raises:
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
             TaskNotFoundError: The agent does not know it.
         """
         check_seconds("poll_interval", poll_interval)
@@ -800,7 +802,7 @@ class Client(ClosingContext):
         scope = self._core.begin("wait", options, of=Client.wait)
         reply, rule = self._core.replies.pending(task_id), until or is_settled
 
-        def wanted(task: Task) -> bool:
+        def is_done(task: Task) -> bool:
             return (reply is None or not reply.is_stale(task.status)) and rule(task)
 
         with self._core.observed(scope, op.GET_TASK.name):
@@ -809,7 +811,7 @@ class Client(ClosingContext):
             )
             if reply is not None:
                 reply.saw(task)
-            if wanted(task):
+            if is_done(task):
                 return task
             calls = StreamCalls(
                 self._core, scope, poll_interval=poll_interval, until_deadline=True
@@ -817,11 +819,11 @@ class Client(ClosingContext):
             async with EventStream(calls, calls.follow(task_id, task)) as events:
                 async for event in events:
                     if until is None and isinstance(event, TaskArtifactUpdateEvent):
-                        continue  # it settles nothing, and the task takes time to put together
-                    if events.task is not None and wanted(events.task):
+                        continue  # it settles nothing, and assembling the task takes time
+                    if events.task is not None and is_done(events.task):
                         return events.task
                 task = events.task or task
-            return await watch_task(self._core, task_id, task, scope, poll_interval, until=wanted)
+            return await watch_task(self._core, task_id, task, scope, poll_interval, until=is_done)
 
     def subscribe_to_task(
         self,
@@ -831,19 +833,19 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> EventStream:
-        """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
+        """Yield the current state of a task, and then its events (A2A 3.1.6).
 
         A task that is over is its only event. For the rest see `stream_message`.
 
-        The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
-        it stores once more: for everybody, the task then holds its text twice from there on. And
-        the agent hangs about 1,000 events after a subscriber has left. So a task of an agent of
-        0.3 is polled instead, and the log says so.
+        The official Python server of protocol 0.3 adds what it sends to a subscriber to the stored
+        task a second time: from then on, the task contains its text twice, for every client. That
+        server also hangs about 1,000 events after a subscriber has disconnected. A task of an
+        agent of 0.3 is therefore polled instead, and the log says so.
 
         Args:
             task_id: The task.
             force_subscription: Whether to subscribe at an agent of protocol 0.3 all the same.
-            poll_interval: Seconds between two looks where the task has to be polled.
+            poll_interval: Seconds between two polls where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
         not_empty("task_id", task_id)
@@ -861,27 +863,27 @@ class Client(ClosingContext):
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Asks the agent to cancel a task (A2A 3.1.5), and waits until the task is over.
+        """Ask the agent to cancel a task (A2A 3.1.5), and wait until the task is over.
 
-        Agents may take the request and work on, or have completed the task meanwhile: look at
-        the state that is returned. A ``timeout`` that is left out is 60 s, or the client's own
+        Agents may accept the request and continue, or have completed the task meanwhile: check
+        the state of the returned task. A ``timeout`` that is left out is 60 s, or the client's own
         if that is less.
 
         Args:
             task_id: The task.
-            confirm: Whether to wait until it is over; else the agent's reply is returned as is.
-            metadata: A JSON object to send along.
-            poll_interval: Seconds between two looks; the first looks are quicker.
+            confirm: Whether to wait until it is over; otherwise the agent's reply is returned.
+            metadata: A JSON object for the metadata of the request.
+            poll_interval: Seconds between two polls; the first polls are quicker.
 
         Raises:
             TaskNotCancelableError: The task is over already, or cannot be canceled.
             TaskNotFoundError: The agent does not know it.
-            CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
+            CancelUnconfirmedError: The task did not end in time; `task` is the task as last seen.
         """
         check_seconds("poll_interval", poll_interval)
         check_kind("confirm", confirm, bool)
         if options.get("timeout") is None:
-            options["timeout"] = min(_CANCEL_TIMEOUT, self._core.timeout)
+            options["timeout"] = min(_CANCEL_TIMEOUT_S, self._core.timeout)
         scope = self._core.begin("cancel", options, of=Client.cancel_task)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
@@ -891,7 +893,7 @@ class Client(ClosingContext):
                 task = (await self._core.call(op.CANCEL_TASK, request, scope)).value
             except (TaskNotCancelableError, TaskNotFoundError) as error:
                 task = await self._canceled_before(task_id, error, scope)
-            self._core.hurry(task_id)  # of those who watch it, not all are told
+            self._core.expect_change(task_id)  # an agent may not notify every subscriber
             if not confirm or task.state.is_terminal:
                 return task
             try:
@@ -905,7 +907,7 @@ class Client(ClosingContext):
                     task=error.task or task,
                     **error.facts(),
                 ) from error
-            self._core.hurry(task_id)
+            self._core.expect_change(task_id)
             return task
 
     # ── Push notifications ───────────────────────────────────────────────────────────────────
@@ -915,10 +917,10 @@ class Client(ClosingContext):
         config: TaskPushNotificationConfig,
         **options: Unpack[CallOptions],
     ) -> TaskPushNotificationConfig:
-        """Tells the agent where to send news of ``config.task_id`` (A2A 3.1.7).
+        """Register an address to which the agent sends updates of ``config.task_id`` (A2A 3.1.7).
 
         Raises:
-            PushNotificationNotSupportedError: The agent sends none.
+            PushNotificationNotSupportedError: The agent does not support push notifications.
             TaskNotFoundError: The agent does not know the task.
             ValueError: The task's id or the address is missing, or a text cannot be encoded.
             TypeError: It is not a `TaskPushNotificationConfig`.
@@ -939,7 +941,7 @@ class Client(ClosingContext):
         config_id: str,
         **options: Unpack[CallOptions],
     ) -> TaskPushNotificationConfig:
-        """Fetches one configuration of a task (A2A 3.1.8)."""
+        """Fetch one push notification configuration of a task (A2A 3.1.8)."""
         request = GetTaskPushNotificationConfigRequest(
             task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
         )
@@ -959,12 +961,12 @@ class Client(ClosingContext):
         page_token: str | None = None,
         **options: Unpack[CallOptions],
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Lists one page of the configurations of a task (A2A 3.1.9).
+        """List one page of the push notification configurations of a task (A2A 3.1.9).
 
         Args:
             task_id: The task.
             limit: Configurations on a page; None leaves it to the agent.
-            page_token: ``next_page_token`` of the page before.
+            page_token: ``next_page_token`` of the previous page.
         """
         request = ListTaskPushNotificationConfigsRequest(
             task_id=not_empty("task_id", task_id),
@@ -985,7 +987,7 @@ class Client(ClosingContext):
         config_id: str,
         **options: Unpack[CallOptions],
     ) -> None:
-        """Deletes one configuration of a task (A2A 3.1.10); deleting it again is no error.
+        """Delete one configuration of a task (A2A 3.1.10); deleting it again is not an error.
 
         Raises:
             TaskNotFoundError: The agent does not know the task or the configuration.
@@ -1012,20 +1014,20 @@ class Client(ClosingContext):
         params: P,
         **options: Unpack[SendOptions],
     ) -> Reply[R]:
-        """Makes a call of any unary operation, and gives the whole reply.
+        """Make a call of any unary operation, and return the whole reply.
 
-        A message is sent as by `send_message`: it is in the journal before, and where its reply is
-        lost, the task that it made stands for that. Consumers are told nothing.
+        A message is sent as by `send_message`: it is recorded in the journal first, and if its
+        reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
             operation: A row of `holdfast._model.operations`.
             params: Its parameters; a message has its id already.
-            options: See `SendOptions`; ``on_unknown`` is for messages.
+            options: See `SendOptions`; ``on_unknown`` applies to messages.
 
         Raises:
             ValueError: The operation is answered by a stream, the message has no id, the request
-                does not name what it is about, or holds what cannot be sent (an unpaired
-                surrogate, or metadata that are not JSON).
+                does not name its task or configuration, or contains a value that cannot be sent
+                (an unpaired surrogate, or metadata that are not JSON).
             TypeError: The operation is not an `Operation`, or the parameters are not its own.
         """
         check_kind("operation", operation, op.Operation)
@@ -1063,7 +1065,7 @@ class Client(ClosingContext):
         error: TaskNotCancelableError | TaskNotFoundError,
         scope: CallScope,
     ) -> Task:
-        """A cancel that was tried again may have succeeded the first time."""
+        """Return the canceled task if an earlier attempt of the same cancel has succeeded."""
         if not _ran_before(error):
             raise error
         try:
@@ -1078,19 +1080,19 @@ class Client(ClosingContext):
 def asking(
     client: Client, message: Content, options: SendOptions, *, within: Deadline | None = None
 ) -> tuple[EventStream, CallGroup, Deadline]:
-    """What `Client.ask` does, for those who ask several agents.
+    """Do what `Client.ask` does, for callers that query several agents.
 
     Args:
-        client: Who is to ask.
-        message: The message, which says everything itself.
+        client: The client that sends the message.
+        message: The complete message.
         options: See `SendOptions`.
         within: A deadline besides that of the options.
 
     Returns:
-        The stream of the answer, which sends the message when it is entered; what its requests
-        share; and when it ends.
+        The stream of the answer, which sends the message when it is entered; the data that its
+        requests share; and its deadline.
     """
-    # Of the class of this module, which has no public way to what it shares with its siblings.
+    # A function of the class's own module: there is no public way to what siblings share.
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     scope = core.begin("call", options, sends=True)
     if within is not None and within.at < scope.deadline.at:
@@ -1108,7 +1110,7 @@ async def chosen_interface(client: Client, **options: Unpack[CallOptions]) -> Ag
         options: See `CallOptions`; credentials and headers decide whether an interface is refused.
 
     Raises:
-        A2AError: Why calls would go nowhere.
+        A2AError: The reason why no interface can be called.
     """
     core = client._core  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
     return await core.chosen_interface(core.begin("call", options))
@@ -1121,13 +1123,13 @@ def streaming(
     *,
     opening: float | None = None,
 ) -> EventStream:
-    """What `Client.stream_message` does, with a request that says everything itself.
+    """Do what `Client.stream_message` does, with a complete request.
 
     Args:
-        client: Who is to send it.
-        request: The message, with its id, and how to treat it.
+        client: The client that sends the message.
+        request: The message, with its id, and its configuration.
         options: See `SendOptions`.
-        opening: Seconds up to the first event, with all that is tried for that.
+        opening: Seconds until the first event, including all attempts.
     """
     stream = _stream_calls(client, options, opening, sends=True)
     return EventStream(stream, stream.send_request(request))
@@ -1136,16 +1138,16 @@ def streaming(
 def subscribing(
     client: Client, task_id: str, options: CallOptions, *, opening: float | None = None
 ) -> EventStream:
-    """What `Client.subscribe_to_task` does, with a bound of its own for the first event.
+    """Do what `Client.subscribe_to_task` does, with a time limit of its own for the first event.
 
     Args:
-        client: Who is to subscribe.
+        client: The client that subscribes.
         task_id: The task.
         options: See `CallOptions`.
-        opening: Seconds up to the first event, with all that is tried for that.
+        opening: Seconds until the first event, including all attempts.
     """
     stream = _stream_calls(client, options, opening)
-    begin = stream.subscribe_to(not_empty("task_id", task_id), forced=True)  # as its caller says
+    begin = stream.subscribe_to(not_empty("task_id", task_id), forced=True)  # the caller wants it
     return EventStream(stream, begin)
 
 
@@ -1202,7 +1204,7 @@ def _page_token(token: str | None) -> str | None:
 
 
 def _check_named(operation: Operation[Any, Any], params: object) -> None:
-    """Checks that a request names what it is about, which by itself only a path would need."""
+    """Check that a request names its task or configuration, which only some bindings require."""
     for name in getattr(params, "__struct_fields__", ()):
         if f"{{{name}}}" in operation.path:
             value = getattr(params, name)
@@ -1213,7 +1215,7 @@ def _check_named(operation: Operation[Any, Any], params: object) -> None:
 
 
 def _ran_before(error: A2AError) -> bool:
-    """Whether an earlier try of the same call may have done it."""
+    """Return whether an earlier attempt of the same call may have been executed."""
     return any(attempt.executed is not False for attempt in error.attempts[:-1])
 
 

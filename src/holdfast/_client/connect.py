@@ -1,4 +1,4 @@
-"""Making a client: checks what the caller passes, opens what it needs, and puts it together."""
+"""Making a client: check the caller's options, open what the client needs, and assemble it."""
 
 from __future__ import annotations
 
@@ -108,82 +108,83 @@ def connect(
     call_layers: Sequence[Layer] = (),
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
-    """Makes a client for one agent. Nothing is fetched before the first call.
+    """Make a client for one agent. Nothing is fetched before the first call.
 
-    A card that is passed is read and judged here; of one that has to be fetched or read from a
-    file, the first call tells the same as an `A2AError`.
+    A card that is passed is checked here; for a card that has to be fetched or read from a file,
+    the first call reports the same problems as an `A2AError`.
 
     Args:
-        agent: Where the agent is: its origin or address (the card is looked for below it), the
-            card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
-            these: replicas of the same agent. Calls about a task or a conversation go to the
-            replica that created it; while that replica is unreachable, to the others if they share
-            its store.
-        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
-            that is asked as the card's security requirements say; see `AuthInterceptor`.
-        timeout: Seconds for a whole call, with everything that is tried again.
-        card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
-            0 keeps none for longer than the calls that wait for it.
-        card_verifier: Who verifies the signatures of the agent's card: a `CardVerifier`, or a
-            function of your own, of either kind, that gets the JSON object of a signed card as it
-            was received, and raises if a signature is wrong. A card that was verified is used as
-            far as its signature covers it; one whose signature is wrong is refused; see
-            `Client.card_verification` for what became of it. A card that is passed should be its
-            JSON object or file: an `AgentCard` has not all that may have been signed.
-        require_signature: Whether a card is refused that is not verified, be it that it has no
-            signature, or that nobody has the key. Nothing is sent to the agent then.
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        agent: The agent: its origin or address (the card is fetched from the well-known path below
+            it), the card's own URL, a `Path` to the card's file, the card, or its JSON object. Or
+            a list of these: replicas of the same agent. Calls about a task or a conversation go
+            to the replica that created it; while that replica is unreachable, to the others if
+            they share its store.
+        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`,
+            which is called as the card's security requirements say; see `AuthInterceptor`.
+        timeout: Seconds for a whole call, including all retries.
+        card_ttl: Seconds for which the card is cached if its server does not say
+            (``Cache-Control``); 0 shares a card only among the calls that wait for its fetch.
+        card_verifier: Verifies the signatures of the agent's card: a `CardVerifier`, or a
+            function, plain or async, that gets the JSON object of a signed card as received, and
+            raises if a signature is wrong. Of a verified card, only what its signature covers is
+            used; a card whose signature is wrong is refused; see `Client.card_verification` for
+            the result. Pass a card as its JSON object or file: an `AgentCard` may lack members
+            that were signed.
+        require_signature: Whether to refuse a card that is not verified, because it has no
+            signature or because its key is unknown. Nothing is sent to the agent then.
+        resilience: Retries, timeouts and other policies; `Resilience.standard()` if left out.
         limits: How large a reply to accept; see `Limits` for the defaults.
-        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
+        engine: Carries the requests: an `HttpEngine` or an `aiohttp.ClientSession`, which is
             used and not closed; an `AiohttpEngine` of the client's own if left out.
-        tls: Whom to trust and which certificate to show, for the client's own connections. One
-            that is lent says that itself: `AiohttpEngine(ssl=TlsConfig(…))`.
-        shared: What is known of agents, to share between clients. Those whose
-            `Resilience.budget` is the same spend it together.
+        tls: Which authorities to trust and which certificate to present, for the client's own
+            connections. A caller-supplied engine has its own: `AiohttpEngine(ssl=TlsConfig(…))`.
+        shared: State of agents that several clients share. Clients with the same
+            `Resilience.budget` share that retry budget.
         env: Wall time, randomness and ids; for tests.
-        url: Address of the agent's interface, in place of the one that the card names. One that
-            begins with ``grpc://``, or with ``grpcs://`` for TLS, leaves gRPC alone to be spoken.
-        tenant: Tenant, in place of the one that the card names.
+        url: Address of the agent's interface, in place of the card's. An address that begins
+            with ``grpc://``, or with ``grpcs://`` for TLS, restricts the client to gRPC.
+        tenant: Tenant, in place of the card's.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
-            the card has none of them, or the list is empty, its own order counts. An interface of
-            the protocol's newer version comes before one that is preferred. ``"GRPC"`` needs the
-            extra ``grpc``; without it, and with a custom `engine`, which gRPC does not use, a
-            gRPC interface is not chosen unless you name the binding.
+            the card has none of them, or the list is empty, the card's order counts. An interface
+            of the newer protocol version comes before one with a preferred binding. ``"GRPC"``
+            needs the extra ``grpc``; without it, and with a custom `engine`, which gRPC does not
+            use, a gRPC interface is not chosen unless you name the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
-        protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
-            left out, each interface is spoken to in the version that the card declares for it, 1.0
-            before 0.3; where it declares none, a harmless request finds out before the first call.
-        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Unless
-            you say so, such an agent is never spoken to in 0.3: what nobody declared could as
-            well be somebody's attempt to have less asked of it. It adds nothing to
-            ``protocol_version="0.3"``, and is refused beside ``"1.0"``; `tenant` is something that
-            0.3 does not know, and is refused beside either way to it.
-        transport_producers: What makes the transports of bindings of your own, by the names of
-            these in cards; see `TransportProducer`.
-        grpc_channel_factory: Makes the channel for the address of an interface of gRPC, as the
-            card or `url` writes it; it is used as it is, shared by all calls there, and never
-            closed. If left out, the client has channels of its own, with the TLS of `tls`, or of
-            an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, as ``host:port``,
-            is one of TLS, unless it is this machine's. A process that forks calls nothing over
-            gRPC afterwards.
-        configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
-        streaming: Whether to use streams where the agent offers them; tasks are polled else.
+        protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, whatever the card says. If
+            left out, each interface is called in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, the client sends a harmless read request before
+            the first call to find out.
+        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
+            this option, 0.3 is never used with such an agent: an undeclared older version may be
+            an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
+            is refused together with ``"1.0"``. Both options are refused together with `tenant`,
+            which 0.3 does not have.
+        transport_producers: Make the transports of custom bindings, by the names of the bindings
+            in cards; see `TransportProducer`.
+        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card
+            or `url` writes it; the channel is used as it is, shared by all calls to that address,
+            and never closed. If left out, the client has channels of its own, with the TLS of
+            `tls`, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, such
+            as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process must
+            not make gRPC calls.
+        configuration: Configuration of messages where a call does not say (A2A 3.2.2).
+        streaming: Whether to use streams where the agent offers them; otherwise tasks are polled.
         on_unknown: What to do about a message that was sent and whose reply was lost.
-            ``"reconcile"`` looks for the task that it made, which then stands for the reply (see
-            `ReconcilePolicy`), and raises `OutcomeUnknownError` if there is none to be found;
-            ``"raise"`` raises it at once. The other two send the same message again, as often as
-            `RetryPolicy.max_retries` says. They are for messages that may well be executed twice:
-            ``"resend_if_absent"`` does where all that may be looked at was, to its end. It assumes
-            that the agent's list shows every task soon, with the messages that made it, and that
-            no request is held back on the way for longer;
-            ``"resend"`` assumes nothing and looks for nothing.
-        context_ids: Who names the context of a conversation: ``"agent"``, or ``"client"``, which
-            makes a lost reply findable where an agent keeps no messages. The protocol leaves it to
-            agents whether to take a client's context (A2A 3.4.1); one that refuses it is asked
-            again without.
-        journal: Where to write calls down before they are sent, so that none is lost when the
-            program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
+            ``"reconcile"`` searches for the task that the message created, which then stands for
+            the reply (see `ReconcilePolicy`), and raises `OutcomeUnknownError` if none is found;
+            ``"raise"`` raises it at once. The other two values send the same message again, up to
+            `RetryPolicy.max_retries` times. They are for messages that may be executed twice:
+            ``"resend_if_absent"`` resends after a search that was complete and found no task. It
+            assumes that the agent's list shows every task soon, with the messages that created it,
+            and that no request is delayed in the network for longer;
+            ``"resend"`` assumes nothing and does not search.
+        context_ids: Which side creates the id of a conversation: ``"agent"``, or ``"client"``,
+            which makes a lost reply findable where an agent stores no messages. The protocol lets
+            agents refuse a client's context id (A2A 3.4.1); the message is then sent again without
+            one.
+        journal: Where calls are recorded before they are sent, so that none is lost when the
+            process crashes: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
             four slashes for an absolute path); or a `Journal`, which may be shared and is not
             closed. See `Client.pending`.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
@@ -193,16 +194,16 @@ def connect(
             task at the replica that created it.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
-        extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
-            (A2A 4.6). One that the card does not declare, and one that it requires and that is
-            not among them nor among those of a call, are errors before anything is sent.
-        credential_origins: More origins that may get `auth` and `headers`. Messages are sent to
+        extensions: URIs of protocol extensions for ``A2A-Extensions``, requested with every call
+            (A2A 4.6). An extension that the card does not declare, and one that the card requires
+            and neither this option nor the call names, is an error before anything is sent.
+        credential_origins: Further origins that may get `auth` and `headers`. Messages are sent to
             the origin that the card names in any case. If neither this option nor `agent` or `url`
             names it, the logger ``holdfast.security`` warns once.
         allowed_networks: Networks that the card or a redirect may point into, such as
-            ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
-            itself is at least as far inside (private, link-local, loopback), and never at a
-            cloud's metadata.
+            ``"10.0.0.0/8"``. An address from another origin may point into other private,
+            link-local or loopback networks only where the agent's own address is at least as
+            private, and never to a cloud's metadata service.
         reach: Which addresses this client may connect to (SSRF protection): ``"any"``, or
             ``"public"`` for public addresses and `allowed_networks` only. Use ``"public"`` in
             services that get agents' addresses from their users. It covers `agent` and `url`,
@@ -211,19 +212,18 @@ def connect(
             that a proxy or `grpc_channel_factory` resolves is refused, because the client cannot
             check its address.
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
-        consumers: Called with the tasks and messages that sending and waiting give; see
+        consumers: Called with the tasks and messages that sending and waiting return; see
             `Consumer`.
-        observers: Plain functions that are called with what happens; see `Observer`. What one
-            raises is logged, and the first time also a `RuntimeWarning`.
-        call_layers: Your own layers around each call with all its attempts, outermost first.
-        attempt_layers: Your own layers around each attempt, outermost first.
+        observers: Plain functions that are called with each event; see `Observer`. An exception
+            of an observer is logged, and the first one is also a `RuntimeWarning`.
+        call_layers: Custom layers around each call with all its attempts, outermost first.
+        attempt_layers: Custom layers around each attempt, outermost first.
 
     Raises:
-        ValueError: An address, a header, a binding or a number that cannot be right, or options
-            that contradict each other; or the card that was passed has no interface that may be
-            used.
-        InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
-        ImportError: gRPC is asked for, and its extra is not installed.
+        ValueError: An address, a header, a binding or a number that is not valid, or options
+            that contradict each other; or no interface of the card that was passed may be used.
+        InvalidAgentCardError: The card that was passed is not usable; `field` names the cause.
+        ImportError: gRPC is requested, and its extra is not installed.
         TypeError: An argument of another type.
     """
     settings = check_connect_options(
@@ -266,24 +266,24 @@ def connect(
     env, limits, networks = settings.env, settings.limits, settings.networks
     agents = as_targets(agent, url)
     routes = [settings.route(target) for target in agents]
-    in_hand = [
-        load_given_card(target, route) for target, route in zip(agents, routes, strict=True)
-    ]
-    endpoints, slot = KnownEndpoints(settings.registry), AuthProviderRef(settings.provider)
-    hung = ListenerSet(settings.interceptors, settings.consumers)
+    loaded = [load_given_card(target, route) for target, route in zip(agents, routes, strict=True)]
+    endpoints, auth_ref = KnownEndpoints(settings.registry), AuthProviderRef(settings.provider)
+    hooks = ListenerSet(settings.interceptors, settings.consumers)
     admissions = _admissions(settings.resilience)
-    kept = None if journal is None else resolve_journal(journal)
-    used, owned = _engine_within(settings.within, engine, tls)
-    listening = Observers(settings.observers)
+    opened_journal = None if journal is None else resolve_journal(journal)
+    used_engine, owned = _engine_within(settings.within, engine, tls)
+    notifier = Observers(settings.observers)
     trust = CardTrust(
-        card_checker(card_verifier, used, env), is_required=require_signature, observers=listening
+        card_checker(card_verifier, used_engine, env),
+        is_required=require_signature,
+        observers=notifier,
     )
     cautions = Cautions()
     cards = card_source(
-        used,
+        used_engine,
         settings.resilience,
         env,
-        listening,
+        notifier,
         limits=limits,
         networks=networks,
         version=protocol_version,
@@ -292,23 +292,23 @@ def connect(
     )
     resolvers = [
         AgentCardResolver(
-            one,
+            card,
             cards,
             endpoints,
-            slot,
+            auth_ref,
             headers=settings.headers,
             ttl=settings.card_ttl,
             limits=limits,
             trust=trust,
-            document=dict(given) if isinstance(given, Mapping) else None,
+            document=dict(target) if isinstance(target, Mapping) else None,
             reach=settings.within,
         )
-        for one, given in zip(in_hand, agents, strict=True)
+        for card, target in zip(loaded, agents, strict=True)
     ]
-    known = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
+    card_resolver = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
 
     bottom = binding_transport(
-        used,
+        used_engine,
         env,
         settings.resilience,
         limits,
@@ -323,7 +323,7 @@ def connect(
         endpoints,
         cautions=cautions,
         env=env,
-        names=list(map(agent_name, in_hand)),
+        names=list(map(agent_name, loaded)),
         shared_store=settings.shared_store,
     )
     pipeline = CallPipeline(
@@ -331,9 +331,9 @@ def connect(
         choice=choice.layer,
         resilience=settings.resilience,
         env=env,
-        observers=listening,
-        hooks=hung,
-        auth=slot,
+        observers=notifier,
+        hooks=hooks,
+        auth=auth_ref,
         override=endpoints.override,
         cautions=cautions,
         admissions=admissions,
@@ -342,37 +342,40 @@ def connect(
     )
     core = ClientCore(
         pipeline,
-        card_pipeline(known, listening),
-        card_pipeline(choice, listening),
-        known,
+        card_pipeline(card_resolver, notifier),
+        card_pipeline(choice, notifier),
+        card_resolver,
         env,
         timeout=settings.timeout,
         headers=settings.headers,
         extensions=settings.extensions,
         configuration=settings.configuration,
-        hooks=hung,
-        auth=slot,
-        observers=listening,
+        hooks=hooks,
+        auth=auth_ref,
+        observers=notifier,
         resilience=settings.resilience,
         limits=limits,
         streaming=settings.streaming,
         on_unknown=settings.on_unknown,
         context_ids=settings.context_ids,
-        journaling=None if kept is None else Journaling(kept, _name_of(in_hand), env),
+        journaling=None
+        if opened_journal is None
+        else Journaling(opened_journal, _name_of(loaded), env),
         endpoints=endpoints,
         admissions=admissions,
         trust=trust,
     )
-    # The bottom once more: a layer of the caller's may close without what is below it.
-    closed = (bottom, owned, kept if kept is not journal else None)
-    return Client(core, owned=[one for one in closed if one is not None])
+    # The bottom is closed here too: a caller-supplied layer may not close what is below it.
+    own_journal = opened_journal if opened_journal is not journal else None
+    resources = (bottom, owned, own_journal)
+    return Client(core, owned=[each for each in resources if each is not None])
 
 
 class _EndpointChoice(UnaryOnly):
-    """Chooses where calls go: one of several replicas, and an interface there.
+    """Chooses the endpoint of a call: one of several replicas, and an interface of its card.
 
-    `layer` is the layer of every call; the rest is the bottom of the stack that chooses an
-    interface without a call.
+    `layer` is the layer of every call; the other methods are the bottom of the stack that chooses
+    an interface without a call.
     """
 
     def __init__(
@@ -411,19 +414,19 @@ class _EndpointChoice(UnaryOnly):
         if len(self._interfaces) == 1:
             return self._interfaces[0]
         replicas = [
-            Replica(way, name, cards)
-            for way, name, cards in zip(
+            Replica(interface, name, cards)
+            for interface, name, cards in zip(
                 self._interfaces, self._names, self._resolvers, strict=True
             )
         ]
         return ReplicaLayer(inner, replicas, self._env, shared_store=self._shared_store)
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
-        """Answer `CHOOSE_INTERFACE`; of several replicas, the first one counts."""
+        """Answer `CHOOSE_INTERFACE`, from the first replica if there are several."""
         return Reply(value=await self._interfaces[0].interface(call))
 
     async def close(self) -> None:
-        """Free nothing: what is below belongs to the stack of calls."""
+        """Do nothing: the layers below are closed with the stack of calls."""
 
 
 def _engine_within(
@@ -431,7 +434,7 @@ def _engine_within(
     engine: HttpEngine | aiohttp.ClientSession | None,
     tls: TlsConfig | None,
 ) -> tuple[HttpEngine, HttpEngine | None]:
-    """The engine to use, which reaches no further than it may, and the one to close."""
+    """Return the engine to use, within the networks that it may reach, and the one to close."""
     used, owned = resolve_engine(engine, tls)
     return used if within is None else EngineWithin(used, within), owned
 
@@ -448,7 +451,7 @@ async def ask(
     tools: ClientTools | Iterable[Callable[..., Any]] = (),
     **options: Unpack[ConnectOptions],
 ) -> Answer:
-    """Asks an agent one thing: connects, sends, waits, closes.
+    """Send one message to an agent: connect, send, wait for the answer, close.
 
     Args:
         agent: See `connect`.
@@ -477,5 +480,5 @@ def _are_swapped(agent: str, message: str) -> bool:
 
 
 def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:
-    """What a journal calls an agent, which may be at several places."""
+    """Return the name of an agent in a journal; a list of replicas has one name."""
     return " ".join(sorted(map(agent_name, agents)))

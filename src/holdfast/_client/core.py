@@ -1,6 +1,6 @@
-"""How a client makes its calls: ids, headers and deadlines, sending, watching, telling consumers.
+"""The calls of a client: ids, headers and deadlines, sending, watching tasks, calling consumers.
 
-`Client` has the protocol's operations; what they have in common is here.
+`Client` has the protocol's operations; what they share is here.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-_NOTHING_SAID = SendMessageConfiguration()
+_DEFAULT_CONFIGURATION = SendMessageConfiguration()
 
 
-_LOOK_S = 5.0
-"""Seconds to learn what a task waits for before it is replied to."""
+_QUESTION_TIMEOUT_S = 5.0
+"""Seconds to learn the question of a task before the reply to it is sent."""
 
-_CLOSING = 10.0
-"""Seconds that a stack has to close; what is in it has less."""
+_CLOSE_TIMEOUT_S = 10.0
+"""Seconds in which a stack of layers has to close; each layer in it has less."""
 
 
 class ClientCore:
@@ -111,45 +111,45 @@ class ClientCore:
         pipeline: The stack for operations.
         cards: The stack for `GET_AGENT_CARD`.
         choices: The stack for `CHOOSE_INTERFACE`.
-        resolver: What knows the card.
-        env: Where ids, random numbers and wall time come from.
+        resolver: Fetches and caches the card.
+        env: The source of ids, random numbers and wall time.
         timeout: Seconds of a call that names no timeout.
         headers: Sent with every call.
         extensions: URIs for ``A2A-Extensions`` of every call.
-        configuration: Of the messages that are sent, where a call says nothing else.
-        hooks: Who looks at calls, and is told of every task and message.
-        auth: Where credentials come from.
-        observers: Who is told of reconnects, and of messages that were looked for.
-        resilience: How streams are picked up again, and lost replies looked for.
+        configuration: The configuration of messages, where a call does not override it.
+        hooks: Interceptors and consumers: see calls, and get every task and message.
+        auth: The source of credentials.
+        observers: Notified of reconnects and of searches for lost replies.
+        resilience: How streams are resumed and lost replies searched for.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
         on_unknown: What to do about a message whose reply was lost.
-        context_ids: Who names the context of a conversation.
-        journaling: Writes calls down; None for nobody.
-        endpoints: The addresses that it comes to know.
-        admissions: Who is let in; None where everybody is.
+        context_ids: Whether the agent or the client creates the id of a conversation.
+        journaling: Records calls; None without a journal.
+        endpoints: The addresses that it learns.
+        admissions: The limits of calls in flight, per event loop; None for no limit.
         trust: Decides which cards are used.
 
     Attributes:
         timeout: Seconds of a call that names no timeout.
-        env: Where ids, random numbers and wall time come from.
-        observers: Who is told of reconnects, and of messages that were looked for.
-        resilience: How streams are picked up again, and lost replies looked for.
+        env: The source of ids, random numbers and wall time.
+        observers: Notified of reconnects and of searches for lost replies.
+        resilience: How streams are resumed and lost replies searched for.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
         replies: The questions of tasks as last seen, and the replies sent to them.
-        hooks: Who looks at calls; a caller may add to them.
-        auth: Where credentials come from; a caller may name it later.
-        context_ids: Who names the context of a conversation.
-        journaling: Writes calls down; None for nobody.
-        endpoints: The addresses that it knows.
-        admissions: Who is let in; None where everybody is.
+        hooks: Interceptors and consumers; a caller may add to them.
+        auth: The source of credentials; a caller may set it later.
+        context_ids: Whether the agent or the client creates the id of a conversation.
+        journaling: Records calls; None without a journal.
+        endpoints: The addresses that it has learned.
+        admissions: The limits of calls in flight, per event loop; None for no limit.
         agent: The address that answered last, as shown in errors.
-        endpoint: What is known of the address that was called last; None before the first call.
-        subscribing_is_safe: Whether a subscription leaves a task there as it is; None until
-            somebody has answered.
+        endpoint: The endpoint that was called last; None before the first call.
+        subscribing_is_safe: Whether a subscription leaves the agent's task unchanged; None until
+            an agent has answered.
         is_closed: Whether it takes no more calls.
-        streams: Those that are open, by the tasks that they are of.
+        streams: The open streams, by the ids of their tasks.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ClientCore:
         self._choices = choices
         self._resolver = resolver
         self._trust = trust
-        self._extended: AcceptedCard | None = None  # unless the public card was given after it
+        self._extended: AcceptedCard | None = None  # unless a public card was returned after it
         self._headers = headers
         self._extensions = extensions
         self._configuration = configuration
@@ -212,41 +212,41 @@ class ClientCore:
         self.streams: dict[str, WeakSet[ResumableStream]] = {}
 
     async def close(self) -> None:
-        """Takes no more calls, wakes who waits between two of them, and frees what is below."""
+        """Refuse further calls, wake calls that wait between requests, and close all layers."""
         self.is_closed = True
         self._closing.here().set()
         if self.journaling is not None:
             await self.journaling.close()
         stacks = (self._transport, self._cards, self._choices)
-        await close_in_turn((*stacks, self._trust), seconds=_CLOSING)
+        await close_in_turn((*stacks, self._trust), seconds=_CLOSE_TIMEOUT_S)
 
     @property
     def watchdog(self) -> Watchdog:
-        """Time limits of streams in the running event loop."""
+        """The time limits of streams in the running event loop."""
         return self._watchdogs.here()
 
     def add_interceptors(self, added: tuple[Interceptor, ...]) -> None:
         """Add interceptors, for calls that begin from now on.
 
         Raises:
-            ValueError: Credentials come from somewhere else already.
+            ValueError: The client has another source of credentials already.
         """
         self.auth.provider = one_provider(self.auth.provider, added)
         self.hooks.interceptors += added
         self._pipeline.update()
 
-    def hurry(self, task_id: str) -> None:
-        """Has streams of a task look soon how it stands."""
-        for live in tuple(self.streams.get(task_id, ())):
-            live.expect_change()
+    def expect_change(self, task_id: str) -> None:
+        """Make the streams of a task poll it soon, because a change is expected."""
+        for stream in tuple(self.streams.get(task_id, ())):
+            stream.expect_change()
 
     async def pause(self, seconds: float) -> None:
-        """Waits between two calls, and no longer than until the client is closed."""
+        """Wait between two calls, until the client is closed at the latest."""
         async with CancelScope.within(seconds):
             await self._closing.here().wait()
 
     def deadline(self, name: str, timeout: float | None) -> Deadline:
-        """A deadline that begins now; a stream for which none is named has none.
+        """Return a deadline that begins now; a stream without a timeout has no deadline.
 
         Raises:
             ValueError: The timeout is not a positive number of seconds.
@@ -272,10 +272,10 @@ class ClientCore:
             name: What the call's deadline is called.
             options: What the caller passes.
             sends: Whether the call may send a message.
-            of: The method that takes the options, for those who mistype one of its own arguments.
+            of: The method that takes the options, for errors about its own arguments.
 
         Raises:
-            ValueError: A timeout, header or URI that cannot be right.
+            ValueError: A timeout, header or URI that is not valid.
             TypeError: An option that does not exist, or is of another type.
         """
         if not options:
@@ -307,10 +307,10 @@ class ClientCore:
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
     ) -> SendMessageConfiguration:
-        """The configuration of a message: the client's, with what a call says in its place.
+        """Return the configuration of a message: the client's, overridden by the call's.
 
         Raises:
-            ValueError: A value that cannot be right.
+            ValueError: A value that is not valid.
             TypeError: An argument of another type.
         """
         own = self._configuration
@@ -330,7 +330,7 @@ class ClientCore:
         return check_configuration(configuration)
 
     def observed(self, scope: CallScope, operation: str) -> ObservedCall:
-        """A call of the caller's that may take several requests: see `ObservedCall`."""
+        """Return a caller's call that may take several requests: see `ObservedCall`."""
         return ObservedCall(scope.call_group, self.observers, operation)
 
     @property
@@ -339,7 +339,7 @@ class ClientCore:
         return self._resolver.is_needed
 
     async def card(self, deadline: Deadline, *, is_asked_for: bool = False) -> AgentCard:
-        """The agent's card, which the caller asks for or another call needs."""
+        """Return the agent's card, for the caller (``is_asked_for``) or for another call."""
         scope = CallScope(deadline=deadline, call_group=CallGroup(ends_with_request=is_asked_for))
         card = (await self._cards.unary(self._call(GET_AGENT_CARD, CardLocation(()), scope))).value
         self._extended = None
@@ -350,10 +350,10 @@ class ClientCore:
         return (await self._choices.unary(self._call(CHOOSE_INTERFACE, None, scope))).value
 
     async def extended_card(self, scope: CallScope) -> AgentCard:
-        """Fetches the agent's extended card, and puts it in the place of the public one.
+        """Fetch the agent's extended card, which replaces the public one.
 
-        One that was fetched for a context, or with headers of the call's own, stays with those
-        who asked: other users of the client would be led by it.
+        A card that was fetched for a context, or with headers of the call, does not: it may be
+        specific to one user, and would mislead other users of the client.
         """
         request, deadline = GetExtendedAgentCardRequest(), scope.deadline
         call = self._call(GET_EXTENDED_AGENT_CARD, request, scope)
@@ -361,7 +361,7 @@ class ClientCore:
         with scope.hiding_secrets():
             try:
                 check_card(reply.value)
-                believed = await wait_until(
+                accepted = await wait_until(
                     deadline.at,
                     self._trust.accept(call, received_card(reply)),
                     lambda: callback_deadline_error("the card was not verified", deadline, None),
@@ -369,21 +369,21 @@ class ClientCore:
             except (InvalidAgentCardError, CardSignatureError) as error:
                 error.agent = self.agent
                 raise
-        self._extended = believed
-        if scope.context is None and not scope.headers:  # else it is one user's of many
-            self._resolver.replace(believed, scope.secrets.values())
-        return believed.card
+        self._extended = accepted
+        if scope.context is None and not scope.headers:  # otherwise it may be one user's own
+            self._resolver.replace(accepted, scope.secrets.values())
+        return accepted.card
 
     @property
     def card_verification(self) -> CardVerification | None:
-        """What the signatures of the card are worth that was given last; None before there is."""
+        """The result of verifying the latest card's signatures; None before there is a card."""
         if self._extended is not None:
             return self._extended.verification
         return self._resolver.verification
 
     @property
     def card_document(self) -> Mapping[str, Any] | None:
-        """The JSON object of that card as it came; None before there is one."""
+        """The JSON object of the latest card as received; None before there is a card."""
         extended = self._extended
         received = self._resolver.received if extended is None else extended.received
         return None if received is None or not received.is_whole else received.document
@@ -424,7 +424,7 @@ class ClientCore:
         is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Reply[Stream[R]]:
-        """Opens one connection of a stream."""
+        """Open one connection of a stream."""
         call = self._call(
             operation,
             params,
@@ -441,7 +441,7 @@ class ClientCore:
         return reply
 
     def _note(self, endpoint: Endpoint | None) -> None:
-        """Remembers who has answered."""
+        """Remember the endpoint that has answered."""
         if endpoint is not None:
             self.agent = endpoint.agent
         self.subscribing_is_safe = endpoint is None or endpoint.subscribing_is_safe
@@ -456,15 +456,15 @@ class ClientCore:
         configuration: SendMessageConfiguration | None = None,
         message_metadata: Mapping[str, Any] | None = None,
     ) -> SendMessageRequest:
-        """What sends a message, whose id is fixed here, before the first try.
+        """Return the request that sends a message, with an id that all attempts share.
 
         Args:
             content: The message.
             task_id: The task that it continues.
             context_id: The conversation that it belongs to.
-            metadata: Of the request.
-            configuration: How to treat it; as the client is configured if left out.
-            message_metadata: Of the message.
+            metadata: The metadata of the request.
+            configuration: The configuration of the message; the client's own if left out.
+            message_metadata: The metadata of the message.
         """
         message = to_message(
             content,
@@ -477,12 +477,12 @@ class ClientCore:
             configuration = self._configuration
         return SendMessageRequest(
             message=message,
-            configuration=None if configuration == _NOTHING_SAID else configuration,
+            configuration=None if configuration == _DEFAULT_CONFIGURATION else configuration,
             metadata=None if metadata is None else json_object("metadata", metadata),
         )
 
     async def get_task(self, task_id: str, scope: CallScope) -> Task:
-        """Fetches a task."""
+        """Fetch a task."""
         return (await self.call(GET_TASK, GetTaskRequest(id=task_id), scope)).value
 
     async def replying(
@@ -493,14 +493,14 @@ class ClientCore:
         known: Task | None = None,
         asks: bool = True,
     ) -> PendingReply | None:
-        """The message as a reply to an interrupted task, before it is sent; None if it is none.
+        """Return a message as a reply to an interrupted task, before it is sent, or None.
 
         Args:
             message: The message.
-            scope: When the call ends, and what goes with each request.
+            scope: The deadline of the call, and what each of its requests carries.
             known: The task, where the caller has it.
-            asks: Whether to ask for a task that was not seen yet: once, for 5 s at most. Without
-                an answer, what it waits for is unknown: see `PendingReply`.
+            asks: Whether to fetch a task that was not seen yet: once, for 5 s at most. Without a
+                reply, its question is unknown: see `PendingReply`.
         """
         task_id = message.task_id
         if not task_id:
@@ -509,25 +509,27 @@ class ClientCore:
         if question is None:
             if not asks:
                 return None
-            at = min(scope.deadline.at, asyncio.get_running_loop().time() + _LOOK_S)
-            within = Deadline(name="look", timeout=_LOOK_S, at=at)
-            look = GetTaskRequest(id=task_id)
+            at = min(scope.deadline.at, asyncio.get_running_loop().time() + _QUESTION_TIMEOUT_S)
+            own_deadline = Deadline(name="look", timeout=_QUESTION_TIMEOUT_S, at=at)
+            request = GetTaskRequest(id=task_id)
             call_group = CallGroup(secrets=scope.secrets, ends_with_request=False)
-            aside = msgspec.structs.replace(scope, deadline=within, call_group=call_group)
+            own_scope = msgspec.structs.replace(
+                scope, deadline=own_deadline, call_group=call_group
+            )
             with contextlib.suppress(A2AError):
-                task = await self.call(GET_TASK, look, aside, is_retried=False)
+                task = await self.call(GET_TASK, request, own_scope, is_retried=False)
                 question = task.value.status
             if question is not None and not question.state.is_settled:
-                question = None  # a store that lags may not show yet what the task waits for
+                question = None  # a store that lags may not show the question yet
         if question is not None and not question.state.is_interrupted:
             return None
         return PendingReply(task_id, message.message_id, question, message)
 
     def check_watching(self, task_id: str) -> None:
-        """Ends the watch of a task when the client is closed.
+        """Raise an error if the client is closed while a task is watched.
 
         Raises:
-            A2AConnectionError: It is.
+            A2AConnectionError: The client is closed.
         """
         if self.is_closed:
             text = f"the client was closed while task {task_id} was watched"
@@ -578,27 +580,27 @@ class ClientCore:
     async def tell(
         self, consumers: Iterable[Consumer], event: Event, task: Task | None, deadline: Deadline
     ) -> None:
-        """Gives an event to consumers, in order, with the card as last seen.
+        """Call consumers with an event, in order, with the card as last seen.
 
-        A card that is too old by now is not fetched anew: what has arrived must not get lost
-        because the card cannot be had.
+        An expired card is not fetched again: an event that has arrived must not be lost because
+        the card is not available.
         """
 
-        async def tell() -> None:
+        async def call_each() -> None:
             card = self._resolver.last or await self.card(deadline)
             for consumer in consumers:
-                told = consumer(event, task, card)
-                if inspect.isawaitable(told):
-                    await told
+                pending = consumer(event, task, card)
+                if inspect.isawaitable(pending):
+                    await pending
 
         def too_late() -> DeadlineExceededError:
             return callback_deadline_error("a consumer did not finish", deadline, task)
 
-        await wait_until(deadline.at, tell(), too_late)
+        await wait_until(deadline.at, call_each(), too_late)
 
 
 def _note_push_secrets(params: object, scope: CallScope) -> None:
-    """Note the secrets of what a request says about push notifications."""
+    """Note the secrets in the push notification configurations of a request."""
     push = params if isinstance(params, TaskPushNotificationConfig) else None
     if isinstance(params, SendMessageRequest) and params.configuration is not None:
         push = params.configuration.task_push_notification_config
@@ -607,10 +609,10 @@ def _note_push_secrets(params: object, scope: CallScope) -> None:
 
 
 def is_terminal(task: Task) -> bool:
-    """Whether a task is over."""
+    """Return whether a task is over."""
     return task.state.is_terminal
 
 
 def is_settled(task: Task) -> bool:
-    """Whether a task is over, or needs a message to go on."""
+    """Return whether a task is over, or needs a message to continue."""
     return task.state.is_settled

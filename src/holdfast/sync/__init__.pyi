@@ -276,46 +276,46 @@ class Client:
     closed raises a RuntimeError.
     """
     def close(self) -> None:
-        """Ends the calls under way, and closes the connections unless the engine was lent.
+        """End the calls in flight, and close the connections unless the engine is borrowed.
 
-        Calls under way get a second for a last word and raise an `A2AConnectionError`; later ones
-        raise a RuntimeError. Everything is closed whatever a layer or transport of the caller's
-        raises meanwhile; the first of these errors is raised at the end. Can be called twice.
+        Calls in flight get 1 s to finish and raise an `A2AConnectionError`; later calls raise a
+        RuntimeError. Everything is closed even if a caller-supplied layer or transport raises
+        meanwhile; the first of these errors is raised at the end. Can be called twice.
 
         Raises:
-            TimeoutError: Such a layer or transport took longer than 10 or 5 seconds to close.
+            TimeoutError: Such a layer took longer than 10 s to close, or a transport 5 s.
         """
 
     def add_event_consumer(self, consumer: Consumer) -> None:
-        """Adds a consumer after the present ones; it hears nothing of calls already under way.
+        """Add a consumer after the present ones; it gets no events of calls in flight.
 
         Raises:
             TypeError: It cannot be called.
         """
 
     def add_request_middleware(self, interceptor: Interceptor) -> None:
-        """Adds an interceptor after the present ones; calls already under way are not touched.
+        """Add an interceptor after the present ones; calls in flight are not affected.
 
-        An `AuthInterceptor` becomes the place that credentials come from; they go where `connect`
-        would let them go, and nowhere else.
+        An `AuthInterceptor` becomes the source of credentials; they are sent only to the origins
+        that `connect` allows.
 
         Raises:
-            ValueError: Credentials come from somewhere else already.
+            ValueError: The client has another source of credentials already.
             TypeError: It is not an interceptor.
         """
 
     @property
     def circuit(self) -> Circuit:
-        """Whether the agent is called at all; can be opened, closed and reset by hand."""
+        """The agent's circuit breaker, which can be opened, closed and reset by hand."""
 
     def stats(self) -> ClientStats:
-        """What the client knows of its own work by now; costs nothing, and holds no secret."""
+        """Return the client's statistics so far; costs nothing, and holds no secret."""
 
     def agent_card(self, *, timeout: float | None = None) -> AgentCard:
-        """The agent's card, from memory while it is fresh.
+        """Return the agent's card, from the cache while it is fresh.
 
         Args:
-            timeout: Seconds; the client's own if left out or None.
+            timeout: Seconds; the client's own timeout if left out or None.
 
         Raises:
             AgentCardResolutionError: There is no card.
@@ -325,45 +325,45 @@ class Client:
 
     @property
     def card_verification(self) -> CardVerification | None:
-        """What the signatures of the card are worth that was given last, public or extended.
+        """The result of verifying the signatures of the latest card, public or extended.
 
-        None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
+        None before there is a card. Without ``connect(card_verifier=…)`` no signature is verified.
         """
 
     @property
     def card_document(self) -> Mapping[str, Any] | None:
-        """The JSON object of that card as it came, with what the model does not know.
+        """The JSON object of the latest card as received, with members that the model lacks.
 
-        None before there is a card, and for a card that was passed as an `AgentCard`. Of one that
-        came over gRPC it is the JSON of the message, and None if that has fields that are not
-        known here, or is of protocol 0.3.
+        None before there is a card, and for a card that was passed as an `AgentCard`. For a card
+        received over gRPC it is the JSON form of the message, and None if the message has unknown
+        fields or is of protocol 0.3.
         """
 
     def discover(self, *, timeout: float | None = None) -> AgentCard:
-        """The same as `agent_card`."""
+        """Return the agent's card; the same as `agent_card`."""
 
     def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
-        """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.
+        """Fetch the card for authenticated clients (A2A 3.1.11), which replaces the public one.
 
         Raises:
-            UnsupportedOperationError: The agent offers none.
-            ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
+            UnsupportedOperationError: The agent offers no extended card.
+            ExtendedAgentCardNotConfiguredError: The agent declares an extended card but has none.
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
 
     def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
-        """The calls to this agent that have no outcome, as the journal tells it, oldest first.
+        """Return the calls to this agent that have no outcome in the journal, oldest first.
 
-        Those that somebody works on are among them, this client included: see
-        `PendingCall.is_held`. So are those whose record is damaged, which cannot be resumed: see
+        They include calls that a client works on, this client among them: see
+        `PendingCall.is_held`; and calls whose record is damaged, which cannot be resumed: see
         `PendingCall.damage`.
 
         Args:
-            message_id: The only one that is wanted; all if left out.
+            message_id: Return only the call of this message; all calls if left out.
 
         Raises:
-            JournalError: The journal cannot be read, or not the record of that message.
+            JournalError: The journal, or the record of that message, cannot be read.
             ValueError: There is no journal: see `connect`; or the message id is empty.
             TypeError: The message id is not text.
             RuntimeError: The client was closed.
@@ -376,7 +376,7 @@ class Client:
 
         The failure of one call is in its outcome, and does not end the iteration. No message is
         sent again: see `PendingCall.resume`. A call is finished in the journal once its outcome is
-        yielded: if the iteration is left earlier, or the call's timeout expires, it stays pending.
+        yielded: if the caller stops iterating earlier, or the call times out, it stays pending.
 
         Args:
             concurrency: Calls to resume at the same time, at most; at least 1.
@@ -385,7 +385,7 @@ class Client:
 
         Raises:
             JournalError: The journal cannot be read; raised by the first step.
-            ValueError: There is no journal: see `connect`; or an option that cannot be right.
+            ValueError: There is no journal: see `connect`; or an option is not valid.
         """
 
     def ask(
@@ -402,36 +402,37 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> Answer:
-        """Sends a message and waits for the answer, however long the agent works on it.
+        """Send a message and wait for the answer, however long the agent works on it.
 
-        The agent streams its answer, if its card says that it can, and a connection that is cut is
-        picked up again; else the task's id is asked for at once, and the task is polled. It ends
-        when the task is over or waits for input. A task that waits for an authorization is
-        watched on. An exception of a consumer is raised as it is, after the message was sent.
+        If the agent's card declares streaming, the answer is streamed, and a cut connection is
+        resumed; otherwise the agent is asked to return the task immediately, and the task is
+        polled. The call ends when the task is over or waits for input; it continues while the
+        task waits for an authorization. An exception of a consumer is raised as it is, after the
+        message was sent.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
-            context_id: The conversation to go on with.
+            context_id: The conversation to continue.
             metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
+            accepted_output_modes: Media types that the caller accepts; the client's own if left
                 out, any if empty.
-            push_notification_config: Where the agent sends news of the task; the client's own if
-                left out.
-            tools: Functions that the agent may call, over AG2's extension for client tools; what
-                they give goes back to it, and the answer is what it says in the end.
-            poll_interval: Seconds between two looks at the task; the first looks are quicker.
+            push_notification_config: Where the agent sends updates of the task; the client's own
+                if left out.
+            tools: Functions that the agent may call, through AG2's extension for client tools;
+                their results are sent to the agent, and the answer is its last one.
+            poll_interval: Seconds between two polls of the task; the first polls are quicker.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
-                found; it was not sent again, unless ``on_unknown`` says so.
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The time is over while the task waits for an authorization.
-            ClientToolsNotSupportedError: The agent does not take tools; nothing was sent.
-            LimitExceededError: It called tools too often; `task` waits for what they give.
+                found; it was not sent again, unless ``on_unknown`` allows it.
+            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
+            ClientToolsNotSupportedError: The agent does not support tools; nothing was sent.
+            LimitExceededError: The agent called tools too often; `task` waits for their results.
             ValueError: The message has no content.
         """
 
@@ -449,32 +450,32 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None = None,
         **options: Unpack[SendOptions],
     ) -> Task | Message:
-        """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
+        """Send a message: the raw operation (A2A 3.1.1), which the agent may block.
 
-        Without `return_immediately`, the agent answers when the task is over or interrupted, on
-        one request that everything between may cut; `ask` does not depend on that.
+        Without `return_immediately`, the agent replies when the task is over or interrupted, to
+        one request that any network failure until then may cut; `ask` does not depend on that.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
-            context_id: The conversation to go on with.
+            context_id: The conversation to continue.
             metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
-            return_immediately: Whether to answer as soon as the task exists; if left out, no,
-                unless the client is configured so.
+            return_immediately: Whether the agent replies as soon as the task exists; if left out,
+                it does not, unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
+            accepted_output_modes: Media types that the caller accepts; the client's own if left
                 out, any if empty.
-            push_notification_config: Where the agent sends news of the task; the client's own if
-                left out.
+            push_notification_config: Where the agent sends updates of the task; the client's own
+                if left out.
 
         Returns:
             The task, in whatever state it is, or the agent's message.
 
         Raises:
             OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
-                found; it was not sent again, unless ``on_unknown`` says so.
+                found; it was not sent again, unless ``on_unknown`` allows it.
             ValueError: The message has no content.
         """
 
@@ -488,29 +489,30 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> BulkRun:
-        """Asks many things, a few at a time, and gives what each came to, as it comes.
+        """Send many messages, a few at a time, and yield the result of each as it arrives.
 
-        Each message is asked as by `ask`, and what goes wrong with one is its result. With a
-        journal and a ``run_id``, a run that was killed is begun again in the same way, with the
-        same messages: what was sent is gone on with, what is known is not asked for again, and
-        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
-        the work, and each gives every answer. A message that is not the one that was sent under
-        its key is a `RunItemChangedError` in its result. What a consumer or another hook raises
-        ends the run.
+        Each message is sent as by `ask`, and its failure is its result. With a journal and a
+        ``run_id``, a run whose process was killed is resumed by the same call with the same
+        messages: calls that were sent are resumed, results that are recorded are not requested
+        again, and no message is sent twice, unless ``on_unknown`` allows it. Two concurrent runs
+        with the same ``run_id`` share the work, and each yields every result. A message that
+        differs from the one that was sent under its key has a `RunItemChangedError` as its
+        result. An exception of a consumer or another hook ends the run.
 
         Args:
-            messages: What to ask; each is known by its place, which has to stay the same, or by
-                the key of a `RunItem`.
+            messages: The messages; each is identified by its position, which must stay the same,
+                or by the key of a `RunItem`.
             run_id: Names the run in the journal.
-            concurrency: How many are on their way at once.
-            rate: How many are begun in a second at most, more than 0; None for as many as there is
-                room for.
-            poll_interval: Seconds between two looks at a task; the first looks are quicker.
-            options: See `SendOptions`; each message has a ``timeout`` of its own for all that is
+            concurrency: How many messages are in flight at once, at most.
+            rate: How many messages are begun per second at most, more than 0; None for as many as
+                ``concurrency`` admits.
+            poll_interval: Seconds between two polls of a task; the first polls are quicker.
+            options: See `SendOptions`; ``timeout`` limits, for each message, everything that this
+                run does about it.
                 done about it in this run.
 
         Raises:
-            ValueError: A number that cannot be right, or a ``run_id`` without a journal.
+            ValueError: A number that is not valid, or a ``run_id`` without a journal.
             TypeError: An argument of another type.
         """
 
@@ -528,28 +530,28 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[SendOptions],
     ) -> EventStream:
-        """Sends a message and gives its answer as it comes (A2A 3.1.2).
+        """Send a message and stream its answer (A2A 3.1.2).
 
-        The message is sent when the stream is entered; a ``timeout`` counts from now. Without one
-        the stream has no end but the task's; a connection that is quiet for longer than
-        `Timeouts.idle` counts as cut. An agent that offers no streams is polled, and the events
-        are made of what it says; so is one of protocol 0.3 after a cut, because a subscription
-        may not leave its task as it is (see `subscribe_to_task`).
+        The message is sent when the stream is entered; a ``timeout`` counts from this call.
+        Without a timeout only the task's end ends the stream; a connection on which nothing
+        arrives for longer than `Timeouts.idle` counts as cut. An agent without streaming is
+        polled, and the events are derived from the task's states. So is an agent of protocol 0.3
+        after a cut, because a subscription may change its task (see `subscribe_to_task`).
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
-            context_id: The conversation to go on with.
+            context_id: The conversation to continue.
             metadata: A JSON object for the metadata of the request (``params.metadata``).
             message_metadata: A JSON object to add to the message's own metadata
                 (``message.metadata``); it wins where both have a member.
-            accepted_output_modes: Media types that the caller can use; the client's own if left
+            accepted_output_modes: Media types that the caller accepts; the client's own if left
                 out, any if empty.
-            push_notification_config: Where the agent sends news of the task; the client's own if
-                left out.
-            tools: Functions that the agent may call: see `ask`. The stream goes on over all the
-                turns that it takes, and its events tell of the calls as well.
-            poll_interval: Seconds between two looks where the task has to be polled.
+            push_notification_config: Where the agent sends updates of the task; the client's own
+                if left out.
+            tools: Functions that the agent may call: see `ask`. The stream continues over all the
+                turns that this takes, and its events include the calls.
+            poll_interval: Seconds between two polls where the task has to be polled.
         """
 
     def conversation(
@@ -565,36 +567,36 @@ class Client:
         max_turns: int = 32,
         poll_interval: float = 2.0,
     ) -> Conversation:
-        """Begins a conversation, or goes on with one: messages that belong together.
+        """Begin a conversation, or continue one: messages that belong together.
 
         Args:
-            context_id: The conversation to go on with.
-            task: The task to go on with, as last seen; it names its conversation.
-            on_input: Replies to what the agent asks in the middle of a task; without it, and
-                where it gives None, the question is the answer (`Answer.needs_input`).
-            on_auth: Sees to an authorization that the agent asks for; where it gives None, or the
-                authorization was given meanwhile, the task is watched until it goes on.
-            input_timeout: Seconds that a hook has; as long as the turn if left out.
-            tools: Functions that the agent may call in each turn: see `ask`. Of `task` itself,
-                which others may have answered, no call is run.
-            timeout: Seconds of a turn, hooks and tools included.
-            max_turns: How many replies of the hooks a turn may take; 0 for none.
-            poll_interval: Seconds between two looks where the task has to be polled.
+            context_id: The conversation to continue.
+            task: The task to continue, as last seen; it names its conversation.
+            on_input: Input handler: replies to the questions of a task. Without it, and where it
+                returns None, the question is the answer (`Answer.needs_input`).
+            on_auth: Handles an authorization that the agent requests; where it returns None, or
+                the authorization was granted meanwhile, the client waits until the task continues.
+            input_timeout: Seconds that a handler has; as long as the turn if left out.
+            tools: Functions that the agent may call in each turn: see `ask`. Calls that `task`
+                itself contains are not run, because they may have been answered elsewhere.
+            timeout: Seconds of a turn, including handlers and tools.
+            max_turns: How many replies of the handlers a turn may take; 0 for none.
+            poll_interval: Seconds between two polls where the task has to be polled.
 
         Raises:
-            ValueError: A number that cannot be right; or the task is of another conversation.
+            ValueError: A number that is not valid; or the task is of another conversation.
             TypeError: An argument of another type.
         """
 
     def get_task(
         self, task_id: str, *, history_length: int | None = None, **options: Unpack[CallOptions]
     ) -> Task:
-        """Fetches a task as it stands (A2A 3.1.3).
+        """Fetch the current state of a task (A2A 3.1.3).
 
         Args:
             task_id: The task.
             history_length: How many messages of its history to return at most; None leaves it to
-                the agent. Some agents shorten what they keep to what was asked for.
+                the agent. Some agents truncate the stored history to the length requested.
 
         Raises:
             TaskNotFoundError: The agent does not know it.
@@ -612,20 +614,20 @@ class Client:
         include_artifacts: bool = False,
         **options: Unpack[CallOptions],
     ) -> ListTasksResponse:
-        """Lists one page of tasks, the most recently updated first (A2A 3.1.4).
+        """List one page of tasks, the most recently updated first (A2A 3.1.4).
 
         Args:
             context_id: Only tasks of this conversation.
             status: Only tasks in this state.
             limit: Tasks on a page, 1 to 100.
-            page_token: ``next_page_token`` of the page before.
+            page_token: ``next_page_token`` of the previous page.
             history_length: How many messages of each history to return at most.
             status_timestamp_after: Only tasks whose status is not older than this; a time
-                without zone is read as UTC.
+                without a time zone is read as UTC.
             include_artifacts: Whether to return artifacts.
 
         Raises:
-            UnsupportedOperationError: The agent speaks protocol 0.3, and has no such list.
+            UnsupportedOperationError: The agent speaks protocol 0.3, which has no such operation.
         """
 
     def iter_tasks(
@@ -639,15 +641,15 @@ class Client:
         include_artifacts: bool = False,
         **options: Unpack[CallOptions],
     ) -> Iteration[Task]:
-        """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
+        """Iterate over all tasks, page by page; for the arguments see `list_tasks`.
 
-        ``limit`` and ``timeout`` are for each page. A task that is updated meanwhile may be
+        ``limit`` and ``timeout`` apply to each page. A task that is updated meanwhile may be
         skipped.
 
         Raises:
-            InvalidAgentResponseError: The agent gives the same page again and again, or empty
-                ones without an end.
-            ValueError: An argument that cannot be right; raised by the call itself.
+            InvalidAgentResponseError: The agent returns the same page again and again, or empty
+                pages without end.
+            ValueError: An argument that is not valid; raised by the call itself.
             TypeError: An argument of another type; raised by the call itself.
         """
 
@@ -659,20 +661,20 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Waits until a task is over or needs input, and returns it in whatever state that is.
+        """Wait until a task is over or needs input, and return it in either state.
 
-        Failures that may pass do not end the wait. A task that waits for an authorization is
-        watched on: it may be given out of band (A2A 7.6). What the task waited for before this
-        client replied does not end it either: some servers show that for a while.
+        Temporary failures do not end the wait. Nor does a task that waits for an authorization,
+        which may be granted out of band (A2A 7.6), nor the question that the task asked before
+        this client replied: some servers show it for a while.
 
         Args:
             task_id: The task.
-            until: Says of the task whether the wait is over, in place of the rule above.
-            poll_interval: Seconds between two looks; the first looks are quicker.
+            until: Predicate of the task that ends the wait, in place of the rule above.
+            poll_interval: Seconds between two polls; the first polls are quicker.
 
         Raises:
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
             TaskNotFoundError: The agent does not know it.
         """
 
@@ -684,19 +686,19 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> EventStream:
-        """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
+        """Yield the current state of a task, and then its events (A2A 3.1.6).
 
         A task that is over is its only event. For the rest see `stream_message`.
 
-        The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
-        it stores once more: for everybody, the task then holds its text twice from there on. And
-        the agent hangs about 1,000 events after a subscriber has left. So a task of an agent of
-        0.3 is polled instead, and the log says so.
+        The official Python server of protocol 0.3 adds what it sends to a subscriber to the stored
+        task a second time: from then on, the task contains its text twice, for every client. That
+        server also hangs about 1,000 events after a subscriber has disconnected. A task of an
+        agent of 0.3 is therefore polled instead, and the log says so.
 
         Args:
             task_id: The task.
             force_subscription: Whether to subscribe at an agent of protocol 0.3 all the same.
-            poll_interval: Seconds between two looks where the task has to be polled.
+            poll_interval: Seconds between two polls where the task has to be polled.
         """
 
     def cancel_task(
@@ -708,31 +710,31 @@ class Client:
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Task:
-        """Asks the agent to cancel a task (A2A 3.1.5), and waits until the task is over.
+        """Ask the agent to cancel a task (A2A 3.1.5), and wait until the task is over.
 
-        Agents may take the request and work on, or have completed the task meanwhile: look at
-        the state that is returned. A ``timeout`` that is left out is 60 s, or the client's own
+        Agents may accept the request and continue, or have completed the task meanwhile: check
+        the state of the returned task. A ``timeout`` that is left out is 60 s, or the client's own
         if that is less.
 
         Args:
             task_id: The task.
-            confirm: Whether to wait until it is over; else the agent's reply is returned as is.
-            metadata: A JSON object to send along.
-            poll_interval: Seconds between two looks; the first looks are quicker.
+            confirm: Whether to wait until it is over; otherwise the agent's reply is returned.
+            metadata: A JSON object for the metadata of the request.
+            poll_interval: Seconds between two polls; the first polls are quicker.
 
         Raises:
             TaskNotCancelableError: The task is over already, or cannot be canceled.
             TaskNotFoundError: The agent does not know it.
-            CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
+            CancelUnconfirmedError: The task did not end in time; `task` is the task as last seen.
         """
 
     def create_task_push_notification_config(
         self, config: TaskPushNotificationConfig, **options: Unpack[CallOptions]
     ) -> TaskPushNotificationConfig:
-        """Tells the agent where to send news of ``config.task_id`` (A2A 3.1.7).
+        """Register an address to which the agent sends updates of ``config.task_id`` (A2A 3.1.7).
 
         Raises:
-            PushNotificationNotSupportedError: The agent sends none.
+            PushNotificationNotSupportedError: The agent does not support push notifications.
             TaskNotFoundError: The agent does not know the task.
             ValueError: The task's id or the address is missing, or a text cannot be encoded.
             TypeError: It is not a `TaskPushNotificationConfig`.
@@ -741,7 +743,7 @@ class Client:
     def get_task_push_notification_config(
         self, task_id: str, config_id: str, **options: Unpack[CallOptions]
     ) -> TaskPushNotificationConfig:
-        """Fetches one configuration of a task (A2A 3.1.8)."""
+        """Fetch one push notification configuration of a task (A2A 3.1.8)."""
 
     def list_task_push_notification_configs(
         self,
@@ -751,18 +753,18 @@ class Client:
         page_token: str | None = None,
         **options: Unpack[CallOptions],
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Lists one page of the configurations of a task (A2A 3.1.9).
+        """List one page of the push notification configurations of a task (A2A 3.1.9).
 
         Args:
             task_id: The task.
             limit: Configurations on a page; None leaves it to the agent.
-            page_token: ``next_page_token`` of the page before.
+            page_token: ``next_page_token`` of the previous page.
         """
 
     def delete_task_push_notification_config(
         self, task_id: str, config_id: str, **options: Unpack[CallOptions]
     ) -> None:
-        """Deletes one configuration of a task (A2A 3.1.10); deleting it again is no error.
+        """Delete one configuration of a task (A2A 3.1.10); deleting it again is not an error.
 
         Raises:
             TaskNotFoundError: The agent does not know the task or the configuration.
@@ -771,20 +773,20 @@ class Client:
     def call(
         self, operation: Operation[P, R], params: P, **options: Unpack[SendOptions]
     ) -> Reply[R]:
-        """Makes a call of any unary operation, and gives the whole reply.
+        """Make a call of any unary operation, and return the whole reply.
 
-        A message is sent as by `send_message`: it is in the journal before, and where its reply is
-        lost, the task that it made stands for that. Consumers are told nothing.
+        A message is sent as by `send_message`: it is recorded in the journal first, and if its
+        reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
             operation: A row of `holdfast._model.operations`.
             params: Its parameters; a message has its id already.
-            options: See `SendOptions`; ``on_unknown`` is for messages.
+            options: See `SendOptions`; ``on_unknown`` applies to messages.
 
         Raises:
             ValueError: The operation is answered by a stream, the message has no id, the request
-                does not name what it is about, or holds what cannot be sent (an unpaired
-                surrogate, or metadata that are not JSON).
+                does not name its task or configuration, or contains a value that cannot be sent
+                (an unpaired surrogate, or metadata that are not JSON).
             TypeError: The operation is not an `Operation`, or the parameters are not its own.
         """
 
@@ -1468,7 +1470,7 @@ def ask(
     tools: ClientTools | Iterable[Callable[..., Any]] = (),
     **options: Unpack[ConnectOptions],
 ) -> Answer:
-    """Asks an agent one thing: connects, sends, waits, closes.
+    """Send one message to an agent: connect, send, wait for the answer, close.
 
     Args:
         agent: See `connect`.
@@ -1521,82 +1523,83 @@ def connect(
     call_layers: Sequence[Layer] = (),
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
-    """Makes a client for one agent. Nothing is fetched before the first call.
+    """Make a client for one agent. Nothing is fetched before the first call.
 
-    A card that is passed is read and judged here; of one that has to be fetched or read from a
-    file, the first call tells the same as an `A2AError`.
+    A card that is passed is checked here; for a card that has to be fetched or read from a file,
+    the first call reports the same problems as an `A2AError`.
 
     Args:
-        agent: Where the agent is: its origin or address (the card is looked for below it), the
-            card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
-            these: replicas of the same agent. Calls about a task or a conversation go to the
-            replica that created it; while that replica is unreachable, to the others if they share
-            its store.
-        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
-            that is asked as the card's security requirements say; see `AuthInterceptor`.
-        timeout: Seconds for a whole call, with everything that is tried again.
-        card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
-            0 keeps none for longer than the calls that wait for it.
-        card_verifier: Who verifies the signatures of the agent's card: a `CardVerifier`, or a
-            function of your own, of either kind, that gets the JSON object of a signed card as it
-            was received, and raises if a signature is wrong. A card that was verified is used as
-            far as its signature covers it; one whose signature is wrong is refused; see
-            `Client.card_verification` for what became of it. A card that is passed should be its
-            JSON object or file: an `AgentCard` has not all that may have been signed.
-        require_signature: Whether a card is refused that is not verified, be it that it has no
-            signature, or that nobody has the key. Nothing is sent to the agent then.
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        agent: The agent: its origin or address (the card is fetched from the well-known path below
+            it), the card's own URL, a `Path` to the card's file, the card, or its JSON object. Or
+            a list of these: replicas of the same agent. Calls about a task or a conversation go
+            to the replica that created it; while that replica is unreachable, to the others if
+            they share its store.
+        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`,
+            which is called as the card's security requirements say; see `AuthInterceptor`.
+        timeout: Seconds for a whole call, including all retries.
+        card_ttl: Seconds for which the card is cached if its server does not say
+            (``Cache-Control``); 0 shares a card only among the calls that wait for its fetch.
+        card_verifier: Verifies the signatures of the agent's card: a `CardVerifier`, or a
+            function, plain or async, that gets the JSON object of a signed card as received, and
+            raises if a signature is wrong. Of a verified card, only what its signature covers is
+            used; a card whose signature is wrong is refused; see `Client.card_verification` for
+            the result. Pass a card as its JSON object or file: an `AgentCard` may lack members
+            that were signed.
+        require_signature: Whether to refuse a card that is not verified, because it has no
+            signature or because its key is unknown. Nothing is sent to the agent then.
+        resilience: Retries, timeouts and other policies; `Resilience.standard()` if left out.
         limits: How large a reply to accept; see `Limits` for the defaults.
-        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
+        engine: Carries the requests: an `HttpEngine` or an `aiohttp.ClientSession`, which is
             used and not closed; an `AiohttpEngine` of the client's own if left out.
-        tls: Whom to trust and which certificate to show, for the client's own connections. One
-            that is lent says that itself: `AiohttpEngine(ssl=TlsConfig(…))`.
-        shared: What is known of agents, to share between clients. Those whose
-            `Resilience.budget` is the same spend it together.
+        tls: Which authorities to trust and which certificate to present, for the client's own
+            connections. A caller-supplied engine has its own: `AiohttpEngine(ssl=TlsConfig(…))`.
+        shared: State of agents that several clients share. Clients with the same
+            `Resilience.budget` share that retry budget.
         env: Wall time, randomness and ids; for tests.
-        url: Address of the agent's interface, in place of the one that the card names. One that
-            begins with ``grpc://``, or with ``grpcs://`` for TLS, leaves gRPC alone to be spoken.
-        tenant: Tenant, in place of the one that the card names.
+        url: Address of the agent's interface, in place of the card's. An address that begins
+            with ``grpc://``, or with ``grpcs://`` for TLS, restricts the client to gRPC.
+        tenant: Tenant, in place of the card's.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
-            the card has none of them, or the list is empty, its own order counts. An interface of
-            the protocol's newer version comes before one that is preferred. ``"GRPC"`` needs the
-            extra ``grpc``; without it, and with a custom `engine`, which gRPC does not use, a
-            gRPC interface is not chosen unless you name the binding.
+            the card has none of them, or the list is empty, the card's order counts. An interface
+            of the newer protocol version comes before one with a preferred binding. ``"GRPC"``
+            needs the extra ``grpc``; without it, and with a custom `engine`, which gRPC does not
+            use, a gRPC interface is not chosen unless you name the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out
             or empty, as in the official SDK's configuration.
-        protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
-            left out, each interface is spoken to in the version that the card declares for it, 1.0
-            before 0.3; where it declares none, a harmless request finds out before the first call.
-        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Unless
-            you say so, such an agent is never spoken to in 0.3: what nobody declared could as
-            well be somebody's attempt to have less asked of it. It adds nothing to
-            ``protocol_version="0.3"``, and is refused beside ``"1.0"``; `tenant` is something that
-            0.3 does not know, and is refused beside either way to it.
-        transport_producers: What makes the transports of bindings of your own, by the names of
-            these in cards; see `TransportProducer`.
-        grpc_channel_factory: Makes the channel for the address of an interface of gRPC, as the
-            card or `url` writes it; it is used as it is, shared by all calls there, and never
-            closed. If left out, the client has channels of its own, with the TLS of `tls`, or of
-            an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, as ``host:port``,
-            is one of TLS, unless it is this machine's. A process that forks calls nothing over
-            gRPC afterwards.
-        configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
-        streaming: Whether to use streams where the agent offers them; tasks are polled else.
+        protocol_version: The version to use, ``"1.0"`` or ``"0.3"``, whatever the card says. If
+            left out, each interface is called in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, the client sends a harmless read request before
+            the first call to find out.
+        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Without
+            this option, 0.3 is never used with such an agent: an undeclared older version may be
+            an attempt at a downgrade. The option adds nothing to ``protocol_version="0.3"``, and
+            is refused together with ``"1.0"``. Both options are refused together with `tenant`,
+            which 0.3 does not have.
+        transport_producers: Make the transports of custom bindings, by the names of the bindings
+            in cards; see `TransportProducer`.
+        grpc_channel_factory: Makes the channel for the address of a gRPC interface, as the card
+            or `url` writes it; the channel is used as it is, shared by all calls to that address,
+            and never closed. If left out, the client has channels of its own, with the TLS of
+            `tls`, or of an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, such
+            as ``host:port``, uses TLS, unless it is this machine's. After a fork, the process must
+            not make gRPC calls.
+        configuration: Configuration of messages where a call does not say (A2A 3.2.2).
+        streaming: Whether to use streams where the agent offers them; otherwise tasks are polled.
         on_unknown: What to do about a message that was sent and whose reply was lost.
-            ``"reconcile"`` looks for the task that it made, which then stands for the reply (see
-            `ReconcilePolicy`), and raises `OutcomeUnknownError` if there is none to be found;
-            ``"raise"`` raises it at once. The other two send the same message again, as often as
-            `RetryPolicy.max_retries` says. They are for messages that may well be executed twice:
-            ``"resend_if_absent"`` does where all that may be looked at was, to its end. It assumes
-            that the agent's list shows every task soon, with the messages that made it, and that
-            no request is held back on the way for longer;
-            ``"resend"`` assumes nothing and looks for nothing.
-        context_ids: Who names the context of a conversation: ``"agent"``, or ``"client"``, which
-            makes a lost reply findable where an agent keeps no messages. The protocol leaves it to
-            agents whether to take a client's context (A2A 3.4.1); one that refuses it is asked
-            again without.
-        journal: Where to write calls down before they are sent, so that none is lost when the
-            program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
+            ``"reconcile"`` searches for the task that the message created, which then stands for
+            the reply (see `ReconcilePolicy`), and raises `OutcomeUnknownError` if none is found;
+            ``"raise"`` raises it at once. The other two values send the same message again, up to
+            `RetryPolicy.max_retries` times. They are for messages that may be executed twice:
+            ``"resend_if_absent"`` resends after a search that was complete and found no task. It
+            assumes that the agent's list shows every task soon, with the messages that created it,
+            and that no request is delayed in the network for longer;
+            ``"resend"`` assumes nothing and does not search.
+        context_ids: Which side creates the id of a conversation: ``"agent"``, or ``"client"``,
+            which makes a lost reply findable where an agent stores no messages. The protocol lets
+            agents refuse a client's context id (A2A 3.4.1); the message is then sent again without
+            one.
+        journal: Where calls are recorded before they are sent, so that none is lost when the
+            process crashes: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
             four slashes for an absolute path); or a `Journal`, which may be shared and is not
             closed. See `Client.pending`.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
@@ -1606,16 +1609,16 @@ def connect(
             task at the replica that created it.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
-        extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
-            (A2A 4.6). One that the card does not declare, and one that it requires and that is
-            not among them nor among those of a call, are errors before anything is sent.
-        credential_origins: More origins that may get `auth` and `headers`. Messages are sent to
+        extensions: URIs of protocol extensions for ``A2A-Extensions``, requested with every call
+            (A2A 4.6). An extension that the card does not declare, and one that the card requires
+            and neither this option nor the call names, is an error before anything is sent.
+        credential_origins: Further origins that may get `auth` and `headers`. Messages are sent to
             the origin that the card names in any case. If neither this option nor `agent` or `url`
             names it, the logger ``holdfast.security`` warns once.
         allowed_networks: Networks that the card or a redirect may point into, such as
-            ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
-            itself is at least as far inside (private, link-local, loopback), and never at a
-            cloud's metadata.
+            ``"10.0.0.0/8"``. An address from another origin may point into other private,
+            link-local or loopback networks only where the agent's own address is at least as
+            private, and never to a cloud's metadata service.
         reach: Which addresses this client may connect to (SSRF protection): ``"any"``, or
             ``"public"`` for public addresses and `allowed_networks` only. Use ``"public"`` in
             services that get agents' addresses from their users. It covers `agent` and `url`,
@@ -1624,19 +1627,18 @@ def connect(
             that a proxy or `grpc_channel_factory` resolves is refused, because the client cannot
             check its address.
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
-        consumers: Called with the tasks and messages that sending and waiting give; see
+        consumers: Called with the tasks and messages that sending and waiting return; see
             `Consumer`.
-        observers: Plain functions that are called with what happens; see `Observer`. What one
-            raises is logged, and the first time also a `RuntimeWarning`.
-        call_layers: Your own layers around each call with all its attempts, outermost first.
-        attempt_layers: Your own layers around each attempt, outermost first.
+        observers: Plain functions that are called with each event; see `Observer`. An exception
+            of an observer is logged, and the first one is also a `RuntimeWarning`.
+        call_layers: Custom layers around each call with all its attempts, outermost first.
+        attempt_layers: Custom layers around each attempt, outermost first.
 
     Raises:
-        ValueError: An address, a header, a binding or a number that cannot be right, or options
-            that contradict each other; or the card that was passed has no interface that may be
-            used.
-        InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
-        ImportError: gRPC is asked for, and its extra is not installed.
+        ValueError: An address, a header, a binding or a number that is not valid, or options
+            that contradict each other; or no interface of the card that was passed may be used.
+        InvalidAgentCardError: The card that was passed is not usable; `field` names the cause.
+        ImportError: gRPC is requested, and its extra is not installed.
         TypeError: An argument of another type.
     """
 
