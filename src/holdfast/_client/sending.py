@@ -194,7 +194,7 @@ class SendOperation:
         return Origin(
             message_id=message.message_id,
             own_context_id=message.context_id if self._is_own_context else None,
-            said=None if given.task_id or given.context_id else given,
+            message=None if given.task_id or given.context_id else given,
             began=None if self.call is None else self.call.record.began,
         )
 

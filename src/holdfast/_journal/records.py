@@ -47,7 +47,7 @@ def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
         message_id=record.message_id,
         context_id=None if record.state is None else record.context_id,
         own_context_id=context_id if record.is_own_context else None,
-        said=message if has_begun and is_first else None,
+        message=message if has_begun and is_first else None,
         began=record.began,
     )
 

@@ -1,4 +1,4 @@
-"""Policies: frozen values, the state that they need, and pure decisions.
+"""Policies: frozen settings, the state that they need, and pure decisions.
 
-Time and random numbers come in as arguments; nothing here waits or reads a clock.
+Time and random numbers are arguments; no function here waits or reads a clock.
 """

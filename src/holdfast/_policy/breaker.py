@@ -1,15 +1,15 @@
-"""A circuit breaker: an agent that fails all the time is left alone for a while.
+"""A circuit breaker: it stops calls for a time after an agent has failed repeatedly.
 
-Closed, it lets calls through and counts. Open, it lets none through. When its time is over it is
-half-open: one call, the probe, goes through, and decides. The shape is that of Nygard, "Release
-It!" (2007), chapter "Stability Patterns"; the rules that others learned the hard way:
+While closed, it permits calls and counts failures. While open, it permits none. After its time it
+is half-open: it permits one call, the probe, whose outcome decides. It follows Nygard, "Release
+It!" (2007), chapter "Stability Patterns", with these rules:
 
-- Exactly one probe, however many ask at once. One that is given up makes room for the next; so
-  does one that takes longer than the breaker was open.
-- What was let through before the state changed says nothing about the state after it.
-- Nobody waits here: who is refused goes elsewhere, or learns when to come back.
-- What the agent answers is no outage: an internal error (-32603) is mostly about one message, and
-  429 says that it is well and busy. Such an answer ends an outage, and counts for nothing else.
+- There is exactly one probe, however many callers ask at once. A probe that is cancelled, or takes
+  longer than the breaker was open, makes room for the next one.
+- The outcome of a call that was permitted before a change of state does not count after it.
+- No call waits here: a refused call goes to another endpoint, or its error has the time to retry.
+- An agent that answers is reachable: an internal error (-32603) is mostly about one message, and
+  429 is rate limiting. Such an answer closes an open circuit, and does not count otherwise.
 """
 
 from __future__ import annotations
@@ -47,41 +47,44 @@ __all__ = [
 ]
 
 BreakerState = Literal["closed", "open", "half_open"]
-"""What a breaker does with calls: let them through, refuse them, or let one try."""
+"""State of a breaker: calls pass, calls are refused, or one probe passes."""
 
 Verdict = Literal["success", "reachable", "failure"]
-"""What the end of a call shows of the agent; ``"reachable"`` is enough to close its circuit again,
-and counts for nothing while that is closed."""
+"""Health of the agent by the outcome of a call; ``"reachable"`` closes an open circuit, and is not
+counted while the circuit is closed."""
 
 _BUCKETS = 10
-"""How finely the window of the failure rate slides."""
+"""Number of steps in which the window of the failure rate slides."""
 
-_SPREAD = 0.2
-"""How far the time that a breaker is open is drawn around its middle."""
+_JITTER_SHARE = 0.2
+"""Largest random deviation of the open time, as a share of it, in both directions."""
 
 
 class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """When to leave an agent alone, and for how long.
+    """When a circuit breaker opens, and for how long.
 
     Attributes:
-        failures: Failures in a row after which it opens, at least 1; None never opens it for
-            these.
-        failure_rate: Share of the calls within `window` that have failed, from which on it opens:
-            above 0, and at most 1; None never opens it for that.
-        min_calls: Calls within `window` below which their share says nothing; at least 1.
-        window: Seconds that the share is counted over.
-        slow_after: Seconds after which a call counts as failed, though it was answered.
-        min_wait_to_count: Seconds. A read that was sent, and that its own deadline ends, counts as
-            failed only if it has waited for at least as long. A message never does.
-        open_for: Seconds that it is open for the first time, drawn within a fifth around it.
-        backoff_factor: What that time is multiplied by with each probe that fails. With the
-            default, an agent that is back is noticed after a fifth of the time that it was away,
-            and some seconds.
-        max_open_for: Seconds that it is open at most; not less than `open_for`.
+        failures: Consecutive failures after which it opens, at least 1; None ignores consecutive
+            failures.
+        failure_rate: Share of failed calls within `window` from which on it opens: above 0, and at
+            most 1; None ignores the share.
+        min_calls: Calls within `window` that are needed for `failure_rate` to apply; at least 1.
+        window: Seconds over which the share is counted; more than 0, and finite.
+        slow_after: Seconds after which an answered call counts as failed; 0 or more, infinity for
+            never.
+        min_wait_to_count: Seconds, 0 or more. A read that was sent and reaches its own deadline
+            counts as failed only if it has waited at least this long. A message never counts.
+        open_for: Seconds that it is open the first time, varied at random by up to a fifth; more
+            than 0, and finite.
+        backoff_factor: Factor of that time for each failed probe; at least 1, and finite. With the
+            default, a recovered agent is noticed after a fifth of the time of its outage, plus
+            some seconds.
+        max_open_for: Longest time that it is open, in seconds; not less than `open_for`, and
+            finite.
 
     Raises:
         ValueError: A number is out of its bounds.
-        TypeError: One is no number, or `failures` or `min_calls` is no whole one.
+        TypeError: A value is not a number, or `failures` or `min_calls` is not an integer.
     """
 
     failures: int | None = 5
@@ -123,29 +126,29 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
     @classmethod
     def simple(cls, failures: int = 3, open_for: float = 30.0) -> Self:
-        """One that opens after some failures in a row, always for the same time.
+        """Return a policy of consecutive failures alone, with the same open time each time.
 
         Args:
-            failures: Failures in a row.
-            open_for: Seconds, drawn within a fifth around it.
+            failures: Consecutive failures after which it opens; at least 1.
+            open_for: Seconds that it is open, varied at random by up to a fifth; more than 0.
         """
-        most = open_for * (1 + _SPREAD)
-        return cls(failures=failures, failure_rate=None, open_for=open_for, max_open_for=most)
+        longest = open_for * (1 + _JITTER_SHARE)
+        return cls(failures=failures, failure_rate=None, open_for=open_for, max_open_for=longest)
 
 
 class Permit(msgspec.Struct, frozen=True, eq=False):
-    """Leave to make one call; what comes of that is reported with it."""
+    """Permission for one call; the outcome of the call is reported with it."""
 
     generation: int
     is_probe: bool = False
 
 
 class BreakerFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure that showed an agent to be away.
+    """A failure that counted towards opening a circuit.
 
     Attributes:
-        at: When, on the event loop's clock.
-        cause: What it was, in a line.
+        at: When it was reported, in seconds on the event loop's clock.
+        cause: Description of the failure, in one line.
     """
 
     at: float
@@ -156,7 +159,7 @@ class ManualOverride:
     """The manual override of all circuit breakers of a client.
 
     Attributes:
-        state: ``"open"`` lets no call pass, ``"closed"`` all of them; None leaves the decision to
+        state: ``"open"`` permits no call, ``"closed"`` permits all; None leaves the decision to
             the breakers.
     """
 
@@ -170,18 +173,19 @@ class Breaker:
     """The breaker of one endpoint.
 
     Attributes:
-        last_failure: The last failure that counted, however well all was since then.
+        last_failure: The last failure that counted, also after later successes; None if there was
+            none.
         policy: When it opens, and for how long.
     """
 
     __slots__ = (
-        "_closed",
+        "_closed_at",
+        "_failed_probes",
         "_failures",
+        "_next_probe_at",
         "_permit",
         "_probe",
-        "_reopened",
         "_state",
-        "_until",
         "_window",
         "last_failure",
         "policy",
@@ -192,53 +196,53 @@ class Breaker:
         self._window = _Window(policy.window)
         self.last_failure: BreakerFailure | None = None
         self._state: BreakerState = "closed"
-        self._permit = Permit(0)  # what all get while it is closed; tells its states apart
+        self._permit = Permit(0)  # of all calls while closed; its generation names the state
         self._probe: Permit | None = None
-        self._failures = 0  # in a row
-        self._reopened = 0  # probes that have failed since it was well for a while
-        self._closed = -math.inf  # when it closed last
-        self._until = 0.0  # when the next probe may be made
+        self._failures = 0  # consecutive
+        self._failed_probes = 0  # since the last recovery
+        self._closed_at = -math.inf  # when it last closed
+        self._next_probe_at = 0.0
 
     def state(self, *, now: float) -> BreakerState:
-        """What it does with calls.
+        """Return the state.
 
         Args:
             now: Monotonic time in seconds.
         """
-        if self._state == "open" and now >= self._until:
+        if self._state == "open" and now >= self._next_probe_at:
             return "half_open"
         return self._state
 
     @property
     def failures(self) -> int:
-        """Failures in a row."""
+        """The number of consecutive failures."""
         return self._failures
 
     def retry_after(self, *, now: float) -> float:
-        """Seconds until a call may be let through, or may be known to.
+        """Return the seconds until a call may be permitted, or until a probe may have decided.
 
         Args:
             now: Monotonic time in seconds.
         """
         if self._state == "closed":
             return 0.0
-        left = max(0.0, self._until - now)
-        # What a probe shows is mostly known long before its time is over.
+        left = max(0.0, self._next_probe_at - now)
+        # A probe mostly ends long before its time limit.
         return min(left, self.policy.open_for) if self._state == "half_open" else left
 
     def acquire(self, *, now: float) -> Permit | None:
-        """Leave to make a call, or None; who gets it says `settle`, whatever happens.
+        """Return a permit for a call, or None; the holder must call `settle` in any case.
 
         Args:
             now: Monotonic time in seconds.
         """
         if self._state == "closed":
             return self._permit
-        if now < self._until:
+        if now < self._next_probe_at:
             return None
         if self._state == "open":
             self._enter("half_open")
-        self._until = now + self._open_for()  # until then this probe has time
+        self._next_probe_at = now + self._open_for()  # time limit of this probe
         self._probe = Permit(self._permit.generation, is_probe=True)
         return self._probe
 
@@ -252,21 +256,22 @@ class Breaker:
         draw: Callable[[], float],
         cause: str = "",
     ) -> bool:
-        """Reports what came of a call.
+        """Report the outcome of a call.
 
         Args:
-            permit: What it was let through with.
-            verdict: What that shows of the agent; None for nothing, which gives the permit back.
-            duration: Seconds that it took.
+            permit: The permit of the call.
+            verdict: Health of the agent by the outcome; None if it shows nothing, which only
+                returns the permit.
+            duration: Duration of the call in seconds.
             now: Monotonic time in seconds.
-            draw: Draws a random number from 0 up to 1, where one is needed.
-            cause: Where it is a failure, what that was, in a line.
+            draw: Returns a random number from 0 up to 1; called only if one is needed.
+            cause: Description of a failure, in one line.
 
         Returns:
-            Whether its state has changed.
+            Whether the state of the breaker has changed.
         """
         if permit.generation != self._permit.generation:
-            return False  # of a state that is over
+            return False  # permitted in an earlier state
         if verdict == "success" and duration > self.policy.slow_after:
             verdict, cause = "failure", f"the reply took {duration:.3g} s"
         if verdict == "failure":
@@ -279,10 +284,10 @@ class Breaker:
         elif verdict == "failure":
             self._failures += 1
             self._window.add(now, failed=True)
-            if self._is_enough():
-                # One that opens again so soon has not recovered.
-                is_relapse = now - self._closed < self.policy.window
-                self._open_again(self._reopened + 1 if is_relapse else 0, now, draw)
+            if self._should_open():
+                # An agent whose circuit opens again so soon has not recovered.
+                is_relapse = now - self._closed_at < self.policy.window
+                self._open(self._failed_probes + 1 if is_relapse else 0, now, draw)
         return permit.generation != self._permit.generation
 
     def _settle_probe(
@@ -290,18 +295,18 @@ class Breaker:
     ) -> None:
         if verdict == "failure":
             self._failures += 1
-            self._open_again(self._reopened + 1, now, draw)
+            self._open(self._failed_probes + 1, now, draw)
         elif verdict is not None:
             self._enter("closed")
-            self._closed = now
+            self._closed_at = now
         elif probe is self._probe:
-            self._until = now  # the next one may try
+            self._next_probe_at = now
             self._probe = None
 
     def reset(self) -> None:
-        """Closes it, and counts anew."""
+        """Close the breaker and reset its counters."""
         self._enter("closed")
-        self._reopened = 0
+        self._failed_probes = 0
 
     # ── States ───────────────────────────────────────────────────────────────────────────────
 
@@ -311,15 +316,17 @@ class Breaker:
         self._probe = None
         if state == "closed":
             self._failures = 0
-            self._until = 0.0
+            self._next_probe_at = 0.0
             self._window.clear()
 
-    def _open_again(self, reopened: int, now: float, draw: Callable[[], float]) -> None:
-        self._reopened = reopened
+    def _open(self, failed_probes: int, now: float, draw: Callable[[], float]) -> None:
+        self._failed_probes = failed_probes
         self._enter("open")
-        self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw())
+        self._next_probe_at = now + self._open_for() * (
+            1 - _JITTER_SHARE + 2 * _JITTER_SHARE * draw()
+        )
 
-    def _is_enough(self) -> bool:
+    def _should_open(self) -> bool:
         policy = self.policy
         if policy.failures is not None and self._failures >= policy.failures:
             return True
@@ -331,65 +338,65 @@ class Breaker:
         )
 
     def _open_for(self) -> float:
-        """Around which the time is drawn that it is open now."""
+        """Return the open time in seconds, before its random variation."""
         policy = self.policy
-        most = policy.max_open_for / (1 + _SPREAD)
+        longest = policy.max_open_for / (1 + _JITTER_SHARE)
         try:
-            growth = float(policy.backoff_factor) ** self._reopened
+            growth = float(policy.backoff_factor) ** self._failed_probes
         except OverflowError:
-            return most
-        return min(most, policy.open_for * growth)
+            return longest
+        return min(longest, policy.open_for * growth)
 
 
 class _Window:
-    """Calls of the last seconds, and how many of them have failed.
+    """Counts the calls of a sliding window, and the failed ones among them.
 
-    All are counted; those that are too old are taken off when somebody asks.
+    Running totals are kept; those of calls before the window are subtracted when it is read.
 
     Args:
-        seconds: How far it reaches back.
+        seconds: Length of the window.
     """
 
-    __slots__ = ("_all", "_before", "_failed", "_moves_at", "_newest", "_width")
+    __slots__ = ("_before", "_calls", "_failed", "_moves_at", "_newest", "_width")
 
     def __init__(self, seconds: float) -> None:
         self._width = seconds / _BUCKETS
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all."""
-        self._all = self._failed = 0
-        self._before = deque([(0, 0)], _BUCKETS)  # what was counted when each bucket began
+        """Forget all calls."""
+        self._calls = self._failed = 0
+        self._before = deque([(0, 0)], _BUCKETS)  # totals at the start of each bucket
         self._newest = self._moves_at = -math.inf
 
     def add(self, now: float, *, failed: bool) -> None:
-        """Counts a call."""
+        """Count a call."""
         if now >= self._moves_at:
             self._move(now)
-        self._all += 1
+        self._calls += 1
         self._failed += failed
 
     def _move(self, now: float) -> None:
-        """Begins a new bucket, after those in which nobody called."""
+        """Start a new bucket, after empty ones for the time without calls."""
         newest = math.floor(now / self._width)
         begun = min(newest - self._newest, _BUCKETS)
-        self._before.extend([(self._all, self._failed)] * int(begun))
+        self._before.extend([(self._calls, self._failed)] * int(begun))
         self._newest, self._moves_at = newest, (newest + 1) * self._width
 
     def counted(self) -> tuple[int, int]:
-        """The calls, and the failures among them, of the last seconds until the last call."""
+        """Return the numbers of calls and of failed calls in the window up to the last call."""
         calls, failed = self._before[0]
-        return self._all - calls, self._failed - failed
+        return self._calls - calls, self._failed - failed
 
 
 def judge(error: A2AError) -> Verdict | None:
-    """What a failed call shows of the agent; None for nothing: nobody was asked, or "later"."""
-    refused = isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError)
-    if refused or asks_to_wait(error):
+    """Return the agent's health by a failed call; None if it was refused here or rate-limited."""
+    is_refusal = isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError)
+    if is_refusal or asks_to_wait(error):
         return None
     if isinstance(error, A2AConnectionError):
-        is_own = error.failure == "closed" or (error.failure == "proxy" and not error.transient)
-        return None if is_own else "failure"
+        is_local = error.failure == "closed" or (error.failure == "proxy" and not error.transient)
+        return None if is_local else "failure"
     if isinstance(error, A2ATimeoutError) and error.phase == "pool":
         return None
     if isinstance(error, InternalError):

@@ -1,9 +1,9 @@
-"""A retry budget: retries stop while most calls fail, so that an outage is not made worse.
+"""A retry budget: retries stop while most calls fail, so that they do not worsen an outage.
 
-The shape is gRPC's (gRFC A6, "Throttling Retry Attempts"): a failure takes a token, a success
-gives a tenth back, retries need more than half. One rule is added: tokens also come back with
-time, so that a client that calls seldom recovers. Counted in thousandths, so that no rounding
-adds up.
+It follows gRPC (gRFC A6, "Throttling Retry Attempts"): a failure takes a token, a success returns
+a tenth of one, retries need more than half of the tokens. One rule is added: tokens also return
+with time, so that the budget of a client that calls seldom recovers. Tokens are counted in
+thousandths, so that rounding errors do not accumulate.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _THOUSANDTHS = 1000
 
 
 class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """How many transient failures of an endpoint are tried again before retries stop.
+    """How many transient failures of an endpoint are retried before retries stop.
 
-    Retries go on while more than half of the tokens are left: with the defaults after each of the
-    first four failures in a row.
+    Retries are allowed while more than half of the tokens are left: with the defaults, after each
+    of the first four consecutive failures.
 
     Attributes:
-        tokens: Size of the budget, and what it starts with.
-        success_gives: Tokens that a success gives back; 0 for none.
-        seconds_per_token: Seconds after which a token comes back; infinity for never.
+        tokens: Size of the budget, which starts full; at least 1.
+        success_gives: Tokens that a success returns; 0 or more, and finite.
+        seconds_per_token: Seconds after which a token returns; more than 0, infinity for never.
 
     Raises:
         ValueError: `tokens` or `seconds_per_token` is not positive, or `success_gives` is
             negative or infinite.
-        TypeError: `tokens` is no whole number, or another one no number.
+        TypeError: `tokens` is not an integer, or another value is not a number.
     """
 
     tokens: int = 10
@@ -52,7 +52,7 @@ class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class RetryBudget:
-    """What is left of the budget of one endpoint."""
+    """The retry budget of one endpoint."""
 
     __slots__ = ("_policy", "_since", "_thousandths")
 
@@ -63,15 +63,15 @@ class RetryBudget:
 
     @property
     def tokens(self) -> float:
-        """What was left at the last change."""
+        """The tokens left at the last change."""
         return self._thousandths / _THOUSANDTHS
 
     def succeeded(self) -> None:
-        """Notes a success."""
+        """Record a success."""
         self._add(round(self._policy.success_gives * _THOUSANDTHS))
 
     def failed(self, *, now: float) -> bool:
-        """Charges a transient failure.
+        """Charge a transient failure.
 
         Args:
             now: Monotonic time in seconds.
@@ -80,10 +80,10 @@ class RetryBudget:
             Whether a retry is allowed.
         """
         per_token = self._policy.seconds_per_token
-        back = int((now - self._since) / per_token * _THOUSANDTHS)
-        if back > 0:
-            self._add(back)
-            self._since += back * per_token / _THOUSANDTHS
+        returned = int((now - self._since) / per_token * _THOUSANDTHS)
+        if returned > 0:
+            self._add(returned)
+            self._since += returned * per_token / _THOUSANDTHS
         self._add(-_THOUSANDTHS)
         return self._thousandths * 2 > self._policy.tokens * _THOUSANDTHS
 

@@ -1,4 +1,4 @@
-"""Deadlines, the errors of waits that reach them, and how often to poll meanwhile."""
+"""Deadlines, the errors of waits that reach them, and the intervals of polling."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 
 
 class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A moment at which waiting ends.
+    """A moment at which a wait ends.
 
     Attributes:
-        name: Whose deadline, as errors name it: ``"call"``, ``"wait"``, ``"cancel"``,
-            ``"stream"``, ``"fan-out"``; or ``"quiet"``, of a stream that brings nothing new.
-        timeout: Seconds from its beginning to its end.
-        at: The moment, on the event loop's clock.
-        ends_at_first_event: Whether it is over with the first event of a stream, which may then go
-            on for as long as it likes.
+        name: The kind of deadline, as errors name it: ``"call"``, ``"wait"``, ``"cancel"``,
+            ``"stream"``, ``"fan-out"``; or ``"quiet"`` for a stream without new events.
+        timeout: Seconds from the start of the wait to the deadline.
+        at: The moment, in seconds on the event loop's clock.
+        ends_at_first_event: Whether the deadline ends with the first event of a stream, which may
+            then take any time.
     """
 
     name: str
@@ -44,22 +44,22 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def shown(self) -> str:
-        """The timeout for error messages: rounded, with its unit."""
+        """The timeout for error messages, rounded and with its unit."""
         return f"{self.timeout:.2g} s" if self.timeout < 0.1 else f"{round(self.timeout, 2):g} s"
 
     def left(self, now: float) -> float:
-        """Seconds left, not below zero."""
+        """Return the seconds left; 0 or more."""
         return max(0.0, self.at - now)
 
 
 NEVER = Deadline(name="stream", timeout=math.inf, at=math.inf)
-"""That of a stream that may go on for as long as it likes."""
+"""The deadline of a stream without a time limit."""
 
 
 def poll_delays(interval: float) -> Iterator[float]:
-    """The waits between looks, in seconds: short at first, then `interval`.
+    """Yield the seconds between polls: short at first, then `interval`.
 
-    Quick tasks are noticed quickly, and long ones are not asked after more often than agreed.
+    The end of a short task is noticed soon, and a long one is not polled more often than agreed.
     """
     delay = interval / 16
     while True:
@@ -68,9 +68,10 @@ def poll_delays(interval: float) -> Iterator[float]:
 
 
 def add_last_seen(error: A2AError, task_id: str | None, state: TaskState | None) -> None:
-    """Adds to an error that ends a wait how the task was last seen; None for never.
+    """Add the last known state of the task to an error that ends a wait.
 
-    It is a later call that failed: where the task was seen, what the caller asked for did run.
+    If the task was seen (`state` is not None), a later call failed: the caller's operation was
+    executed.
     """
     if state is not None:
         error.executed = True
@@ -81,13 +82,13 @@ def add_last_seen(error: A2AError, task_id: str | None, state: TaskState | None)
 def callback_deadline_error(
     what: str, deadline: Deadline, task: Task | None, *, then: str = ""
 ) -> DeadlineExceededError:
-    """The error of the caller's own code that took too long: a consumer, a hook, a tool.
+    """Return the error of caller-supplied code (consumer, hook, tool) that exceeded a deadline.
 
     Args:
-        what: What did not come about.
-        deadline: What has struck.
-        task: The task that it was about, if there is one.
-        then: What follows from it.
+        what: What did not happen; it begins the error's text.
+        deadline: The deadline that expired.
+        task: The task concerned; None if there is none.
+        then: The consequence; it ends the error's text.
     """
     return DeadlineExceededError(
         f"{what} within the {deadline.name} timeout of {deadline.shown}{then}",
@@ -106,15 +107,15 @@ def wait_deadline_error(
     *,
     left: float = 0.0,
 ) -> DeadlineExceededError | TaskAuthRequiredError:
-    """The error of who has waited for a task until a deadline; its cause is set.
+    """Return the error of a wait for a task that reached its deadline, with the cause set.
 
     Args:
-        deadline: What has struck.
-        task: The task as last seen, if ever.
-        task_id: Its id, if that is known.
-        failure: What went wrong last, if anything; its attempts are told.
-        left: Seconds until the deadline, where the agent asked to wait longer than that; all that
-            it said is told then.
+        deadline: The deadline that expired.
+        task: The task as last seen; None if it was never seen.
+        task_id: The id of the task; None if unknown.
+        failure: The last failure; None if there is none. Its attempts are copied to the error.
+        left: Seconds until the deadline if the agent asked to wait longer than that; the error
+            then has all facts of `failure`.
     """
     facts = Facts(executed=None if task is None else True)
     if failure is not None and left:
@@ -128,30 +129,31 @@ def wait_deadline_error(
     when = f"{left:.3g} s before" if left else "at"
     end = f"{when} the end of the {deadline.name} timeout of {deadline.shown}"
     name = f"task {task_id}" if task_id else "the task"
-    seen = "never seen" if task is None else f"last seen {task.state.name}"
-    late = DeadlineExceededError(
-        f"{name} was {seen} {end}{_what_failed(failure)}",
+    last_state = "never seen" if task is None else f"last seen {task.state.name}"
+    expired = DeadlineExceededError(
+        f"{name} was {last_state} {end}{_last_failure_text(failure)}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         task=task,
         **facts,
     )
-    late.__cause__ = failure
+    expired.__cause__ = failure
     if task is None or task.state is not TaskState.AUTH_REQUIRED:
-        return late
-    said = task.status.message
-    prompt = f": {said.text}" if said is not None and said.text else ""
+        return expired
+    status_message = task.status.message
+    text = "" if status_message is None else status_message.text
+    prompt = f": {text}" if text else ""
     message = f"task {task.id} still waits for an authorization {end}{prompt}"
-    waiting = TaskAuthRequiredError(message, task=task, **facts)
-    waiting.__cause__ = late
-    return waiting
+    auth_required = TaskAuthRequiredError(message, task=task, **facts)
+    auth_required.__cause__ = expired
+    return auth_required
 
 
-def _what_failed(failure: A2AError | None) -> str:
-    """What went wrong last, in words that follow others; none where time merely ran out."""
-    if isinstance(failure, DeadlineExceededError):  # of a try that had followed others
+def _last_failure_text(failure: A2AError | None) -> str:
+    """Return the last failure as the end of an error's text; empty if only time ran out."""
+    if isinstance(failure, DeadlineExceededError):  # of an attempt that followed others
         errors = [attempt.error for attempt in failure.attempts if attempt.wait is not None]
-        what = errors[-1] if errors else None
+        cause = errors[-1] if errors else None
     else:
-        what = None if failure is None else failure.message
-    return f"; what failed last: {what}" if what else ""
+        cause = None if failure is None else failure.message
+    return f"; what failed last: {cause}" if cause else ""

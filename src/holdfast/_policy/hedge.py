@@ -1,8 +1,8 @@
-"""Hedging: a read that takes longer than most is asked for once more, and the first answer wins.
+"""Hedging: a read that takes longer than most is sent once more, and the first answer wins.
 
-Dean and Barroso, "The Tail at Scale" (CACM 56, 2013). Only what runs twice without harm is asked
-twice. A hedge is paid for by the reads before it, so that an agent that has become slow altogether
-does not get twice the load.
+Dean and Barroso, "The Tail at Scale" (CACM 56, 2013). Only operations that may run twice are
+hedged. Each read adds to a budget from which hedges are taken, so that an agent that has become
+slow altogether does not get twice the load.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["HedgeBudget", "HedgePolicy", "Hedging", "Latencies", "hedge_delay"]
 
 _THOUSANDTHS = 1000
 
-_SAVED = 10
-"""Hedges that may be saved up for."""
+_MAX_SAVED_HEDGES = 10
+"""Largest budget, in hedges."""
 
 
 class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to ask a second time.
+    """When to send a slow read a second time.
 
     Attributes:
         quantile: Share of the reads that are faster than the wait before a hedge; above 0 and
             below 1.
-        max_extra: Hedges for each read, at most; above 0 and below 1.
-        min_samples: Reads of a kind that must have been seen before one is hedged; at least 1.
+        max_extra: Largest number of hedges per read, on average; above 0 and below 1.
+        min_samples: Completed reads of an operation that are needed to hedge one; at least 1.
         min_delay: Shortest wait before a hedge, in seconds; 0 or more, and finite.
 
     Raises:
         ValueError: A number is out of its bounds.
-        TypeError: One is no number, or `min_samples` no whole one.
+        TypeError: A value is not a number, or `min_samples` is not an integer.
     """
 
     quantile: float = 0.95
@@ -56,10 +56,10 @@ class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latencies:
-    """How long the last calls of one kind took.
+    """Durations of the last calls of one operation.
 
     Args:
-        size: How many are remembered.
+        size: Number of durations to keep.
     """
 
     __slots__ = ("_in_order", "_size", "_sorted")
@@ -70,14 +70,14 @@ class Latencies:
         self._sorted: list[float] = []
 
     def add(self, seconds: float) -> None:
-        """Notes how long a call took, or how long one was waited for that was given up."""
+        """Record the duration of a call, or the wait for a call that was cancelled."""
         if len(self._in_order) == self._size:
             del self._sorted[bisect_left(self._sorted, self._in_order.popleft())]
         self._in_order.append(seconds)
         insort(self._sorted, seconds)
 
     def quantile(self, share: float) -> float:
-        """What that share of the calls did not exceed, in seconds; 0 if there are none."""
+        """Return the seconds that this share of the calls did not exceed; 0 without calls."""
         if not self._sorted:
             return 0.0
         return self._sorted[min(len(self._sorted) - 1, math.ceil(share * len(self._sorted)) - 1)]
@@ -87,7 +87,7 @@ class Latencies:
 
 
 class HedgeBudget:
-    """What reads have paid for hedges; counted in thousandths, so that no rounding adds up."""
+    """The budget of hedges; counted in thousandths, so that rounding errors do not accumulate."""
 
     __slots__ = ("_per_read", "_thousandths")
 
@@ -96,11 +96,13 @@ class HedgeBudget:
         self._thousandths = 0
 
     def read(self) -> None:
-        """Notes a read."""
-        self._thousandths = min(_SAVED * _THOUSANDTHS, self._thousandths + self._per_read)
+        """Record a read, which adds to the budget."""
+        self._thousandths = min(
+            _MAX_SAVED_HEDGES * _THOUSANDTHS, self._thousandths + self._per_read
+        )
 
     def take(self) -> bool:
-        """Pays for a hedge, if there is enough."""
+        """Take a hedge from the budget; False if too little is left."""
         if self._thousandths < _THOUSANDTHS:
             return False
         self._thousandths -= _THOUSANDTHS
@@ -108,13 +110,13 @@ class HedgeBudget:
 
 
 class Hedging:
-    """What is known of the reads at one place.
+    """Latencies and hedge budget of the reads at one endpoint.
 
     Args:
-        policy: When to ask a second time.
+        policy: When to hedge.
 
     Attributes:
-        budget: What they have paid for hedges.
+        budget: The budget of hedges.
     """
 
     __slots__ = ("_latencies", "budget")
@@ -124,12 +126,12 @@ class Hedging:
         self._latencies: dict[str, Latencies] = {}
 
     def latencies(self, operation: str) -> Latencies:
-        """How long the last ones of an operation took."""
+        """Return the latencies of an operation."""
         return self._latencies.setdefault(operation, Latencies())
 
 
 def hedge_delay(policy: HedgePolicy, latencies: Latencies) -> float | None:
-    """Seconds to wait before a hedge; None where too little is known to say."""
+    """Return the seconds to wait before a hedge; None if there are too few samples."""
     if len(latencies) < policy.min_samples:
         return None
     return max(policy.min_delay, latencies.quantile(policy.quantile))

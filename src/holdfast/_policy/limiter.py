@@ -1,4 +1,4 @@
-"""How many calls may be under way or wait, and what an agent means that asks to come later."""
+"""Limits of calls in flight and of queued calls, and the recognition of rate limiting."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["ConcurrencyPolicy", "RateLimitPolicy", "asks_to_wait"]
 
 _BUSY: frozenset[int | str | None] = frozenset({429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-"""Statuses of HTTP and of gRPC."""
+"""HTTP and gRPC statuses of rate limiting."""
 
 
 class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How many calls of a client are under way at once.
+    """How many calls of a client may be in flight at once.
 
-    Calls and open streams count; what belongs to one call of the caller's, such as a look at the
-    task of an open stream, counts once. Who waits is let in in order, within their deadlines; a
-    stream that has none waits 15 minutes at most.
+    Calls and open streams count; requests that belong to one call of the caller, such as a poll of
+    the task of an open stream, count once. Queued calls start in order, within their deadlines; a
+    stream without a deadline waits for at most 15 minutes.
 
     Attributes:
-        limit: Calls under way at once.
-        queue: Calls that may wait; the next one is a `QueueFullError`.
+        limit: Calls in flight at once; at least 1.
+        queue: Calls that may be queued, 0 or more; the next one fails with `QueueFullError`.
 
     Raises:
         ValueError: `limit` is less than 1, or `queue` is negative.
-        TypeError: One is no whole number.
+        TypeError: A value is not an integer.
     """
 
     limit: int
@@ -43,17 +43,17 @@ class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateLimitPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do where an agent says that calls come too fast, and when to come again.
+    """How calls wait after an agent has answered one with rate limiting and Retry-After.
 
-    All calls of its kind to that endpoint wait, sends and reads apart, and come at a growing pace
+    All calls of that kind (sends or reads) to that endpoint wait, and start at a growing rate
     afterwards; a cancel never waits.
 
     Attributes:
-        queue: Calls that may wait; the next one is a `QueueFullError`.
+        queue: Calls that may be queued, 0 or more; the next one fails with `QueueFullError`.
 
     Raises:
-        ValueError: It is negative.
-        TypeError: It is no whole number.
+        ValueError: `queue` is negative.
+        TypeError: `queue` is not an integer.
     """
 
     queue: int = 1000
@@ -63,8 +63,8 @@ class RateLimitPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asks_to_wait(error: A2AError) -> bool:
-    """Whether an agent says by an error that all who call should wait, and for how long."""
-    if not error.retry_after:  # 0 leaves it to the one who was refused
+    """Return whether an error is rate limiting with a Retry-After that applies to all callers."""
+    if not error.retry_after:  # 0 concerns only the refused call
         return False
     is_busy = error.http_status in _BUSY or error.grpc_status in _BUSY
     return is_busy or error.code == ArticleErrorCode.RATE_LIMITED

@@ -1,20 +1,20 @@
-"""How fast calls may start at an endpoint that has said that they come too fast.
+"""Slow start of calls at an endpoint that has asked for a lower rate with Retry-After.
 
-One caller's wait helps nobody when hundreds go on: a hint (Retry-After) holds back all of them,
-and afterwards they do not come all at once. Rules:
+It is not enough that one caller waits while hundreds continue: a Retry-After hint delays all calls
+to the endpoint, and afterwards they do not all start at once. Rules:
 
-- Nothing is held back before the first hint; the price of a quick agent is nothing.
-- A hint is a lower bound, and never shortened; the moment is drawn a little later, once for all,
-  so that separate programs do not meet.
-- When the wait is over, one call may start: the agent has said so.
-- It goes on with one call a second, and twice as many each second. When the agent complains again,
-  the rate is halved, once for each wait: what was already under way has no part in it. From then
-  on it grows by a tenth each second.
-- As many calls are always allowed as would come if each waited for as long as was asked for.
-- What counts is how many start, and never how many end: agents work for minutes.
-- A while without a complaint and without a queue, and all is as before.
+- No call is delayed before the first hint; an agent without rate limiting costs nothing.
+- A hint is a lower bound and never shortened; a random delay, the same for all calls, is added to
+  it, so that separate processes do not start at the same moment.
+- When the wait ends, one call may start, as the agent has allowed.
+- The rate then starts at one call a second and doubles each second. At another hint the rate is
+  halved, once per wait: hints to calls that were already in flight do not count. From then on it
+  grows by a tenth each second.
+- The rate is never lower than if each call waited for the hinted time.
+- Starts are counted, never ends: agents work for minutes.
+- After a time without hints and without a queue, calls are unrestricted again.
 
-So does TCP: a quick start, and a careful growth after the first loss (RFC 5681).
+TCP does the same: slow start, and slower growth after the first loss (RFC 5681).
 """
 
 from __future__ import annotations
@@ -23,61 +23,68 @@ import math
 
 __all__ = ["SlowStart"]
 
-_FIRST = 1.0
+_INITIAL_RATE_PER_S = 1.0
 """Calls a second after the first hint, at least."""
 
-_QUICK = 2.0
-"""How the rate grows in a second until the agent complains again."""
+_FAST_GROWTH_PER_S = 2.0
+"""Factor by which the rate grows each second until the next hint."""
 
-_CAREFUL = 1.1
-"""How it grows from then on."""
+_SLOW_GROWTH_PER_S = 1.1
+"""Factor by which the rate grows each second after that."""
 
-_FREE = 256.0
-"""Calls a second from which on nobody is held back."""
+_UNLIMITED_RATE_PER_S = 256.0
+"""Calls a second from which on calls are unrestricted."""
 
-_QUIET = 60.0
-"""Seconds without a complaint, after which nobody is held back who does not have to wait."""
+_QUIET_S = 60.0
+"""Seconds without a hint after which calls are unrestricted, if none is queued."""
 
-_SPREAD = 0.1
-"""How far a wait is drawn beyond the hint, as a share of it; a second at most."""
+_JITTER_SHARE = 0.1
+"""Largest random delay beyond the hint, as a share of the hint; at most one second."""
 
 
 class SlowStart:
-    """How fast calls may start at one endpoint."""
+    """The rate at which calls may start at one endpoint."""
 
-    __slots__ = ("_complained", "_growth", "_held_at", "_next", "_rate", "_until")
+    __slots__ = (
+        "_growth",
+        "_hinted_at",
+        "_next_start_at",
+        "_rate",
+        "_wait_began_at",
+        "_wait_ends_at",
+    )
 
     def __init__(self) -> None:
-        self._rate: float | None = None  # calls a second at the end of the last wait
-        self._growth = _QUICK  # what that is multiplied by each second since then
-        self._held_at = -math.inf  # when the last wait began
-        self._until = -math.inf  # when it ends
-        self._next = -math.inf  # when the next call may start
-        self._complained = -math.inf  # when the last complaint came
+        self._rate: float | None = None  # calls a second when the last wait ended
+        self._growth = _FAST_GROWTH_PER_S  # factor of the rate for each second since then
+        self._wait_began_at = -math.inf  # when the last wait began
+        self._wait_ends_at = -math.inf  # when it ends
+        self._next_start_at = -math.inf  # when the next call may start
+        self._hinted_at = -math.inf  # when the last hint came
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody is held back."""
+        """Whether calls are unrestricted."""
         return self._rate is None
 
     def is_held(self, *, now: float) -> bool:
-        """Whether the agent has asked to wait until later.
+        """Return whether the time of the last hint has not passed yet.
 
         Args:
             now: Monotonic time in seconds.
         """
-        return now < self._until
+        return now < self._wait_ends_at
 
     def next_start(self, *, now: float) -> float:
-        """When the next call may start; now, or later.
+        """Return when the next call may start: now or later.
 
         Args:
             now: Monotonic time in seconds.
         """
-        return max(now, self._next)
+        return max(now, self._next_start_at)
 
     def started(self, *, now: float) -> None:
-        """Notes that a call starts, no sooner than it may.
+        """Record the start of a call, which is not before `next_start`.
 
         Args:
             now: Monotonic time in seconds.
@@ -85,40 +92,45 @@ class SlowStart:
         if self._rate is None:
             return
         rate = self._rate_at(now)
-        has_been_quiet = now - max(self._until, self._complained) >= _QUIET and now > self._next
-        if rate >= _FREE or has_been_quiet:
+        is_quiet = (
+            now - max(self._wait_ends_at, self._hinted_at) >= _QUIET_S
+            and now > self._next_start_at
+        )
+        if rate >= _UNLIMITED_RATE_PER_S or is_quiet:
             self._rate = None
-            self._next = -math.inf
+            self._next_start_at = -math.inf
         else:
-            self._next = max(now, self._next) + 1 / rate
+            self._next_start_at = max(now, self._next_start_at) + 1 / rate
 
     def on_retry_after(self, seconds: float, *, started: float, now: float, draw: float) -> None:
-        """Notes a hint.
+        """Record a Retry-After hint.
 
         Args:
-            seconds: How long the agent asks to wait.
-            started: When the call started that was refused.
+            seconds: The hint, in seconds.
+            started: When the refused call started, as monotonic time in seconds.
             now: Monotonic time in seconds.
             draw: A random number from 0 up to 1.
         """
-        self._complained = now
-        is_new = now >= self._until and started >= self._held_at
+        self._hinted_at = now
+        is_new = now >= self._wait_ends_at and started >= self._wait_began_at
         if is_new:
-            self._slow_down(now, least=1 / max(seconds, 1 / _FREE))
-            self._held_at = now
-            seconds += draw * min(1.0, _SPREAD * seconds)
-        self._until = max(self._until, now + seconds)
-        self._next = self._until if is_new else max(self._next, self._until)
+            self._slow_down(now, least=1 / max(seconds, 1 / _UNLIMITED_RATE_PER_S))
+            self._wait_began_at = now
+            seconds += draw * min(1.0, _JITTER_SHARE * seconds)
+        self._wait_ends_at = max(self._wait_ends_at, now + seconds)
+        self._next_start_at = (
+            self._wait_ends_at if is_new else max(self._next_start_at, self._wait_ends_at)
+        )
 
     def _slow_down(self, now: float, *, least: float) -> None:
         if self._rate is None:
-            self._rate, self._growth = max(_FIRST, least), _QUICK
+            self._rate, self._growth = max(_INITIAL_RATE_PER_S, least), _FAST_GROWTH_PER_S
         else:
-            self._rate, self._growth = max(least, self._rate_at(now) / 2), _CAREFUL
+            self._rate, self._growth = max(least, self._rate_at(now) / 2), _SLOW_GROWTH_PER_S
 
     def _rate_at(self, now: float) -> float:
-        """Calls a second that may start by now."""
+        """Return how many calls a second may start now."""
         if self._rate is None:
             return math.inf
-        since = min(_QUIET, max(0.0, now - self._until))
+        since = min(_QUIET_S, max(0.0, now - self._wait_ends_at))
         return self._rate * math.pow(self._growth, since)

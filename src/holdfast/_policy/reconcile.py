@@ -1,4 +1,4 @@
-"""How long and how patiently a message is looked for whose reply was lost."""
+"""The search for a message whose reply was lost: its duration and intervals."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from holdfast._model.settings import check_count, check_numbers
 __all__ = ["ContextIds", "OnUnknown", "ReconcilePolicy"]
 
 OnUnknown = Literal["reconcile", "raise", "resend_if_absent", "resend"]
-"""What to do about a message whose reply was lost; `holdfast.connect` says what each means."""
+"""How to handle a message whose reply was lost; `holdfast.connect` explains each value."""
 
 ContextIds = Literal["agent", "client"]
-"""Who names the context of a conversation; `holdfast.connect` says what each means."""
+"""The side that creates the context id of a conversation; `holdfast.connect` explains each."""
 
 _SECONDS = ("timeout", "backoff", "max_backoff")
 
 
 class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to stop looking for the task of a message whose reply was lost.
+    """How to search for the task of a message whose reply was lost.
 
     Attributes:
-        timeout: How long to look, in seconds, within the call's own deadline: a request may sit in
-            a proxy, and a store may be behind, so that a task appears late. With 0, nothing is
-            looked for but by `PendingCall.resume`, which looks once in any case.
-        backoff: Upper bound of the wait between the first two looks, in seconds; it doubles each
-            time, and the wait is drawn between zero and the bound.
-        max_backoff: Where the bound stops growing, in seconds.
-        max_pages: Pages to read in one look at an agent's list: of 100 tasks, or of less where
-            these are too large. Most looks read what has changed since the message was sent;
-            some, ever fewer of them, go by no clock at all.
+        timeout: Seconds to search, within the call's own deadline: a proxy may delay the request,
+            and a store may lag behind, so that a task appears late. 0 turns the search off,
+            except in `PendingCall.resume`, which always searches once.
+        backoff: Upper bound of the wait between the first two searches, in seconds; it doubles
+            each time, and the wait is drawn evenly between zero and the bound.
+        max_backoff: Largest value of the bound, in seconds.
+        max_pages: Pages of the agent's task list to read in one search, at least 1: of 100 tasks,
+            or fewer if these are too large. Most searches read the tasks changed since the message
+            was sent; some, with decreasing frequency, use no timestamp at all.
 
     Raises:
-        ValueError: A number is negative, a wait is infinite, or there is to be no page.
-        TypeError: `max_pages` is no whole number, or one of the others is no number.
+        ValueError: A number is negative, a wait is infinite, or `max_pages` is 0.
+        TypeError: `max_pages` is not an integer, or another value is not a number.
     """
 
     timeout: float = 30.0

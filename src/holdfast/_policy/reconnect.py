@@ -1,4 +1,4 @@
-"""How often and how patiently a stream that was cut is picked up again."""
+"""How often a cut stream reconnects, and how long it waits before each reconnect."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ _SECONDS = ("backoff", "max_backoff", "max_quiet")
 
 
 class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to give a stream up.
+    """How to resume a stream that was cut, and when it fails.
 
     Attributes:
-        max_reconnects: Reconnects without anything new; what is new sets the count to zero. After
-            as many, the task is asked for again and again instead. After as many failures of
-            that in a row, the stream fails with `ReconnectError`; `Client.ask` and `Client.wait`
-            go on to their deadline. 0 fails at the first cut.
+        max_reconnects: Consecutive reconnects without a new event, 0 or more; a new event resets
+            the count. After that many, the stream polls the task instead. After as many
+            consecutive failures of polling, the stream fails with `ReconnectError`; `Client.ask`
+            and `Client.wait` continue until their deadline. 0 fails at the first cut.
         backoff: Upper bound of the first wait, in seconds; it doubles each time, and the wait is
-            drawn between zero and the bound.
-        max_backoff: Where the bound stops growing, in seconds.
-        max_quiet: Seconds for which a task that has to be polled may bring nothing new, where no
-            deadline was named; then the stream fails with `DeadlineExceededError`, whose
-            ``deadline`` is ``"quiet"``.
+            drawn evenly between zero and the bound.
+        max_backoff: Largest value of the bound, in seconds.
+        max_quiet: Seconds without a change after which a polled stream without a deadline fails
+            with `DeadlineExceededError`, whose ``deadline`` is ``"quiet"``; finite.
 
     Raises:
         ValueError: A number is negative, or a wait is infinite.
-        TypeError: `max_reconnects` is no whole number, or another one no number.
+        TypeError: `max_reconnects` is not an integer, or another value is not a number.
     """
 
     max_reconnects: int = 8
@@ -49,13 +48,13 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def growing_wait(attempt: int, draw: float, *, first: float, most: float) -> float:
-    """A wait in seconds: drawn between zero and a bound that doubles.
+    """Return a wait in seconds, drawn evenly between zero and a bound that doubles.
 
     Args:
-        attempt: Number of the try, from 1.
+        attempt: Number of the attempt, from 1.
         draw: A random number from 0 up to 1.
-        first: The bound of the first wait.
-        most: Where the bound stops growing.
+        first: The bound of the first wait, in seconds.
+        most: Largest value of the bound, in seconds.
     """
     growth = 2.0 ** min(attempt - 1, 64)  # beyond that, any bound is reached
     return min(most, first * growth) * draw

@@ -26,30 +26,30 @@ _OPTIONAL = {
     "concurrency": ConcurrencyPolicy,
     "hedge": HedgePolicy,
 }
-"""What a client can be without."""
+"""Policies that None switches off."""
 
 
 class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     """How a client behaves when things go wrong.
 
     Attributes:
-        timeouts: Limits of one attempt.
-        retry: When to try again.
-        budget: When to stop trying again because too much fails; None never stops.
-        breaker: When to leave an agent alone that fails; None never does.
-        rate_limit: How calls wait once the agent has asked one of them to; None makes only that
-            one wait.
-        hedge: When to ask a second time for what takes long, if it may be asked twice; None never.
-        concurrency: How many calls are under way at once; None for as many as there are.
-        reconnect: How to pick up a stream that was cut.
-        reconcile: How to look for a message whose reply was lost.
-        refusals: HTTP statuses that, without an A2A error in the body, are taken to mean that
-            the message was not executed, and may be sent again. Take out those that agents behind
-            your gateways answer themselves.
+        timeouts: Time limits of one attempt.
+        retry: When to retry a failed call.
+        budget: When to stop retrying because too many calls fail; None for no retry budget.
+        breaker: When the circuit of a failing agent opens; None for no circuit breaker.
+        rate_limit: How calls wait after the agent has answered one with Retry-After; None delays
+            only that call.
+        hedge: When to send a slow read a second time; None for no hedging.
+        concurrency: How many calls may be in flight at once; None for no limit.
+        reconnect: How to resume a stream that was cut.
+        reconcile: How to search for a message whose reply was lost.
+        refusals: HTTP statuses that, without an A2A error in the body, mean that the message was
+            not executed and may be sent again. Remove the statuses that agents behind your
+            gateways return themselves.
 
     Raises:
         ValueError: A status is negative.
-        TypeError: One of them is of another class, or a status is no whole number.
+        TypeError: A policy is of another class, or a status is not an integer.
     """
 
     timeouts: Timeouts = Timeouts()
@@ -80,12 +80,12 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def standard(cls) -> Self:
-        """The defaults."""
+        """Return the default policies."""
         return cls()
 
     @classmethod
     def off(cls) -> Self:
-        """The bare wire: each call is tried once; the timeouts of an attempt stay."""
+        """Return policies that attempt each call once; the time limits of an attempt stay."""
         return cls(
             retry=RetryPolicy(max_retries=0),
             budget=None,

@@ -1,12 +1,12 @@
-"""Whether a failed call is tried again, and when.
+"""The decision whether, and when, a failed call is retried.
 
 Rules, in this order:
-1. Only a transient failure is tried again.
-2. An operation that must not run twice (safety ``conditional``) is tried again only if it
-   certainly did not run: `executed` is False.
-3. A caller's predicate may say no to what is left, never yes to what is not.
-4. A server's hint is a lower bound of the wait. A hint beyond `max_retry_after`, or a wait that
-   would reach the deadline, ends it at once: the caller learns the hint from the error.
+1. Only a transient failure is retried.
+2. An operation that must not run twice (safety ``conditional``) is retried only if it was
+   certainly not executed: `executed` is False.
+3. The caller's predicate can prevent a retry, never allow one that the other rules prevent.
+4. Retry-After is a lower bound of the wait. A hint beyond `max_retry_after`, or a wait that would
+   reach the deadline, ends the retries at once; the error has the hint.
 5. The wait is drawn evenly from zero to the backoff ("full jitter": Brooker, "Exponential
    Backoff And Jitter", AWS Architecture Blog, 2015).
 """
@@ -45,30 +45,32 @@ __all__ = [
 
 
 TOO_LATE = "would exceed the deadline"
-"""How the reason ends where it was only time that lacked."""
+"""End of the reason of a `GiveUp` that is only due to the deadline."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how patiently to try again.
+    """How often to retry a failed call, and how long to wait before each retry.
 
     Attributes:
-        max_retries: Tries after the first one; 0 turns retrying off.
-        base_delay: Upper bound of the first wait, in seconds.
-        backoff_factor: What the bound is multiplied by each time.
-        max_delay: Where the bound stops growing, in seconds.
-        jitter: Whether to draw the wait between zero and the bound; without, it is the bound.
-        max_retry_after: Longest hint of a server to follow, in seconds.
-        retry_predicate: Called with the error; False stops retrying.
+        max_retries: Attempts after the first one; 0 turns retries off.
+        base_delay: Upper bound of the first wait, in seconds; 0 or more, and finite.
+        backoff_factor: Factor of the bound for each further wait; at least 1, and finite.
+        max_delay: Largest value of the bound, in seconds; 0 or more, and finite.
+        jitter: Whether to draw the wait evenly between zero and the bound; if False, the wait is
+            the bound.
+        max_retry_after: Longest Retry-After to wait for, in seconds; 0 or more.
+        retry_predicate: Called with the error; False stops the retries.
         on_retry: Called before each wait with the number of the retry (from 1), the error, and
             the wait in seconds; may be a coroutine function. An exception from it ends the call.
-            Only of the operation that was asked for: what a client asks besides, as when it looks
-            for a lost reply, or picks up a stream, is told to observers.
+            It is called only for the caller's own operation: observers receive the retries of
+            the client's further requests, such as those that reconcile a lost reply or resume a
+            stream.
 
     Raises:
         ValueError: A number is negative, a delay or the factor is infinite, or the factor is
             below 1.
-        TypeError: `max_retries` is no whole number, another one no number, `jitter` no bool, or
-            what is to be called cannot be.
+        TypeError: `max_retries` is not an integer, another number is not a number, `jitter` is not
+            a bool, or `retry_predicate` or `on_retry` is not callable.
     """
 
     max_retries: int = 3
@@ -86,9 +88,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         check_numbers(self, numbers)
         check_kinds(self, jitter=bool)
         for name in ("retry_predicate", "on_retry"):
-            called: object = getattr(self, name)
-            if called is not None and not callable(called):
-                message = f"{name} must be callable; {type(called).__name__} is not"
+            callback: object = getattr(self, name)
+            if callback is not None and not callable(callback):
+                message = f"{name} must be callable; {type(callback).__name__} is not"
                 raise TypeError(message)
         if not self.max_retry_after >= 0:
             message = "max_retry_after must not be negative"
@@ -103,29 +105,29 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Try again after `delay` seconds."""
+    """The decision to retry after `delay` seconds."""
 
     delay: float
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """Do not try again, for `reason`."""
+    """The decision not to retry, with the reason for the error."""
 
     reason: str
 
 
 class RetryState:
-    """What has been tried in one call, as far as another try depends on it.
+    """The failures of one call that decide about its next retry.
 
-    - A refusal on this side, by a circuit that is open, counts like a failure once something was
-      attempted: the call waits, and tries again.
-    - Where an agent has asked all to come later, a refusal counts only if nobody has got through
-      since the one before: else those who have waited longest would be the first to give up.
+    - A refusal by this client's open circuit counts as a failure after the first attempt: the call
+      waits and retries.
+    - During rate limiting, a refusal counts only if no call of any caller succeeded since the one
+      before: otherwise the calls that have waited longest would fail first.
 
     Attributes:
-        last: What the last attempt came to; None before the first, where nothing is tried again:
-            whoever chooses where a call goes has done what could be done.
-        failures: How many failures count.
+        last: Error of the last attempt; None before the first, where nothing is retried, since the
+            choice of the endpoint has already tried all alternatives.
+        failures: Number of failures that count.
     """
 
     __slots__ = ("_answered", "failures", "last")
@@ -138,13 +140,13 @@ class RetryState:
     def failed(
         self, error: A2AError, *, was_attempted: bool, is_in_line: bool, answered: int | None
     ) -> None:
-        """Notes a failure.
+        """Record a failure.
 
         Args:
             error: The failure.
-            was_attempted: Whether it is of an attempt, and not of this side.
-            is_in_line: Whether the next try waits its turn with all others that call there.
-            answered: How many calls have got through there, of anybody; None where not known.
+            was_attempted: Whether an attempt failed; False for a refusal by this client.
+            is_in_line: Whether the next attempt is queued with all other calls to the endpoint.
+            answered: How many calls of all callers the endpoint has answered; None if unknown.
         """
         if was_attempted:
             self.last = error
@@ -164,16 +166,16 @@ def decide(
     draw: float,
     within_budget: bool = True,
 ) -> Retry | GiveUp:
-    """Decides about one failure.
+    """Decide whether to retry after one failure.
 
     Args:
-        policy: What the caller allows.
+        policy: The caller's retry policy.
         error: The failure.
-        safety: What a second execution would cost.
-        attempt: Number of the try that failed, from 1.
+        safety: Whether the operation may be executed twice.
+        attempt: Number of the failed attempt, from 1.
         time_left: Seconds until the deadline.
         draw: A random number from 0 up to 1.
-        within_budget: Whether the agent's retry budget allows another try.
+        within_budget: Whether the agent's retry budget allows a retry.
     """
     if not error.transient:
         return GiveUp("the failure is not transient")
@@ -181,17 +183,17 @@ def decide(
         return GiveUp("the agent may have run it")
     if attempt > policy.max_retries:
         allowed = policy.max_retries
-        made = "1 retry was made" if allowed == 1 else f"{allowed} retries were made"
-        return GiveUp(made if allowed else "retrying is turned off")
+        exhausted = "1 retry was made" if allowed == 1 else f"{allowed} retries were made"
+        return GiveUp(exhausted if allowed else "retrying is turned off")
     if policy.retry_predicate is not None and not policy.retry_predicate(error):
         return GiveUp("retry_predicate returned False")
     delay = backoff(policy, attempt, draw)
     if error.retry_after is not None:
         if error.retry_after > policy.max_retry_after:
             return GiveUp(f"another try has to wait {error.retry_after:g} s")
-        # All who were told the same moment would otherwise come back in the same moment.
-        spread = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
-        delay = max(delay, error.retry_after + spread)
+        # Calls that were given the same Retry-After would otherwise all return at once.
+        jitter = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
+        delay = max(delay, error.retry_after + jitter)
     if delay >= time_left:
         return GiveUp(f"waiting {delay:.3g} s {TOO_LATE}")
     if not within_budget:
@@ -200,9 +202,9 @@ def decide(
 
 
 def backoff(policy: RetryPolicy, attempt: int, draw: float) -> float:
-    """The wait in seconds after try number `attempt`, without a server's hint."""
+    """Return the wait in seconds after attempt number `attempt` (from 1), without Retry-After."""
     try:
-        growth = float(policy.backoff_factor) ** (attempt - 1)  # an int would grow and grow
+        growth = float(policy.backoff_factor) ** (attempt - 1)  # an int would grow without bound
         bound = min(policy.max_delay, policy.base_delay * growth)
     except OverflowError:
         bound = policy.max_delay
@@ -210,9 +212,9 @@ def backoff(policy: RetryPolicy, attempt: int, draw: float) -> float:
 
 
 def is_outcome_unknown(error: A2AError) -> bool:
-    """Whether a failure leaves open if the agent ran the operation, because no answer came.
+    """Return whether execution is unknown because no answer arrived.
 
-    An answer in the protocol's terms is never lost, whatever it says about execution.
+    An A2A error is an answer, so its outcome is never unknown, even if `executed` is None.
     """
     if error.executed is not None:
         return False
@@ -222,7 +224,7 @@ def is_outcome_unknown(error: A2AError) -> bool:
 
 
 def is_permanent_connect_failure(error: A2AError) -> bool:
-    """Whether no connection came about, and none will: another place is all that may help."""
+    """Return whether a connection failed for good, so that only another endpoint can help."""
     if not isinstance(error, A2AConnectionError) or error.failure == "closed":
         return False
     return error.executed is False and not error.transient
