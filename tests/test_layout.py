@@ -28,7 +28,7 @@ MOODS = re.compile(r"hunt|odd|worst|corner|monday|misc|various|more_|another|new
 """Names of files by when or how they were written, which do not say what they cover."""
 
 EVERYWHERE = {
-    "_model.operations": "`Client.call` takes its rows, which no public module has",
+    "_model.operations": "its rows are those of `holdfast.extend.OPERATIONS`",
 }
 """Inner modules that every test may import, and why."""
 

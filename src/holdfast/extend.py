@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._aio.env import Env
 from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
-from holdfast._model.operations import Operation
+from holdfast._model.operations import OPERATIONS, Operation
 from holdfast._net.engine import HttpEngine
 from holdfast._pipeline.endpoints import Endpoint, Endpoints
 from holdfast._pipeline.listeners import Consumer, Interceptor
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast._net.aiohttp import AiohttpEngine
 
 __all__ = [
+    "OPERATIONS",
     "AiohttpEngine",
     "Call",
     "CallRecord",

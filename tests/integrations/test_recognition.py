@@ -8,18 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast._integrations.recognition import recognize
-from holdfast._model.operations import OPERATIONS
+from holdfast.extend import OPERATIONS
 
 HOST = "http://agent.test"
 RPC = [
     (name, operation, version)
-    for operation in OPERATIONS
+    for operation in OPERATIONS.values()
     for name, version in ((operation.name, "1.0"), (operation.method_v03, "0.3"))
     if name
 ]
 REST = [
     (verb, re.sub(r"\{\w+\}", "a%2Fb", template), operation, version)
-    for operation in OPERATIONS
+    for operation in OPERATIONS.values()
     for template, version in ((operation.path, "1.0"), (operation.path_v03, "0.3"))
     for verb in (operation.verb, operation.other_verb)
     if verb and template

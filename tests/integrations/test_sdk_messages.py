@@ -17,8 +17,8 @@ from tests.kit.strategies import given
 
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto, to_value
 from holdfast._model import codec
-from holdfast._model.operations import OPERATIONS
 from holdfast.errors import InvalidAgentResponseError
+from holdfast.extend import OPERATIONS
 from holdfast.types import (
     AgentInterface,
     Artifact,
@@ -36,8 +36,8 @@ from holdfast.types import (
     TaskStatus,
 )
 
-REQUESTS = list(dict.fromkeys(operation.request for operation in OPERATIONS))
-RESPONSES = list(dict.fromkeys(o.response for o in OPERATIONS if o.response is not Empty))
+REQUESTS = list(dict.fromkeys(operation.request for operation in OPERATIONS.values()))
+RESPONSES = list(dict.fromkeys(o.response for o in OPERATIONS.values() if o.response is not Empty))
 KINDS = list(dict.fromkeys([*REQUESTS, *RESPONSES, Message, Artifact, Part]))
 
 

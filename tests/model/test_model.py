@@ -19,8 +19,8 @@ from tests.kit.strategies import (
 
 from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
-from holdfast._model.operations import OPERATIONS
 from holdfast.errors import InvalidAgentCardError
+from holdfast.extend import OPERATIONS
 from holdfast.types import (
     AgentCard,
     AgentInterface,
@@ -265,7 +265,7 @@ def test_a_task_has_the_state_of_its_status():
 # ── Requests ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda operation: operation.name)
 def test_every_request_has_a_tenant(operation):
     assert issubclass(operation.request, Request)
     assert "tenant" in operation.request.__struct_fields__

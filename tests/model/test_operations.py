@@ -5,7 +5,7 @@ import re
 import pytest
 
 from holdfast import connect
-from holdfast._model.operations import OPERATIONS
+from holdfast.extend import OPERATIONS
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.types import (
     AgentCard,
@@ -33,7 +33,6 @@ TABLE = {
     "DeleteTaskPushNotificationConfig": ("DELETE", f"{PUSH}/{{id}}", "idempotent", False),
     "GetExtendedAgentCard": ("GET", "/extendedAgentCard", "read", False),
 }
-BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 OLDER_PUSH = "/v1/tasks/{id}/pushNotificationConfigs"
 OLDER_TABLE = {
@@ -60,26 +59,27 @@ OLDER_TABLE = {
 
 def test_the_table_has_the_eleven_operations_of_the_protocol():
     assert len(OPERATIONS) == 11
-    assert BY_NAME.keys() == TABLE.keys()
+    assert all(name == operation.name for name, operation in OPERATIONS.items())
+    assert OPERATIONS.keys() == TABLE.keys()
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_an_operation_has_verb_path_safety_and_streaming_of_the_protocol(name):
-    row = BY_NAME[name]
+    row = OPERATIONS[name]
 
     assert (row.verb, row.path, row.safety, row.streaming) == TABLE[name]
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_an_operation_has_method_and_path_of_the_older_protocol(name):
-    row = BY_NAME[name]
+    row = OPERATIONS[name]
 
     assert (row.method_v03, row.path_v03) == OLDER_TABLE[name]
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_a_path_names_members_of_the_request(name):
-    row = BY_NAME[name]
+    row = OPERATIONS[name]
 
     assert set(re.findall(r"{(\w+)}", row.path)) <= set(row.request.__struct_fields__)
 
@@ -97,16 +97,18 @@ def test_a_path_names_members_of_the_request(name):
     ],
 )
 def test_an_operation_answers_with_the_type_of_the_protocol(name, response):
-    assert BY_NAME[name].response is response
+    assert OPERATIONS[name].response is response
 
 
 def test_both_ways_to_send_take_the_same_request():
-    assert BY_NAME["SendMessage"].request is BY_NAME["SendStreamingMessage"].request
-    assert BY_NAME["SendMessage"].request is SendMessageRequest
+    assert OPERATIONS["SendMessage"].request is OPERATIONS["SendStreamingMessage"].request
+    assert OPERATIONS["SendMessage"].request is SendMessageRequest
 
 
 def test_only_what_makes_something_new_is_conditional():
-    conditional = {operation.name for operation in OPERATIONS if operation.safety == "conditional"}
+    conditional = {
+        operation.name for operation in OPERATIONS.values() if operation.safety == "conditional"
+    }
 
     assert conditional == {
         "SendMessage",
@@ -123,7 +125,7 @@ async def test_a_request_that_names_nothing_is_refused_alike_over_each_binding(
 ):
     agent = FakeAgent(versions=(version,))
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,))
-    operation = BY_NAME[name]
+    operation = OPERATIONS[name]
     [member] = re.findall(r"{(\w+)}", operation.path)
 
     with pytest.raises(ValueError, match=f"^the request lacks {member}$"):

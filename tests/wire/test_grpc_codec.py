@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.kit.strategies import given, short_text
 
 from holdfast._model import operations as op
-from holdfast._model.operations import OPERATIONS
 from holdfast._policy.breaker import judge
 from holdfast._policy.limiter import asks_to_wait
 from holdfast._wire.grpc import CODECS
@@ -41,6 +40,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
+from holdfast.extend import OPERATIONS
 
 VERSIONS = ["1.0", "0.3"]
 TYPES = "type.googleapis.com/google.rpc."
@@ -400,7 +400,7 @@ detail_bytes = st.binary(max_size=40) | st.builds(
         | st.tuples(st.sampled_from(["grpc-retry-pushback-ms", "retry-after", "x"]), short_text),
         max_size=3,
     ),
-    operation=st.sampled_from(OPERATIONS),
+    operation=st.sampled_from([*OPERATIONS.values()]),
     version=st.sampled_from(VERSIONS),
     sent=st.booleans(),
     max_examples=200,

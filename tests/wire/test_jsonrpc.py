@@ -50,7 +50,7 @@ from holdfast.types import (
 
 NOW = 1_445_412_480.0
 REQUEST_ID = "r-1"
-UNARY = [operation for operation in OPERATIONS if not operation.streaming]
+UNARY = [operation for operation in OPERATIONS.values() if not operation.streaming]
 NOT_FOUND = {
     "code": -32001,
     "message": "Task not found",
@@ -102,7 +102,7 @@ def failure(*args, **options):
         "http://[::1]:8080//a2a//",
     ],
 )
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda operation: operation.name)
 def test_s22_a_call_is_posted_to_the_address_as_it_is(url, operation):
     params = GetTaskRequest(id="t", tenant="acme")
 

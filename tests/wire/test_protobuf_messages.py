@@ -12,7 +12,6 @@ from tests.kit.strategies import given, parts, short_text
 from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
 from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
-from holdfast._model.operations import OPERATIONS
 from holdfast._wire import v03
 from holdfast._wire.grpc import CODECS
 from holdfast.errors import (
@@ -21,7 +20,7 @@ from holdfast.errors import (
     LimitExceededError,
     UnsupportedOperationError,
 )
-from holdfast.extend import HttpReply
+from holdfast.extend import OPERATIONS, HttpReply
 from holdfast.policies import Limits
 from holdfast.types import (
     CancelTaskRequest,
@@ -43,7 +42,7 @@ from holdfast.types import (
 
 NEW, OLD = CODECS["1.0"], CODECS["0.3"]
 LIMITS = Limits()
-ANSWERING = [each for each in OPERATIONS if each.response is not Empty]
+ANSWERING = [each for each in OPERATIONS.values() if each.response is not Empty]
 IN_03 = [each for each in ANSWERING if each.name in OLD.rows]
 
 
@@ -62,7 +61,7 @@ def outcome(read):
 # ── 1.0 ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=named)
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=named)
 def test_a_request_is_the_one_that_official_agents_read(operation):
     @given(params=values(operation.request), max_examples=25)
     def check(params):
@@ -301,7 +300,11 @@ def test_a_stream_of_0_3_says_which_event_is_the_last():
 # ── Whatever comes ───────────────────────────────────────────────────────────────────────────
 
 
-@given(body=st.binary(max_size=64), operation=st.sampled_from(OPERATIONS), max_examples=200)
+@given(
+    body=st.binary(max_size=64),
+    operation=st.sampled_from([*OPERATIONS.values()]),
+    max_examples=200,
+)
 def test_any_bytes_are_a_value_or_an_error_of_ours(body, operation):
     for codec in CODECS.values():
         if operation.name in codec.rows:

@@ -12,11 +12,11 @@ from google.protobuf.descriptor_pool import Default, DescriptorPool
 from tests.kit.paths import ROOT
 from tests.kit.real_agents import LIMIT, sdk_python
 
-from holdfast._model.operations import OPERATIONS
 from holdfast._wire.grpc import CODECS
 from holdfast._wire.protobuf.messages import check_library, message_type
 from holdfast._wire.protobuf.schema_v03 import V03
 from holdfast._wire.protobuf.schema_v1 import V1
+from holdfast.extend import OPERATIONS
 
 KNOWN = (empty_pb2, struct_pb2, timestamp_pb2)
 
@@ -114,7 +114,7 @@ def test_each_field_of_each_message_is_that_of_the_official_schema(schema, its_o
 def test_each_method_is_that_of_the_official_service(schema, its_official):
     (service,) = its_official().services_by_name.values()
     (codec,) = (each for each in CODECS.values() if each.package == schema.package)
-    streaming = {operation.name: operation.streaming for operation in OPERATIONS}
+    streaming = {operation.name: operation.streaming for operation in OPERATIONS.values()}
 
     ours = {
         (row.method, row.request, row.response, streaming[name])

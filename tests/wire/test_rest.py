@@ -55,7 +55,7 @@ NOW = 1_445_412_480.0
 SPOKEN = {
     what: body for what, body in OF_AN_AGENT.items() if what != "too much to look through"
 }  # which the engine finds first
-UNARY = [operation for operation in OPERATIONS if not operation.streaming]
+UNARY = [operation for operation in OPERATIONS.values() if not operation.streaming]
 INFO = {
     "@type": "type.googleapis.com/google.rpc.ErrorInfo",
     "reason": "TASK_NOT_FOUND",

@@ -240,7 +240,7 @@ near_cards = members_of(CARD_NAMES.split(), near_values, max_size=6)
 
 @both_bindings
 @given(
-    operation=st.sampled_from(op.OPERATIONS),
+    operation=st.sampled_from([*op.OPERATIONS.values()]),
     document=near_events | json_values | st.lists(near_events, max_size=2),
     reply=st.builds(HttpReply, status=http_statuses, headers=http_headers),
     raw=st.none() | st.binary(max_size=60),
@@ -447,7 +447,7 @@ def test_what_0_3_cannot_say_is_named_and_not_sent(binding, operation, params):
     assert caught.value.executed is False
 
 
-@pytest.mark.parametrize("operation", op.OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", op.OPERATIONS.values(), ids=lambda operation: operation.name)
 def test_every_operation_has_its_words(operation):
     assert operation.name in v03._RPC_ROWS
 

@@ -1020,7 +1020,7 @@ class Client(ClosingContext):
         reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
-            operation: A row of `holdfast._model.operations`.
+            operation: The operation, of `holdfast.extend.OPERATIONS`.
             params: Its parameters; a message has its id already.
             options: See `SendOptions`; ``on_unknown`` applies to messages.
 

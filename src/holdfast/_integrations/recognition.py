@@ -105,7 +105,7 @@ _decoder = msgspec.json.Decoder(_Envelope)
 
 _METHODS: Mapping[str, tuple[AnyOperation, str]] = {
     name: (operation, version)
-    for operation in OPERATIONS
+    for operation in OPERATIONS.values()
     for name, version in (
         (operation.method_v03, OLDER_VERSION),
         (operation.name, PROTOCOL_VERSION),
@@ -116,7 +116,7 @@ _METHODS: Mapping[str, tuple[AnyOperation, str]] = {
 
 def _templates() -> Iterator[tuple[str, str, AnyOperation, str]]:
     """Every path of the REST bindings, with its verb."""
-    for operation in OPERATIONS:
+    for operation in OPERATIONS.values():
         for template, version in (
             (operation.path, PROTOCOL_VERSION),
             (operation.path_v03, OLDER_VERSION),

@@ -10,7 +10,8 @@ The safety of an operation is the cost of executing it twice:
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -33,6 +34,9 @@ from holdfast.types import (
     Task,
     TaskPushNotificationConfig,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "CANCEL_TASK",
@@ -237,19 +241,25 @@ GET_EXTENDED_AGENT_CARD = Operation(
     capability="extended_agent_card",
 )
 
-OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    SEND_MESSAGE,
-    SEND_STREAMING_MESSAGE,
-    GET_TASK,
-    LIST_TASKS,
-    CANCEL_TASK,
-    SUBSCRIBE_TO_TASK,
-    CREATE_PUSH_CONFIG,
-    GET_PUSH_CONFIG,
-    LIST_PUSH_CONFIGS,
-    DELETE_PUSH_CONFIG,
-    GET_EXTENDED_AGENT_CARD,
+OPERATIONS: Mapping[str, Operation[Any, Any]] = MappingProxyType(
+    {
+        operation.name: operation
+        for operation in (
+            SEND_MESSAGE,
+            SEND_STREAMING_MESSAGE,
+            GET_TASK,
+            LIST_TASKS,
+            CANCEL_TASK,
+            SUBSCRIBE_TO_TASK,
+            CREATE_PUSH_CONFIG,
+            GET_PUSH_CONFIG,
+            LIST_PUSH_CONFIGS,
+            DELETE_PUSH_CONFIG,
+            GET_EXTENDED_AGENT_CARD,
+        )
+    }
 )
+"""The operations of the protocol (A2A 5.3), by their names."""
 
 GET_AGENT_CARD: Operation[Any, AgentCard] = Operation(
     name="GetAgentCard", request=Empty, response=AgentCard, safety="read", verb="GET", path=""

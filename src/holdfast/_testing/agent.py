@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeAgent", "FaultQueue", "Received"]
 
-_OPERATION_NAMES = frozenset({CARD, *(operation.name for operation in OPERATIONS)})
+_OPERATION_NAMES = frozenset({CARD, *OPERATIONS})
 
 
 class FaultQueue:

@@ -113,14 +113,16 @@ def _pattern(path: str) -> re.Pattern[str]:
 _TENANT = r"(?:/(?P<tenant>[^/]+))?"
 _ROUTES = _VersionRoutes(
     Wire,
-    {operation.name: operation for operation in OPERATIONS},
+    OPERATIONS,
     [
         (operation, re.compile(_TENANT + _pattern(operation.path).pattern))
-        for operation in OPERATIONS
+        for operation in OPERATIONS.values()
     ],
 )
 _OPERATIONS_V03 = [
-    operation for operation in OPERATIONS if operation.name not in UNSUPPORTED_V03_OPERATIONS
+    operation
+    for operation in OPERATIONS.values()
+    if operation.name not in UNSUPPORTED_V03_OPERATIONS
 ]
 _ROUTES_V03 = _VersionRoutes(
     V03Wire,

@@ -22,7 +22,6 @@ __all__ = ["CARD", "Refusal", "Wire", "json_reply", "plain_reply"]
 
 CARD = "GetAgentCard"
 
-_BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 _REASONS = {
     -32001: ("TASK_NOT_FOUND", 404, "NOT_FOUND"),
@@ -123,7 +122,7 @@ class Wire:
             Refusal: They are not valid.
         """
         try:
-            return codec.from_builtins(params, _BY_NAME[self.operation].request)
+            return codec.from_builtins(params, OPERATIONS[self.operation].request)
         except codec.MalformedError as error:
             raise Refusal(-32602, f"Invalid params: {error}") from None
 

@@ -328,7 +328,7 @@ CODECS: Mapping[str, GrpcCodec] = {
     PROTOCOL_VERSION: GrpcCodec(
         version=PROTOCOL_VERSION,
         package="lf.a2a.v1",
-        rows={operation.name: _row_of(operation) for operation in op.OPERATIONS},
+        rows={operation.name: _row_of(operation) for operation in op.OPERATIONS.values()},
     ),
     OLDER_VERSION: GrpcCodec(
         version=OLDER_VERSION,

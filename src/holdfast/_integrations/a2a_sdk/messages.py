@@ -116,7 +116,7 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
 
 @cache
 def _requests() -> Mapping[str, type[Request]]:
-    return {operation.request.__name__: operation.request for operation in OPERATIONS}
+    return {operation.request.__name__: operation.request for operation in OPERATIONS.values()}
 
 
 def _check_same_name(kind: type, message: ProtoMessage) -> None:
