@@ -12,7 +12,7 @@ Rules (A2A 3.1.2, 3.1.6, 7):
   (`holdfast._stream.replies`).
 - After a cut the task is subscribed to again.
 - A task that is over, or that the agent no longer has subscriptions for, is asked for. So it is
-  where the agent itself fails to give one: some do that where there is no such task.
+  where the agent itself fails to give the first one: some do that where there is no such task.
 - Comments prove that a connection is alive, and not that it brings what happens: without an event
   the task is asked for, ever less often, down to once in five minutes. A connection that has
   brought nothing between two of these looks, of which the first had more, is cut off.
@@ -95,7 +95,10 @@ _LONGEST_SILENCE_S = 300.0
 """The most of these seconds."""
 
 _MAX_FRUITLESS = 2
-"""Subscriptions in a row that end without an event, until the task is polled instead."""
+"""Connections in a row that end without an event beside the task, until the task is polled.
+
+An agent may answer each subscription with the task as it is, and end it: to poll costs it less.
+"""
 
 _CONFIRM_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds, at least, between looks at a task that is not at rest where its connection says so."""

@@ -12,9 +12,12 @@ First connection, whose events are all new::
         v
     RECONNECTING --subscribed--> JOINED            SEARCHING: no event has named the task
         |
-        | refused; in POLLING also where subscribing could do the task harm
+        | refused
         v
-    REFUSED, DOUBTED, RESTING, POLLING --the task--> RECONNECTING, POLLING or DONE
+    DOUBTED, RESTING --the task--> RECONNECTING, POLLING or DONE
+    REFUSED, POLLING --the task--> POLLING or DONE
+
+POLLING also follows where subscribing could do the task harm, or led to nothing too often.
 
 Any later connection, whose events may repeat, or lack, what the caller has::
 
@@ -159,12 +162,16 @@ _READ = {_I.END: _LOST, _I.CUT: _LOST}
 _MERGED = frozenset({_S.MERGING, _S.COMPARING, _S.CONFIRMING, _S.DONE})
 """What follows an event that is merged."""
 
-_ASKED = {
-    _I.TASK: frozenset({_S.RECONNECTING, _S.POLLING, _S.DONE}),
-    _I.NO_TASK: frozenset({_S.RECONNECTING, _S.POLLING}),
-    _I.WAITED: frozenset[State](),
+_AGAIN = frozenset({_S.RECONNECTING, _S.POLLING})
+"""What follows where the task may be subscribed to again."""
+
+_AFTER_TASK = {
+    _S.REFUSED: frozenset({_S.POLLING, _S.DONE}),
+    _S.DOUBTED: _AGAIN | {_S.DONE},
+    _S.RESTING: _AGAIN | {_S.DONE},
+    _S.POLLING: frozenset({_S.POLLING, _S.DONE}),
 }
-"""What follows a task that was asked for without a connection; a state may follow itself."""
+"""What follows a task that was asked for without a connection."""
 
 TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
     _S.FOLLOWING: {
@@ -232,9 +239,15 @@ TRANSITIONS: Mapping[State, Mapping[Input, frozenset[State]]] = {
         _I.EXPIRED: frozenset({_S.CONFIRMING}),
     },
     **{
-        state: {name: after | {state} for name, after in _ASKED.items()}
-        | {_I.EXPIRED: frozenset({state}), **_RESUMED}
-        for state in (_S.REFUSED, _S.DOUBTED, _S.RESTING, _S.POLLING)
+        state: {
+            _I.TASK: _AFTER_TASK[state],
+            # Only an agent that keeps no task is then subscribed to.
+            _I.NO_TASK: _AGAIN | {state},
+            _I.WAITED: frozenset({state}),
+            _I.EXPIRED: frozenset({state}),
+            **_RESUMED,
+        }
+        for state in _AFTER_TASK
     },
     _S.SEARCHING: {
         **_RESUMED,
