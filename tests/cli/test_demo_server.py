@@ -39,7 +39,7 @@ LINES = []
 def demo(faults=""):
     """A demo agent, and a client of it."""
     LINES.clear()
-    agent = DemoAgent(read_faults(faults), told=LINES.append)
+    agent = DemoAgent(read_faults(faults), log=LINES.append)
     return agent, connect(agent.url, engine=FakeNetwork(agent))
 
 
@@ -230,7 +230,7 @@ async def test_each_message_meets_the_faults_anew_and_survives_them():
 
 
 async def test_a_message_that_is_sent_again_over_http_json_meets_the_next_fault():
-    agent = DemoAgent(read_faults("rate-limit,ok,reset"), told=LINES.append)
+    agent = DemoAgent(read_faults("rate-limit,ok,reset"), log=LINES.append)
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=["HTTP+JSON"])
     LINES.clear()
 
@@ -307,7 +307,7 @@ async def test_what_a_page_sends_that_had_its_name_lead_here_is_refused_and_meet
     rules = host_rules(
         "http://127.0.0.1", listens_on="127.0.0.1", allowed_hosts=None, allowed_origins=None
     )
-    agent = DemoAgent(read_faults("reset"), told=LINES.append, rules=rules)
+    agent = DemoAgent(read_faults("reset"), log=LINES.append, rules=rules)
     network = FakeNetwork(agent)
     send = {"message": {"messageId": "a", "role": "ROLE_USER", "parts": [{"text": "hello"}]}}
     LINES.clear()

@@ -1904,7 +1904,7 @@ def test_demo_server_001_an_agent_to_practise_with():
     assert (served.exit, served.err) == (0, "")
     assert "holdfast send -a http://127.0.0.1:" in served.out
 
-    demo = Fake(DemoAgent((), told=lambda _line: None))
+    demo = Fake(DemoAgent((), log=lambda _line: None))
     for words, state in (
         (("send", "hello"), "TASK_STATE_COMPLETED"),
         (("send", "--stream", "stream one two"), "TASK_STATE_COMPLETED"),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPLETE", "app", "run"]
 
 COMPLETE = "_HOLDFAST_COMPLETE"
-"""Variable in which a shell asks for completions."""
+"""Environment variable of a shell's requests for completions."""
 
 _DEMO_SERVER = LazyCommand(
     "demo_server:demo_server", "Run an agent to practise with, on this machine, until Ctrl-C."
@@ -81,13 +81,13 @@ _COMMANDS: Mapping[str, LazyCommand] = {
 
 
 def run(arguments: Sequence[str], world: CliEnvironment) -> int:
-    """Runs one command and gives its exit code.
+    """Run one command and return its exit code.
 
     Args:
         arguments: The command line after the program's name.
-        world: What the command runs in.
+        world: The environment of the command.
     """
-    if sys.stdout is None:  # closed by whoever started us; the answer would be lost
+    if sys.stdout is None:  # closed by the parent process; the answer would be lost
         return _cannot_write(OSError("it is closed"))
     in_lines = "--stream" in arguments
     try:
@@ -108,15 +108,15 @@ def run(arguments: Sequence[str], world: CliEnvironment) -> int:
             failure = replace(failure, hint=error.hint)
         form = _form(arguments, world, error.ctx)
         return _fail(form, failure, in_lines=in_lines, ctx=error.ctx)
-    except CommandError as error:  # before there was a session to tell it
+    except CommandError as error:  # before there was a session to report it
         return _fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         return _nobody_reads()
-    except OSError as error:  # everything else that may fail so is told by now
+    except OSError as error:  # all other such errors are reported already
         return _cannot_write(error)
-    except SystemExit as end:  # how click ends when nobody reads its help, and when it completes
+    except SystemExit as end:  # click exits so after unread help, and after completions
         return _nobody_reads() if end.code else 0
     return code if isinstance(code, int) else 0
 
@@ -140,7 +140,7 @@ def _nobody_reads() -> int:
 
 
 def _message(error: click.UsageError) -> str:
-    """What is wrong, without a guess at another option that is not much like what was written."""
+    """Return the error's text, without an option that only vaguely resembles the written one."""
     if isinstance(error, click.NoSuchOption):
         if (advice := _argument(error)) is not None:
             return f"No such option '{error.option_name}'. {advice}"
@@ -148,8 +148,8 @@ def _message(error: click.UsageError) -> str:
         equivalents = [name for name in _MEANT.get(error.option_name, ()) if name in options]
         if equivalents:
             return f"No such option '{error.option_name}'. {' or '.join(equivalents)} does that."
-        near = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
-        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
+        similar = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
+        error = click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
     return error.format_message()
 
 
@@ -184,24 +184,24 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
     "--format": ("--output",),
     "--json": ("--output",),
 }
-"""Options that other tools have for what an option here does."""
+"""Options of other tools, with the option that does the same here."""
 
 
 def _form(arguments: Sequence[str], world: CliEnvironment, ctx: click.Context | None) -> str:
-    """The output format that is asked for, whatever else is wrong with the arguments."""
-    asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
-    if asked is None:
-        named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
+    """Return the requested output format, even if other arguments are wrong."""
+    format_name = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
+    if format_name is None:
+        config = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
         with contextlib.suppress(OSError, ValueError):
-            configuration = loaded_configuration(ctx) or world.read_configuration(named)
+            configuration = loaded_configuration(ctx) or world.read_configuration(config)
             stated = configuration.find("A2ACLI_OUTPUT")
-            asked = None if stated is None else stated.value
-    form = (asked or "").lower()
+            format_name = None if stated is None else stated.value
+    form = (format_name or "").lower()
     return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]
 
 
 def _asked(arguments: Sequence[str], flags: str) -> str | None:
-    """The last value that stands behind one of the flags."""
+    """Return the last value of any of the flags."""
     values = re.findall(rf"(?:^|\0)(?:{flags})([^\0]*)", "\0".join(arguments))
     return values[-1] if values else None
 
@@ -226,7 +226,7 @@ def app(ctx: click.Context, /, **options: object) -> None:
         return
     if not options["verbose"]:
         ctx.fail("Missing command.")
-    click.echo(version_line())  # what -v alone asks other tools for
+    click.echo(version_line())  # other tools print their version for -v alone
 
 
 fit_help(app)

@@ -83,9 +83,9 @@ class _Formatter(click.HelpFormatter):
 
     def _broken(self, name: str) -> str:
         """Return the name of an option, broken between its names and between its choices."""
-        lines, most = [""], self.width - self.current_indent
+        lines, width = [""], self.width - self.current_indent
         for piece in re.split(r"(?<=[ |])", name):
-            if lines[-1] and len(lines[-1] + piece.rstrip()) > most:
+            if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
                 lines.append(" " * self.current_indent)
             lines[-1] += piece
         return "\n".join(line.rstrip() for line in lines)
@@ -113,7 +113,7 @@ class LazyCommand(NamedTuple):
 
     Attributes:
         place: Its module below `holdfast._cli.commands`, a colon, and its name there.
-        summary: What the list of commands says about it: the first sentence of its help.
+        summary: The description in the list of commands: the first sentence of its help.
     """
 
     place: str
@@ -121,7 +121,7 @@ class LazyCommand(NamedTuple):
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """The commands of a group by name; one is imported when it is asked for."""
+    """The commands of a group by name; each is imported on first access."""
 
     def __init__(self, lazy: Mapping[str, LazyCommand]) -> None:
         self._lazy = lazy
@@ -153,7 +153,7 @@ class LazyGroup(click.Group):
 
     Args:
         lazy: The commands by name.
-        attributes: As of `click.Group`.
+        attributes: The arguments of `click.Group`.
     """
 
     def __init__(self, *, lazy: Mapping[str, LazyCommand], **attributes: Any) -> None:

@@ -1,1 +1,1 @@
-"""One agent: its reference, its card, credentials for it, and what commands do with it."""
+"""One agent: its reference, its card, its credentials, and the actions of commands on it."""

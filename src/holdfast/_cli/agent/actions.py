@@ -1,4 +1,4 @@
-"""What each command does with its agent, once its options are understood."""
+"""The action of each command on its agent, after its options are parsed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class Filters(TypedDict):
-    """Which tasks to list, and what of them: see `holdfast.Client.list_tasks`."""
+    """Filters and fields of a task list: see `holdfast.Client.list_tasks`."""
 
     context_id: str | None
     status: TaskState | None
@@ -55,11 +55,11 @@ class Filters(TypedDict):
 
 
 _CANCEL_TIMEOUT_S = 60.0
-"""Seconds that a cancel waits for the end of the task unless told otherwise."""
+"""Seconds that a cancellation waits for the end of the task by default."""
 
 
 _MAX_REASON_CHARACTERS = 300
-"""Characters of an agent's reason that a warning shows; the task has all of them."""
+"""Characters of an agent's reason that a warning shows; the task has the whole reason."""
 
 
 async def send(
@@ -72,7 +72,7 @@ async def send(
     metadata: dict[str, Any] | None,
     message_metadata: dict[str, Any] | None,
 ) -> None:
-    """Sends the message once, and waits for what becomes of it."""
+    """Send the message once, and wait for its outcome."""
     await session.prepare()
     session.continues = task_id is not None
     message = Message(
@@ -106,7 +106,7 @@ async def send(
         output.emit(Result(SendMessageResponse(message=answer)))
         return
     waits = session.settings.waits is not False
-    # A server may answer a reply with the task as it was before.
+    # A server may answer with an older state of the task.
     may_be_stale = task_id is not None and answer.state.is_interrupted
     if waits and (may_be_stale or not session.is_at_rest(answer)):
         output.emit(TaskBegan(answer))
@@ -116,7 +116,7 @@ async def send(
 
 
 async def get_task(session: Session, output: Output, *, task_id: str, history: int | None) -> None:
-    """Shows the task, at once or when it is settled."""
+    """Show the task, at once or when it is settled."""
     await session.prepare()
 
     async def look(history_length: int | None) -> Task:
@@ -132,7 +132,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
         if not session.is_at_rest(task):
             output.emit(TaskBegan(task))
             task = await _wait(session, task_id)
-        # Some agents forget what goes beyond a history that was asked for: ask at the end only.
+        # Some agents drop the history beyond a requested length: request it at the end only.
         task = task if history is None else await look(history)
     else:
         task = await look(history)
@@ -141,7 +141,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
 
 
 async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -> None:
-    """Follows the task until it is settled; shows what happens to it, or how it stands then."""
+    """Follow the task until it is settled; show its events, or its final state."""
     await session.prepare()
     events = session.client.subscribe_to_task(
         task_id,
@@ -160,7 +160,7 @@ async def list_tasks(
     page_token: str | None,
     every_page: bool,
 ) -> None:
-    """Shows one page of tasks, or all of them."""
+    """Show one page of tasks, or all of them."""
     await session.prepare()
     if every_page:
         await _list_all(session, output, filters)
@@ -197,7 +197,7 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
 async def cancel_task(
     session: Session, output: Output, *, task_id: str, metadata: dict[str, Any] | None
 ) -> None:
-    """Asks to cancel the task, and waits for its end."""
+    """Ask the agent to cancel the task, and wait for the end of the task."""
     await session.prepare()
     settings = session.settings
     left = session.left()
@@ -223,7 +223,7 @@ async def cancel_task(
 async def _canceled_before(
     session: Session, output: Output, task_id: str, error: TaskNotCancelableError
 ) -> Task:
-    """Looks how a task ended that is over: one that was canceled is as it was to be."""
+    """Fetch a task that has ended already: if it was canceled, the command succeeded."""
     try:
         task = await session.client.get_task(
             task_id, timeout=session.left(), headers=session.svc_params
@@ -248,7 +248,7 @@ async def _wait(session: Session, task_id: str) -> Task:
 
 
 async def _follow(session: Session, output: Output, events: EventStream) -> None:
-    """Tells of each event until the task is settled, or else of how it stands then."""
+    """Show each event until the task is settled, or else the state of the task at the end."""
     shows = session.settings.stream
     card = session.card
     offers = card is not None and bool(card.capabilities.streaming)
@@ -287,7 +287,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
 
 
 async def why_over(events: EventStream) -> str:
-    """Why a task is over that does not say so itself, as the agent said it where it broke off."""
+    """Return the agent's reason for ending a stream, if the ended task itself states none."""
     task = events.task
     message = None if task is None else task.status.message
     if task is None or not task.state.is_terminal or (message is not None and message.text):
@@ -301,7 +301,7 @@ async def why_over(events: EventStream) -> str:
 
 
 def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
-    """Says that something may be missing, where nobody has said so yet."""
+    """Warn that status messages may be missing, unless a warning was shown already."""
     offers = session.card is not None and bool(session.card.capabilities.streaming)
     if offers and events.is_polled:
         output.emit(
@@ -323,7 +323,7 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
 def comment(
     session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
 ) -> None:
-    """Names an outcome that is no success, and the command that goes on from here."""
+    """Report an outcome other than success, and the command that continues from here."""
     if task.state in OUTCOMES:
         output.emit(Notice.warning(f"{named_outcome(task)}{why or _stated_reason(task)}"))
     if task.state is TaskState.INPUT_REQUIRED:
@@ -339,7 +339,7 @@ def comment(
 
 
 def described_ending(task: Task) -> str:
-    """Return how a task ended without success, and the reason that the agent gives for it.
+    """Describe how a task ended without success, with the agent's reason.
 
     Returns:
         One line; an empty text for a completed or unfinished task.
@@ -370,4 +370,4 @@ OUTCOMES: Mapping[TaskState, str] = {
     TaskState.INPUT_REQUIRED: "waits for your answer",
     TaskState.AUTH_REQUIRED: "waits for an authorization",
 }
-"""What is said of a task that did not succeed, behind its name."""
+"""The words for a task that did not succeed, after its name."""

@@ -2,11 +2,11 @@
 
 Rules:
 - Only a card that was fetched without credentials is cached, and only for equal requests: the key
-  is the address, all headers (so what ``Vary`` names is the same), and whether certificates are
-  verified. Over plain http, only cards from this machine are cached.
+  is the address, all headers (so those that ``Vary`` names are equal), and whether certificates
+  are verified. Over plain http, only cards from this machine are cached.
 - A cached card is treated like a fetched one: the addresses that it names are checked against the
   network of its host, and its signatures are verified again.
-- A file is private (0600, in a directory of 0700 that belongs to the user). One that is broken,
+- A file is private (0600, in a directory of 0700 that belongs to the user). A file that is broken,
   readable by others or owned by another user is ignored. The cache never makes a command fail.
 """
 
@@ -46,16 +46,16 @@ __all__ = ["CachedCards", "CardCache", "card_verifier"]
 logger = logging.getLogger("holdfast.cli.cache")
 
 _MAX_FILES = 64
-"""Files that are kept; the oldest go."""
+"""Cached files; the oldest are removed."""
 
 _MAX_FILE_BYTES = 256 * 1024
-"""Bytes of a file."""
+"""Bytes of a cached file."""
 
 _MAX_AGE_S = 86_400.0
-"""Seconds for which a card is used without asking, whatever its server allows."""
+"""Seconds for which a card is used without revalidation, whatever its server allows."""
 
 _PLAIN_HEADERS = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
-"""What a request may have that asks without credentials."""
+"""The headers that a request without credentials may have."""
 
 _CONDITIONS = frozenset({"if-none-match", "if-modified-since"})
 _GONE = frozenset({401, 403, 404, 410})
@@ -63,14 +63,14 @@ _OPEN = stat.S_IRWXG | stat.S_IRWXO
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply that is kept.
+    """A cached reply.
 
     Attributes:
-        key: What it answers; compared, so that no file stands for another.
+        key: The key of the request; compared, so that one file cannot stand for another request.
         stored: Wall time of the reply, in seconds since the epoch.
-        headers: Those about caching, and the content type.
+        headers: The headers about caching, and the content type.
         body: The card.
-        address: The number of the host that sent it; None where that was not known.
+        address: The IP address of the host that sent it; None if unknown.
     """
 
     key: str
@@ -80,7 +80,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None
 
     def reply(self, now: float) -> HttpReply:
-        """The reply, with its age (RFC 9111, 5.1)."""
+        """Return the reply, with its age (RFC 9111, 5.1)."""
         try:
             age = float(self.headers.get("age", "0"))
         except ValueError:
@@ -89,7 +89,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
         return HttpReply(status=200, headers=headers, body=self.body, address=self.address)
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it may be used without asking its server."""
+        """Return whether the reply may be used without revalidation."""
         lifetime = Caching.of(self.reply(now).headers, now=now).lifetime or 0.0
         return 0 <= now - self.stored < _MAX_AGE_S and lifetime > 0
 
@@ -98,14 +98,14 @@ class CardCache:
     """Cached cards in a directory.
 
     Args:
-        directory: The directory; made with mode 0700 when something is to be kept.
+        directory: The directory; created with mode 0700 when the first card is cached.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def load(self, key: str) -> _Entry | None:
-        """Return what is kept under a key; None if nothing is, or not safely."""
+        """Return the entry of a key; None if there is none, or its file is not private."""
         try:
             if not self._is_ours():
                 return None
@@ -119,7 +119,7 @@ class CardCache:
         return entry if entry is not None and entry.key == key else None
 
     def save(self, entry: _Entry) -> None:
-        """Keep an entry, unless it is too large or cannot be kept safely."""
+        """Save an entry, unless it is too large or cannot be saved privately."""
         content = msgspec.json.encode(entry)
         try:
             if len(content) >= _MAX_FILE_BYTES:
@@ -132,13 +132,13 @@ class CardCache:
             logger.debug("a card is not cached: %s", error)
 
     def remove(self, key: str) -> None:
-        """Forget what is kept under a key."""
+        """Remove the entry of a key."""
         with contextlib.suppress(OSError):
             if self._is_ours():
                 self._path(key).unlink(missing_ok=True)
 
     def _is_ours(self) -> bool:
-        """Whether the directory is the user's alone."""
+        """Return whether the directory belongs to the user and is closed to others."""
         status = self._directory.lstat()
         if not stat.S_ISDIR(status.st_mode):
             return False
@@ -146,7 +146,7 @@ class CardCache:
         return is_private or os.name != "posix"
 
     def _prune(self) -> None:
-        """Removes the oldest files, those that a crash left among them."""
+        """Remove the oldest files, including those that a crash left."""
         files = sorted(self._directory.iterdir(), key=lambda path: path.lstat().st_mtime)
         for path in files[:-_MAX_FILES]:
             path.unlink(missing_ok=True)
@@ -160,17 +160,17 @@ def _user() -> int:
 
 
 class CachedCards:
-    """An engine that answers requests for an agent's card from a cache, where it may.
+    """An engine that answers requests for an agent's card from a cache, if permitted.
 
     Args:
-        inner: What carries requests.
-        cache: Where cards are kept.
-        env: Wall time.
-        urls: Where the card may be; nothing else is kept.
+        inner: The engine that sends requests.
+        cache: The cache.
+        env: Supplies wall time.
+        urls: The addresses of the card; no other reply is cached.
         is_verifying: Whether certificates are verified.
 
     Attributes:
-        tls: How the engine below speaks TLS, for what connects beside it.
+        tls: The TLS settings of the inner engine, for connections outside it.
     """
 
     def __init__(
@@ -190,10 +190,10 @@ class CachedCards:
         self.tls: object = getattr(inner, "tls", None)
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Answers from the cache, or sends the request; see `HttpEngine`."""
+        """Answer from the cache, or send the request; see `HttpEngine`."""
         if request.method != "GET" or request.url not in self._urls or request.reach is not None:
             return await self._inner.request(request)
-        if not request.headers.keys() <= _PLAIN_HEADERS:  # credentials, or a condition of its own
+        if not request.headers.keys() <= _PLAIN_HEADERS:  # credentials, or a conditional request
             return await self._inner.request(request)
         key = json.dumps([request.url, self._is_verifying, sorted(request.headers.items())])
         entry = await asyncio.to_thread(self._cache.load, key)
@@ -204,11 +204,11 @@ class CachedCards:
         return await self._revalidated(request, key, entry)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request whose reply is read later; see `HttpEngine`."""
+        """Send a request whose reply is read later; see `HttpEngine`."""
         return self._inner.stream(request)
 
     async def close(self) -> None:
-        """Closes the engine below."""
+        """Close the inner engine."""
         await self._inner.close()
 
     async def _revalidated(
@@ -229,13 +229,13 @@ class CachedCards:
                 reply = HttpReply(
                     status=200, headers={**kind, **merged}, body=entry.body, address=reply.address
                 )
-            else:  # it is about another one (RFC 9111, 4.3.4)
+            else:  # the reply is about another representation (RFC 9111, 4.3.4)
                 reply = await self._inner.request(request)
         await self._keep(key, reply)
         return reply
 
     async def _keep(self, key: str, reply: HttpReply) -> None:
-        """Keeps a reply, or forgets the one before it."""
+        """Cache a reply, or remove the entry that it replaces."""
         now = self._env.wall()
         entry = _Entry(
             key=key,
@@ -251,7 +251,7 @@ class CachedCards:
 
 
 def _may_be_kept(url: str) -> bool:
-    """Whether a card may be kept: no secret in its address, and nobody on the way to it."""
+    """Return whether a card may be cached: no secret in its URL, and a protected connection."""
     parts = urlsplit(url)
     is_safe = parts.scheme == "https" or scope_of_host(url) == "loopback"
     return is_safe and not parts.query and "@" not in parts.netloc
@@ -264,7 +264,7 @@ def _kept_headers(headers: Mapping[str, str], now: float) -> dict[str, str]:
 
 
 def _is_storable(headers: Mapping[str, str], now: float) -> bool:
-    """Whether a reply may be kept, and keeping it is of use (RFC 9111, 3)."""
+    """Return whether a reply may be cached, and is useful in a cache (RFC 9111, 3)."""
     directives = {
         directive.partition("=")[0].strip() for directive in _control(headers).split(",")
     }
@@ -279,10 +279,10 @@ def _control(headers: Mapping[str, str]) -> str:
 
 
 def card_verifier(settings: Settings) -> CardVerifier | None:
-    """Who verifies cards, by what the command was told.
+    """Return the verifier of cards for the settings of the command.
 
     Raises:
-        click.UsageError: The keys cannot be read, or nobody can verify what must be.
+        click.UsageError: The keys cannot be read, or a card must be verified and no key is given.
     """
     if settings.card_keys is None and not settings.card_key_hosts:
         if settings.require_signature:
@@ -307,10 +307,10 @@ def _read_keys(reference: str) -> str:
     try:
         keys = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        message = f"{reference} cannot be read: {why}"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        message = f"{reference} cannot be read: {reason}"
         raise ValueError(message) from None
-    if not keys.lstrip().startswith(("{", "-----BEGIN ")):  # which would be taken for an address
+    if not keys.lstrip().startswith(("{", "-----BEGIN ")):  # otherwise taken for an address
         message = f"{reference} holds neither a JWK set nor a key as PEM"
         raise ValueError(message)
     return keys

@@ -1,4 +1,4 @@
-"""Credentials: which of them an agent gets, and how the agent's card wants them carried.
+"""Credentials: which of them an agent gets, and how the agent's card wants them sent.
 
 Rules:
 - Each source binds its own credentials: to the agents that its ``A2ACLI_CREDENTIAL_ORIGIN`` names,
@@ -7,13 +7,13 @@ Rules:
 - No credential goes to an agent that only a found file names.
 - ``--credential-origin`` on the command line adds agents for all credentials.
 - A withheld credential is reported, and the command continues without it.
-- The card is fetched without credentials, even if its server asks for them: no card declares yet
-  what takes them (a2a-cli, AUTH_008). A server that the caller named by ``--credential-origin``
-  gets a token that it asks for.
-- Then credentials go with each request, in a header, a cookie or the query, as the card declares
-  (A2A 7.3, 4.5), and to the agent's own origin only; the token of a login only if the card asks
-  for one. To the address of the extended card go those that the card declares a scheme for
-  (a2a-cli 12.4).
+- The card is fetched without credentials, even if its server asks for them: no card has declared
+  the schemes that take them (a2a-cli, AUTH_008). A server that the caller named by
+  ``--credential-origin`` gets a token if it asks for one.
+- Then credentials are sent with each request, in a header, a cookie or the query, as the card
+  declares (A2A 7.3, 4.5), and to the agent's own origin only; the token of a login only if the
+  card asks for one. The address of the extended card gets those that the card declares a scheme
+  for (a2a-cli 12.4).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Credentials:
     Args:
         bearer: The token, if there is one.
         api_key: The key, if there is one.
-        answers: Whether a card's server that asks for a token gets it, though its card is not
-            known yet: the caller named it as one that credentials are for.
+        answers: Whether a card's server that asks for a token gets it before its card is known:
+            the caller named it by ``--credential-origin``.
     """
 
     def __init__(self, bearer: str | None, api_key: str | None, *, answers: bool = False) -> None:
@@ -77,18 +77,20 @@ class Credentials:
         self._card_is_guarded = False
 
     def fit(self, card: AgentCard) -> None:
-        """Learns from the card where the key goes.
+        """Learn from the card where the API key is sent.
 
         Raises:
-            InvalidAgentCardError: The card declares a place that there is not.
-            ValueError: The key cannot stand where the card wants it.
+            InvalidAgentCardError: The card declares a location that does not exist.
+            ValueError: The key cannot be sent where the card wants it.
         """
         self._has_card = True
         fitting = _key_scheme(card)
-        taken = {_need(scheme, fitting).flag for scheme in card.security_schemes.values()}
-        if any(one.api_key_security_scheme is not None for one in card.security_schemes.values()):
-            taken.add("--api-key")
-        self._untaken = {"--bearer", "--api-key"} - taken
+        declared_flags = {_need(scheme, fitting).flag for scheme in card.security_schemes.values()}
+        if any(
+            scheme.api_key_security_scheme is not None for scheme in card.security_schemes.values()
+        ):
+            declared_flags.add("--api-key")
+        self._untaken = {"--bearer", "--api-key"} - declared_flags
         if self._api_key is None:
             return
         scheme = _key_scheme(card)
@@ -107,12 +109,12 @@ class Credentials:
 
     @property
     def undeclared(self) -> set[str]:
-        """The flags whose credentials no scheme of the card takes, of those that are given."""
+        """The flags of the credentials that no scheme of the card takes."""
         is_given = {"--bearer": bool(self._bearer), "--api-key": self._api_key is not None}
         return {flag for flag in self._untaken if is_given[flag]}
 
     async def credentials(self, call: AnyCall, /) -> Carried:
-        """What a call carries."""
+        """Return the credentials of a call."""
         if call.operation is GET_AGENT_CARD:
             return Carried(headers=self._bearer if self._card_is_guarded else {})
         if call.operation.name == GET_EXTENDED_AGENT_CARD.name:
@@ -126,7 +128,7 @@ class Credentials:
         )
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Show the token to a card's server that asks for one, if the caller named it for that."""
+        """Send the token to a card's server that asks for one, if the caller named that server."""
         is_requested = self._answers and bearer_challenge(error.headers) is not None
         self._card_is_guarded = is_requested and bool(self._bearer) and not self._has_card
         return self._card_is_guarded
@@ -162,12 +164,12 @@ _PLACES: Mapping[str, Callable[[str, str], Carried]] = {
 
 
 class Need(NamedTuple):
-    """One of the credentials that an agent asks for together.
+    """One of several credentials that an agent requires together.
 
     Attributes:
-        flag: What gives it; None if nothing does.
-        header: The header that carries it, which a service parameter can be.
-        param: For ``--svc-param``: what to write.
+        flag: The flag that supplies it; None if none does.
+        header: The header that carries it; it can be a service parameter.
+        param: The value for ``--svc-param``.
     """
 
     flag: str | None
@@ -176,12 +178,12 @@ class Need(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One of the things that an agent asks for, any of which is enough.
+    """One of several alternatives, any of which satisfies the agent.
 
     Attributes:
-        words: What it is.
-        needs: What it takes, all of it together.
-        hindrance: Why the command line cannot give it; None if it can.
+        words: A description.
+        needs: The credentials that it requires, all of them together.
+        hindrance: Why the command line cannot supply it; None if it can.
     """
 
     words: str
@@ -190,7 +192,7 @@ class Way(NamedTuple):
 
 
 def ways_in(card: AgentCard) -> list[Way]:
-    """What the card asks for or, if it asks for nothing, what it declares."""
+    """Return the alternatives that the card requires or, if it requires none, declares."""
     return [_way(alternative, card) for alternative in required_alternatives(card)]
 
 
@@ -229,7 +231,7 @@ def _way(alternative: Alternative, card: AgentCard) -> Way:
 
 
 def _need(scheme: SecurityScheme | None, fitting: APIKeySecurityScheme | None) -> Need:
-    """What gives a credential; the API key goes where one scheme wants it, others aside."""
+    """Return the source of a credential; the API key is for one scheme, other keys are not."""
     match scheme:
         case SecurityScheme(api_key_security_scheme=APIKeySecurityScheme() as key):
             location = key.location.lower()
@@ -252,7 +254,7 @@ _HTTP = {"bearer": _BEARER, "basic": _BASIC}
 
 
 def _key_scheme(card: AgentCard) -> APIKeySecurityScheme | None:
-    """The API key scheme that the card requires, else the first one that it knows."""
+    """Return the API key scheme that the card requires, else the first one that it declares."""
     required = [name for needed in card.security_requirements for name in needed.schemes]
     for name in (*required, *card.security_schemes):
         scheme = card.security_schemes.get(name)
@@ -270,7 +272,7 @@ _CREDENTIALS = (
     "push_token",
     "push_credentials",
 )
-"""Options that hold one."""
+"""Options whose values are credentials."""
 
 _ORIGIN = f"{PREFIX}CREDENTIAL_ORIGIN"
 _AGENTS = (f"{PREFIX}AGENT_CARD", f"{PREFIX}ENDPOINT")
@@ -279,16 +281,16 @@ _AGENTS = (f"{PREFIX}AGENT_CARD", f"{PREFIX}ENDPOINT")
 def bind(
     ctx: click.Context, settings: Settings, reference: str | Path, output: Output
 ) -> Settings:
-    """Take out of the settings the credentials that are not for an agent, and report them.
+    """Remove the credentials that are not for an agent from the settings, and report them.
 
     Args:
         ctx: The command's context.
         settings: The settings, as they were read.
         reference: Where the agent's card is.
-        output: Where it is said what is withheld.
+        output: Where withheld credentials are reported.
 
     Returns:
-        The settings without what is withheld; `Settings.withheld` has the reasons.
+        The settings without the withheld credentials; `Settings.withheld` has the reasons.
     """
     origin = _origin_of_reference(reference)
     agent = _Agent(settings.agent_card, settings.agent_source, origin)
@@ -311,12 +313,14 @@ def bind(
         client_key=None if without_certificate else settings.client_key,
         withheld=withheld,
         bound_to=agent.origin,
-        is_credential_origin=any(agent.is_named_by(one) for one in settings.credential_origins),
+        is_credential_origin=any(
+            agent.is_named_by(named) for named in settings.credential_origins
+        ),
     )
 
 
 def origin_of(card: AgentCard) -> str | None:
-    """Return the origin that a card from a file stands for: its first interface's."""
+    """Return the origin that a card from a file stands for: that of its first interface."""
     try:
         return canonical_origin(card.supported_interfaces[0].url)
     except (IndexError, ValueError):
@@ -328,9 +332,9 @@ class _Agent:
     """The agent of a command.
 
     Attributes:
-        text: As it was named.
-        source: Where it was named.
-        origin: Its origin; None if that is not known.
+        text: The reference, as written.
+        source: Where it is named.
+        origin: Its origin; None if unknown.
     """
 
     text: str
@@ -338,7 +342,7 @@ class _Agent:
     origin: str | None
 
     def is_named_by(self, text: str) -> bool:
-        """Whether a reference leads here too."""
+        """Return whether a reference names this agent, too."""
         if self.source.is_trusted and text.strip() == self.text.strip():
             return True
         try:
@@ -349,12 +353,12 @@ class _Agent:
 
 
 def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agent) -> str | None:
-    """Why a credential from a source does not go to an agent; None if it does."""
+    """Return why a credential from a source does not go to an agent; None if it does."""
     if settings.sources["credential_origins"] is FLAG:
         more = settings.credential_origins
         if any(agent.is_named_by(reference) for reference in more):
             return None
-    shown = masked_reference(agent.text)
+    text = masked_reference(agent.text)
     origins = beside(ctx, source, _ORIGIN)
     agents = re.split(r"[,\s]+", origins.strip()) if origins else []
     agents = agents or [value for name in _AGENTS if (value := beside(ctx, source, name))]
@@ -362,15 +366,15 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         if agent.source.is_trusted:
             return None
         return (
-            f"{agent.source.place} names the agent {shown}, but the file may not be yours; if you "
-            f"trust the agent: --agent-card {shlex.quote(shown)}"
+            f"{agent.source.place} names the agent {text}, but the file may not be yours; if you "
+            f"trust the agent: --agent-card {shlex.quote(text)}"
         )
     if any(agent.is_named_by(reference) for reference in agents):
         return None
     intended = ", ".join(masked_reference(reference) for reference in agents)
     return (
-        f"it is for {intended}, which is named beside it, and not for {shown}; if it is for both: "
-        f"--credential-origin {shlex.quote(agent.origin or shown)}"
+        f"it is for {intended}, which is named beside it, and not for {text}; if it is for both: "
+        f"--credential-origin {shlex.quote(agent.origin or text)}"
     )
 
 
@@ -378,9 +382,9 @@ def _origin_of_reference(reference: str | Path) -> str | None:
     try:
         if isinstance(reference, str):
             return canonical_origin(reference)
-        from holdfast._pipeline.cards.files import read_card_file  # heavy, as the rest is
+        from holdfast._pipeline.cards.files import read_card_file  # heavy: imported when needed
         from holdfast._wire.limits import Limits
 
         return origin_of(read_card_file(reference, Limits())[0])
-    except (A2AError, ValueError):  # reported where the card is needed
+    except (A2AError, ValueError):  # reported when the card is fetched
         return None

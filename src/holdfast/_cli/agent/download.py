@@ -1,10 +1,10 @@
 """Saving the contents of a task's artifacts (``task download``).
 
-Rules: nothing that is there is replaced unless the caller says so, and what a link leads to never;
-what is replaced is so in one step, by the whole new file; a file that cannot be written to its end
-is removed again. An address is fetched without credentials, if it is one of the web and lies no
-further inside this network than the agent itself (`holdfast._wire.network_scope`). Number, size
-and sum of the files are bounded, and what the disk has no room for is not begun.
+Rules: an existing file is not replaced unless the caller says so, and the target of a link never;
+a file is replaced in one step, by the whole new file; a file that cannot be written to its end
+is removed again. An address is fetched without credentials, if its scheme is http or https and it
+is not in a more private network than the agent (`holdfast._wire.network_scope`). Number, size
+and sum of the files are bounded, and a download that the disk has no room for is not started.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Saved", "check_free", "content_of", "download_task", "write"]
 
 LARGEST = 100 * 1024 * 1024
-"""Bytes of a file that is fetched."""
+"""Bytes of a fetched file."""
 
 
 class Saved(NamedTuple):
-    """A file that is there now."""
+    """A saved file."""
 
     file: File
     path: Path
@@ -55,56 +55,56 @@ class Saved(NamedTuple):
 
 
 def check_free(directory: Path, files: Sequence[File]) -> None:
-    """Checks that no file is in the way.
+    """Check that no file exists already.
 
     Raises:
-        CommandError: One is.
+        CommandError: A file exists.
     """
-    there = [file.name for file in files if os.path.lexists(directory / file.name)]
-    if there:
-        more = f", and {len(there) - 1} more" if there[1:] else ""
+    existing = [file.name for file in files if os.path.lexists(directory / file.name)]
+    if existing:
+        more = f", and {len(existing) - 1} more" if existing[1:] else ""
         raise CommandError(
             Failure(
                 code="HOLDFAST_ERR_FILE_EXISTS",
-                message=f"{directory / there[0]} is there already{more}; nothing was saved",
+                message=f"{directory / existing[0]} is there already{more}; nothing was saved",
                 hint="name another directory with --to, or replace what is there with --overwrite",
             )
         )
 
 
 def check_size(files: Sequence[File], *, most_files: int, most_bytes: int) -> None:
-    """Checks what is known of the files before any is saved.
+    """Check the known number and sizes of the files before any is saved.
 
     Raises:
-        CommandError: They are too many, or too large together.
+        CommandError: There are too many files, or too many bytes.
     """
     size = sum(len(file.content or b"") for file in files)
     if len(files) > most_files:
-        what, option = f"has more than {most_files} files", "--max-files"
+        excess, option = f"has more than {most_files} files", "--max-files"
     elif size > most_bytes:
-        what, option = f"has {size} bytes of files, more than {most_bytes}", "--max-bytes"
+        excess, option = f"has {size} bytes of files, more than {most_bytes}", "--max-bytes"
     else:
         return
     raise CommandError(
         Failure(
             code="HOLDFAST_ERR_DOWNLOAD",
-            message=f"the task {what}; nothing was saved",
+            message=f"the task {excess}; nothing was saved",
             hint=f"raise {option} if that is right",
         )
     )
 
 
 async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: int) -> bytes:
-    """What is in a file.
+    """Return the content of a file.
 
     Args:
         file: The file.
-        engine: What fetches it.
-        agent: The address that the agent was called at.
-        most_bytes: Bytes that it may have, if it is fetched.
+        engine: Fetches the file.
+        agent: The address of the agent.
+        most_bytes: Maximum number of bytes, if the file is fetched.
 
     Raises:
-        A2AError: It cannot be fetched; the message says why.
+        A2AError: The file cannot be fetched; the message says why.
     """
     if file.content is not None:
         return file.content
@@ -112,13 +112,13 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
     if not is_http_address(url):
         message = f"{masked_reference(url)} is not a web address"
         raise NetworkPolicyError(message, address=None, executed=False)
-    own = origin(url) == origin(agent)
+    is_agent_origin = origin(url) == origin(agent)
     request = HttpRequest(
         method="GET",
         url=url.partition("#")[0],
         headers={"accept": "*/*"},
         limits=Limits(body=max(1, min(LARGEST, most_bytes))),
-        reach=None if own else NetworkReach(inward=scope_of_host(agent)),
+        reach=None if is_agent_origin else NetworkReach(inward=scope_of_host(agent)),
     )
     try:
         reply = (await fetch(engine, request)).reply
@@ -135,19 +135,19 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
 
 
 async def write(path: Path, content: bytes, *, overwrite: bool) -> None:
-    """Writes a file, and makes its directory if need be.
+    """Write a file, and create its directory if it is missing.
 
-    An interruption waits until it is written.
+    An interruption takes effect after the file is written.
 
     Raises:
-        OSError: It cannot be written, the disk has no room for it, or what is there is neither
-            a regular file nor a link; what was there is as it was.
+        OSError: It cannot be written, the disk has no room for it, or the path is neither
+            a regular file nor a link; an existing file is unchanged.
     """
     await asyncio.to_thread(write_now, path, content, overwrite=overwrite)
 
 
 def write_now(path: Path, content: bytes, *, overwrite: bool) -> None:
-    """Writes a file, as `write` does; a link in its place is replaced, and not followed."""
+    """Write a file, as `write` does; a link in its place is replaced, and not followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(path.parent).free < len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -156,17 +156,17 @@ def write_now(path: Path, content: bytes, *, overwrite: bool) -> None:
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
             text = "a FIFO, a device or the like is there"
             raise OSError(errno.EEXIST, text, str(path))
-    # In the same directory, so that it takes the place of the other one in one step.
-    written = path.with_name(f".holdfast-{secrets.token_hex(8)}") if overwrite else path
-    new = written.open("xb")
+    # In the same directory, so that it replaces the other file in one step.
+    target = path.with_name(f".holdfast-{secrets.token_hex(8)}") if overwrite else path
+    new = target.open("xb")
     try:
         with new:
             new.write(content)
         if overwrite:
-            written.replace(path)
+            target.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            written.unlink()
+            target.unlink()
         raise
 
 
@@ -180,20 +180,20 @@ async def download_task(
     most_files: int,
     most_bytes: int,
 ) -> None:
-    """Saves what is in the task's artifacts.
+    """Save the contents of the task's artifacts.
 
     Args:
         session: The agent.
-        output: Where it is shown.
+        output: Where the result is shown.
         task_id: The task.
-        directory: Where to save.
-        overwrite: Whether files that are there are replaced.
-        most_files: Files that the task may have.
-        most_bytes: Bytes that they may have together.
+        directory: Where files are saved.
+        overwrite: Whether existing files are replaced.
+        most_files: Maximum number of files of the task.
+        most_bytes: Maximum number of bytes of all files together.
 
     Raises:
-        CommandError: There are too many, files are in the way, or one could not be saved.
-        A2AError: The task could not be had.
+        CommandError: There are too many files, files exist, or one could not be saved.
+        A2AError: The task could not be fetched.
     """
     await session.prepare()
     task = await session.client.get_task(
@@ -207,8 +207,8 @@ async def download_task(
     failed = 0
     for file in files:
         try:
-            left = most_bytes - sum(one.size for one in saved)
-            saved.append(await _save(session, file, directory, left, overwrite=overwrite))
+            remaining = most_bytes - sum(earlier.size for earlier in saved)
+            saved.append(await _save(session, file, directory, remaining, overwrite=overwrite))
         except A2AError as error:
             failed += 1
             output.emit(Notice.warning(f"{file.name} is not saved: {error}"))
@@ -229,13 +229,13 @@ async def download_task(
 
 
 async def _save(
-    session: Session, file: File, directory: Path, left: int, *, overwrite: bool
+    session: Session, file: File, directory: Path, remaining: int, *, overwrite: bool
 ) -> Saved:
     path = directory / file.name
 
     async def fetch() -> bytes:
         agent = await session.named_address()
-        return await content_of(file, session.engine, agent, most_bytes=left)
+        return await content_of(file, session.engine, agent, most_bytes=remaining)
 
     content = await session.within_time(fetch())
     try:

@@ -1,7 +1,7 @@
-"""The files that are in a task's artifacts: what each is called, and what is in it.
+"""The files of a task's artifacts: their names and their contents.
 
-Rules: a name leads nowhere but into the directory that the caller named, hides nothing, and is no
-other file's; whatever the agent calls its files. Text that came in several parts is one file.
+Rules: a name leads only into the directory that the caller named, is not hidden, and is unique,
+whatever names the agent gives. Text that arrived in several parts is one file.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["File", "files_of", "safe_name"]
 
 
 class File(NamedTuple):
-    """What is to be saved.
+    """A file to save.
 
     Attributes:
-        artifact: The artifact that it belongs to.
-        parts: The numbers of its parts there.
-        name: What it is called: a name alone, with no directory.
-        media_type: As the agent says; None where it does not.
-        content: What is in it; None for what is somewhere else.
-        url: Where that is.
+        artifact: The artifact that the file belongs to.
+        parts: The indexes of its parts in the artifact.
+        name: The file name, with no directory.
+        media_type: The media type that the agent states; None if it states none.
+        content: The content; None if it has to be fetched.
+        url: The address to fetch it from.
     """
 
     artifact: Artifact
@@ -46,21 +46,21 @@ class File(NamedTuple):
 
 
 def files_of(task: Task) -> Iterator[File]:
-    """The files of a task, each with a name of its own; parts of an unknown kind are none."""
-    taken: set[str] = set()
+    """Yield the files of a task, each with a unique name, without parts of an unknown kind."""
+    used_names: set[str] = set()
     for artifact in task.artifacts:
         for numbers in _together(artifact):
             parts = [artifact.parts[number] for number in numbers]
             content = _content(parts)
             if content is None and parts[0].url is None:
                 continue
-            name = _free(safe_name(_name(artifact, parts[0])), taken)
+            name = _free(safe_name(_name(artifact, parts[0])), used_names)
             media_type = parts[0].media_type or None
             yield File(artifact, numbers, name, media_type, content, parts[0].url)
 
 
 def _together(artifact: Artifact) -> Iterator[tuple[int, ...]]:
-    """The parts that are one file."""
+    """Yield the indexes of the parts of each file."""
     text: list[int] = []
     for number, part in enumerate(artifact.parts):
         goes_on = text and part.text is not None and not part.filename
@@ -78,7 +78,7 @@ def _together(artifact: Artifact) -> Iterator[tuple[int, ...]]:
 def _content(parts: list[Part]) -> bytes | None:
     part = parts[0]
     if part.text is not None:
-        return "".join(one.text or "" for one in parts).encode("utf-8", "replace")
+        return "".join(part.text or "" for part in parts).encode("utf-8", "replace")
     if part.raw is not None:
         return part.raw
     if part.data is not msgspec.UNSET and part.url is None:
@@ -96,15 +96,15 @@ _DEVICE = re.compile(
     r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$) *(?:\..*)?",
     re.IGNORECASE,
 )
-"""Names that Windows takes for a device, whatever follows a dot, or spaces and a dot."""
-_MAX_NAME_BYTES = 200  # bytes; file systems take 255
+"""Names that Windows takes for a device, also before a dot, or before spaces and a dot."""
+_MAX_NAME_BYTES = 200  # file systems take 255
 
 
 def safe_name(name: str) -> str:
-    """A name that may be given to a file on every system, close to the one asked for."""
+    """Return a name that is valid on every system, close to a requested one."""
     last = _SEPARATOR.split(replace_special(name, lambda _: ""))[-1]
     plain = _AWKWARD.sub("_", unicodedata.normalize("NFC", last)).strip().rstrip(". ")
-    if plain[:1] in {".", "-", "~"}:  # hidden, or taken for a flag or somebody's home
+    if plain[:1] in {".", "-", "~"}:  # hidden, or taken for a flag or a home directory
         plain = f"_{plain[1:]}"
     if _DEVICE.fullmatch(plain):
         plain = f"_{plain}"
@@ -115,7 +115,7 @@ def safe_name(name: str) -> str:
 
 
 def _name(artifact: Artifact, part: Part) -> str:
-    """What a part's file is called, safe or not."""
+    """Return the requested name of a part's file, safe or not."""
     if part.filename:
         return part.filename
     if part.url is not None:
@@ -149,12 +149,12 @@ def _split(name: str) -> tuple[str, str]:
     return (stem, extension) if stem and _EXTENSION.fullmatch(extension) else (name, "")
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or one like it that no other file of the task has, in capitals or not."""
+def _free(name: str, used_names: set[str]) -> str:
+    """Return the name, or a similar one that no other file of the task has, ignoring case."""
     stem, extension = _split(name)
     number, free = 1, name
-    while free.casefold() in taken:
+    while free.casefold() in used_names:
         number += 1
         free = f"{stem}-{number}{extension}"
-    taken.add(free.casefold())
+    used_names.add(free.casefold())
     return free

@@ -1,8 +1,8 @@
 """Reports of what a command waits for, and of what the client does about failures.
 
 Rules: a short wait is silent; a long one is reported after a few seconds, and then seldom, on
-standard error, with or without a terminal. Each report is one line without advice for programs. A
-cut of a stream is reported to those who follow the stream; to others, only an outage is.
+standard error, with or without a terminal. Each report is one line without advice for programs.
+Commands that follow a stream report each cut of it; other commands report only an outage.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 __all__ = ["ProgressReporter"]
 
 _SILENT_S = 3.0
-"""Seconds for which a wait is silent."""
+"""Seconds before a wait is first reported."""
 
 _REPEATED_S = 30.0
 """Seconds between two reports, also of different waits."""
 
 _FAILURES_TO_REPORT = 2
-"""Consecutive failures from which on the agent is reported as unreachable."""
+"""Consecutive failures after which the agent is reported as unreachable."""
 
 
 class ProgressReporter:
     """Reports the waits and the failures of a session.
 
     Args:
-        session: What is known of the agent and the task.
+        session: The session: its agent and its task.
         output: Where to report.
-        max_attempts: How often a call is attempted at most.
+        max_attempts: Maximum number of attempts of a call.
         reports_replies: Whether to report the wait for a reply; not where many are in flight.
     """
 
@@ -63,16 +63,16 @@ class ProgressReporter:
         self._max_attempts = max_attempts
         self._reports_replies = reports_replies
         self._waiting = _Waiting(output)
-        self._failures = 0  # of subscriptions, one after the other
-        self._last_cut: A2AError | None = None  # that was reported
+        self._failures = 0  # consecutive failures of subscriptions
+        self._last_cut: A2AError | None = None  # the last reported one
 
     def await_card(self) -> None:
         """Report the wait for the agent's card, if it is long."""
-        where = masked_reference(str(self._session.reference))
-        self._waiting.begin(f"the agent card of {where}")
+        reference = masked_reference(str(self._session.reference))
+        self._waiting.begin(f"the agent card of {reference}")
 
     def end_wait(self) -> None:
-        """Note that nothing is waited for."""
+        """Note that the wait has ended."""
         self._waiting.end()
 
     def observe(self, observation: Observation) -> None:
@@ -88,7 +88,7 @@ class ProgressReporter:
         self._end_outage()
 
     def _line(self, observation: Observation) -> str | None:
-        """Return the report of an observation; None for none."""
+        """Return the report of an observation; None if there is none."""
         match observation:
             case ReconcileStarted():
                 return _search_line(observation)
@@ -112,12 +112,12 @@ class ProgressReporter:
         elif observation.operation == GET_AGENT_CARD.name:
             self.await_card()
         elif self._session.task is None:
-            what = "the message" if observation.operation in SEND_NAMES else observation.operation
+            sent = "the message" if observation.operation in SEND_NAMES else observation.operation
             agent = masked_reference(observation.agent or str(self._session.reference))
-            self._waiting.begin(f"the reply from {agent} to {what}")
+            self._waiting.begin(f"the reply from {agent} to {sent}")
 
     def _outage_line(self, observation: Observation) -> str | None:
-        """Return that the agent is unreachable, once an outage; a cut alone is not reported."""
+        """Return that the agent is unreachable, once per outage; a cut alone is not reported."""
         task = self._session.task
         if isinstance(observation, Reconnected):
             self._end_outage()
@@ -133,7 +133,7 @@ class ProgressReporter:
         self._failures = 0
 
     def _retry_line(self, retry: RetryScheduled) -> str:
-        """Return the report of a retry; polls of a task that is waited for have no bound."""
+        """Return the report of a retry; polls of a task that is waited for are unbounded."""
         session = self._session
         if retry.operation != GET_TASK.name or session.task is None:
             return _retry_line(retry, self._max_attempts)
@@ -143,7 +143,7 @@ class ProgressReporter:
         return _retry_line(retry, None)
 
     def _was_cut(self, observation: Reconnected) -> bool:
-        """Whether it was a cut: where a task waits for a person, a stream may end in good order.
+        """Return whether a stream was cut; a stream also ends when its task waits for a person.
 
         An observation has the last failure of its stream, however long ago that was.
         """
@@ -154,7 +154,7 @@ class ProgressReporter:
 
 
 class _Waiting:
-    """Reports what a command waits for."""
+    """Reports the wait of a command."""
 
     def __init__(self, output: Output) -> None:
         self._subject: str | None = None
@@ -163,12 +163,12 @@ class _Waiting:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, subject: str) -> None:
-        """Note that a wait begins; it ends the one before."""
+        """Note that a wait begins; an earlier wait ends."""
         self.end()
         self._subject = subject
         loop = asyncio.get_running_loop()
-        at = max(loop.time() + _SILENT_S, self._reported + _REPEATED_S)
-        self._timer = loop.call_at(at, self._report)
+        report_at = max(loop.time() + _SILENT_S, self._reported + _REPEATED_S)
+        self._timer = loop.call_at(report_at, self._report)
 
     def end(self) -> None:
         """Note that the wait has ended."""
@@ -185,7 +185,7 @@ class _Waiting:
 
 
 def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
-    """Whether an attempt to resume a stream failed, and another one follows."""
+    """Return whether an attempt to resume a stream failed and another one follows."""
     return (
         isinstance(observation, AttemptFailed)
         and observation.operation == SUBSCRIBE_TO_TASK.name
@@ -210,11 +210,11 @@ def _retry_line(retry: RetryScheduled, max_attempts: int | None) -> str:
 
 def _reconnected_line(observation: Reconnected) -> str:
     """Say that a stream that was cut was resumed."""
-    what = "the stream was cut"
+    cause = "the stream was cut"
     if observation.error is not None:
-        what = f"{what}: {_without_excerpt(observation.error)}"
+        cause = f"{cause}: {_without_excerpt(observation.error)}"
     return (
-        f"{what}; reconnected to task {observation.task_id}; status messages sent in between may "
+        f"{cause}; reconnected to task {observation.task_id}; status messages sent in between may "
         "be missing"
     )
 
@@ -238,20 +238,20 @@ def _outage_line(failed: AttemptFailed, task_id: str) -> str:
 def _search_line(started: ReconcileStarted) -> str:
     """Say that the reply to a message is lost and that its task is searched for."""
     cause = started.error.__cause__
-    why = f"{started.operation}: no reply came"
+    cut = f"{started.operation}: no reply came"
     if isinstance(cause, A2AError):
-        why = _failure(started.operation, cause)
+        cut = _failure(started.operation, cause)
     search = "no time is left to search for its task"
     if started.timeout:
         search = f"searching for its task for up to {shown_duration(started.timeout)}"
     return (
-        f"{why}; the reply to message {started.message_id} is lost: {search}; the message is not "
+        f"{cut}; the reply to message {started.message_id} is lost: {search}; the message is not "
         "sent again"
     )
 
 
 def _found_line(reconciled: Reconciled) -> str:
-    """Say that the search for a message's task has found it."""
+    """Say that the search for a message's task has succeeded."""
     return (
         f"the search found task {reconciled.task_id}, which message {reconciled.message_id} made"
     )

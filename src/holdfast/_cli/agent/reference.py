@@ -3,9 +3,9 @@
 Rules: ``CATALOG#NAME`` is the entry NAME of a catalog, a JSON file or an http address; a file of
 that whole name is a card. A catalog is an object whose ``agents`` is an object by name, or a list
 of objects with a ``name`` (or ``id``); an entry is a reference, or has one as ``agentCard``,
-``card`` or ``url``. It is resolved before anything else; no credential goes to a catalog. What one
-from elsewhere names leads no further inside this network than the catalog itself lies, by the
-number of each connection, as what a card names.
+``card`` or ``url``. It is resolved before anything else; no credential goes to a catalog. An
+address in a fetched catalog must not be in a more private network than the catalog; the IP
+address of each connection is checked, as for an address in a card.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HOST = (  # compiled when a reference without a scheme is read: that takes mill
 
 
 def read_reference(text: str) -> str | Path:
-    """Reads a reference to an agent card (a2a-cli 10.1).
+    """Read a reference to an agent card (a2a-cli 10.1).
 
     With a scheme it is a URL. Without one it is a file if it looks like a path: it begins with
     ``/``, ``.`` or ``~``, or its one word ends in ``.json``; or if there is such a file in a
@@ -64,10 +64,10 @@ def read_reference(text: str) -> str | Path:
     if is_file(reference):
         if match is None or _is_below_directory(match):
             return Path(reference)
-        shown, scheme = masked_reference(reference), _scheme(match)
+        masked, scheme = masked_reference(reference), _scheme(match)
         message = (
-            f"{shown!r} names a host, and there is a file of that name here; write "
-            f"{scheme}://{shown} or ./{shown}"
+            f"{masked!r} names a host, and there is a file of that name here; write "
+            f"{scheme}://{masked} or ./{masked}"
         )
         raise ValueError(message)
     if match is None:
@@ -80,7 +80,7 @@ def read_reference(text: str) -> str | Path:
 
 
 def _scheme(match: re.Match[str]) -> str:
-    """How a host is called that is named without a scheme."""
+    """Return the scheme of a host that is named without one."""
     return "http" if is_loopback(match["host"].strip("[]")) else "https"
 
 
@@ -95,8 +95,8 @@ def _of_scheme(scheme: str, reference: str) -> str | Path:
         raise ValueError(message)
     parts = urlsplit(reference)
     if parts.netloc not in {"", "localhost"}:
-        shown = masked_reference(reference)
-        message = f"{shown!r} names a file on another machine; write file:///path"
+        masked = masked_reference(reference)
+        message = f"{masked!r} names a file on another machine; write file:///path"
         raise ValueError(message)
     return Path(url2pathname(parts.path))
 
@@ -108,14 +108,14 @@ def _looks_like_path(reference: str) -> bool:
 
 
 def _is_below_directory(match: re.Match[str]) -> bool:
-    """Whether what looks like a host can only be a directory: one word before a path."""
+    """Return whether a text that looks like a host must be a path: one word before a slash."""
     host = match["host"]
     is_word = "." not in host and not match["port"] and not is_loopback(host.strip("[]"))
     return is_word and (match["rest"] or "").startswith("/")
 
 
 def is_file(reference: str) -> bool:
-    """Whether there is a file of this name."""
+    """Return whether there is a file of this name."""
     try:
         return Path(reference).is_file()
     except (OSError, ValueError):
@@ -125,16 +125,16 @@ def is_file(reference: str) -> bool:
 _MAX_CATALOG_BYTES = 4 * 1024 * 1024
 """Bytes of a catalog."""
 _CATALOG_TIMEOUT_S = 30.0
-"""Seconds that it may take to come."""
+"""Seconds for fetching a catalog."""
 _MAX_SHOWN_ENTRIES = 10
 """Entries that a hint names."""
 
 
 class ListedAddress(str):
-    """An address that a catalog from elsewhere names.
+    """An address from a fetched catalog.
 
     Attributes:
-        reach: How far inside this network it may lead.
+        reach: The networks that it may lead to.
     """
 
     __slots__ = ("reach",)
@@ -143,24 +143,24 @@ class ListedAddress(str):
 
     @classmethod
     def of(cls, address: str, reach: NetworkReach) -> ListedAddress:
-        """An address, and how far inside it may lead."""
+        """Return an address with the networks that it may lead to."""
         listed = cls(address)
         listed.reach = reach
         return listed
 
 
 class _Fetched(NamedTuple):
-    """A catalog from elsewhere, and where the host lies that was asked."""
+    """A fetched catalog, and the network of the host that served it."""
 
     body: bytes
     scope: NetworkScope
 
 
 def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
-    """Where the card is, by a reference of the caller or one in a catalog.
+    """Return the address or file of the card, by a reference of the caller or in a catalog.
 
     Raises:
-        ValueError: The reference cannot be one.
+        ValueError: The reference is invalid.
         CommandError: There is no such catalog, or no such entry in it.
     """
     if settings.is_endpoint:
@@ -191,7 +191,7 @@ def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
 
 
 async def _fetch(world: CliEnvironment, settings: Settings, url: str) -> _Fetched:
-    from holdfast._net.engine import fetch  # heavy, as the rest is
+    from holdfast._net.engine import fetch  # heavy: imported when needed
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.limits import Limits
 
@@ -223,7 +223,7 @@ def _read(path: Path) -> bytes:
 
 
 def _check_card(path: Path) -> None:
-    """Tells those who name a catalog and none of its entries; all else is told by who reads it."""
+    """Raise an error if a file is a catalog, of which no entry is named; ignore other errors."""
     try:
         with path.open("rb") as file:
             document: Any = json.loads(file.read(_MAX_CATALOG_BYTES))
@@ -233,8 +233,8 @@ def _check_card(path: Path) -> None:
         return
     names = sorted(_agents(cast("object", document)) or ())
     if names:
-        shown = masked_reference(str(path))
-        message = f"{shown} is a catalog of agents: name an entry, as {shown}#{names[0]}"
+        masked = masked_reference(str(path))
+        message = f"{masked} is a catalog of agents: name an entry, as {masked}#{names[0]}"
         failure = Failure(code="A2ACLI_ERR_CARD_INVALID", message=message, exit=FAILURE)
         raise CommandError(failure)
 
@@ -267,7 +267,7 @@ def _entry(
 
 
 def _agents(document: object) -> dict[str, str | None] | None:
-    """The references of a catalog by name; None if it is none."""
+    """Return the references of a catalog by name; None if the document is not a catalog."""
     if isinstance(document, dict):
         document = cast("dict[str, object]", document).get("agents")
     if isinstance(document, dict):
@@ -295,7 +295,7 @@ def _reference(entry: object) -> str | None:
 def _below(
     catalog: str | Path, reference: str, name: str, scope: NetworkScope | None
 ) -> str | Path:
-    """What a reference means where it stands."""
+    """Resolve the reference of an entry against its catalog."""
     try:
         if isinstance(catalog, Path) or scope is None:
             target = read_reference(reference)
@@ -311,12 +311,12 @@ def _below(
     return ListedAddress.of(target, reach)
 
 
-def _not_found(catalog: str | Path, why: str, hint: str | None = None) -> CommandError:
-    message = f"the catalog {masked_reference(str(catalog))} {why}"
+def _not_found(catalog: str | Path, problem: str, hint: str | None = None) -> CommandError:
+    message = f"the catalog {masked_reference(str(catalog))} {problem}"
     code = "A2ACLI_ERR_CARD_NOT_FOUND"
     return CommandError(Failure(code=code, message=message, hint=hint, exit=UNREACHABLE))
 
 
-def _invalid(catalog: str | Path, why: str) -> CommandError:
-    message = f"the catalog {masked_reference(str(catalog))} {why}"
+def _invalid(catalog: str | Path, problem: str) -> CommandError:
+    message = f"the catalog {masked_reference(str(catalog))} {problem}"
     return CommandError(Failure(code="A2ACLI_ERR_CARD_INVALID", message=message, exit=FAILURE))

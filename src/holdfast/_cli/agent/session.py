@@ -1,7 +1,7 @@
-"""One command's work with one agent: the card, the client, the time that is left.
+"""One command's session with one agent: the card, the client, the remaining time.
 
-Rules: nothing outlives the command; the whole command has one deadline; what is needed to go on
-after an interruption is known here as soon as it is known at all.
+Rules: nothing outlives the command; the whole command has one deadline; the session records what
+a later command needs to resume after an interruption as soon as it is known.
 """
 
 from __future__ import annotations
@@ -86,41 +86,41 @@ _CERTIFICATE = {
     "key_file": "--client-key",
     "key_password": CLIENT_KEY_PASSWORD,
 }
-"""What is a setting of a `TlsConfig` there, and of the command line here."""
+"""Members of a `TlsConfig` whose errors name the options of the command line instead."""
 
 _MIN_TIMEOUT_S = 0.001
-"""Seconds; what is left when nothing is left, so that the call itself reports it."""
+"""Seconds; the timeout of a call after the deadline, so that the call itself reports it."""
 
 
 class Session:
-    """An agent and how far a command has come with it.
+    """An agent, and the progress of a command with it.
 
     Args:
-        world: What the command runs in.
-        settings: What it was told.
+        world: The environment of the command.
+        settings: The settings of the command.
         reference: Where the card is.
-        output: Where it says things.
-        journal: Where calls are written down.
+        output: Where results and errors go.
+        journal: Where calls are recorded.
 
     Attributes:
-        settings: What the command was told.
+        settings: The settings of the command.
         reference: Where the card is.
         card: The agent's card, once it is known.
         task: The task as last seen, once there is one.
         binding: The binding that calls go over, once it is chosen.
         message_id: Id of the message that is being sent, if one is.
-        may_have_left: Whether it may have left.
+        may_have_left: Whether it may have been sent.
         continues: Whether that message continues a task.
-        follows: Whether somebody looks on while an answer comes.
-        asks_for_config: Whether it is about a configuration of the task, by its id.
+        follows: Whether the output shows an answer as it arrives.
+        asks_for_config: Whether the command is about a configuration of the task, by its id.
         awaits_card: Whether the agent's card was requested, and has not arrived.
-        engine: What carries requests.
-        plain_engine: The same, of which nothing is logged: what secrets are asked for with.
-        logins: Where the user is logged in.
+        engine: Sends requests.
+        plain_engine: The same without a log of its traffic: for requests for secrets.
+        logins: The user's logins.
         env: Wall time, randomness and ids.
 
     Raises:
-        click.UsageError: The reference, or a certificate, cannot be one.
+        click.UsageError: The reference, or a certificate, is invalid.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Session:
             if settings.credentials
             else None
         )
-        # One who waits for one agent has nowhere else to go: who is away is asked again.
+        # A command for one agent has no alternative: it retries an unreachable agent.
         resilience = Resilience(breaker=None)
         self._progress = ProgressReporter(
             self,
@@ -163,7 +163,7 @@ class Session:
         engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
         self.plain_engine: HttpEngine = engine
         grpc = use_of_grpc(engine, None)
-        self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
+        self._usable_bindings = HTTP_BINDINGS if grpc == "missing" else BINDINGS
         layers: tuple[Layer, ...] = ()
         if isinstance(reference, ListedAddress):
             engine = EngineWithin(engine, reference.reach, only=origin(reference))
@@ -176,7 +176,7 @@ class Session:
         self._world = world
         verifier = card_verifier(settings)
         try:
-            self._login = None if self._credentials else self._kept(reference)
+            self._login = None if self._credentials else self._login_credentials(reference)
             self._auth = self._credentials or self._login
             self.client: Client = connect(
                 _card_of_endpoint(settings) if settings.is_endpoint else reference,
@@ -186,7 +186,9 @@ class Session:
                 card_ttl=math.inf,
                 engine=self._with_cached_cards(),
                 extensions=settings.extensions,
-                bindings=tuple(name for name in settings.transports if name in self._spoken),
+                bindings=tuple(
+                    name for name in settings.transports if name in self._usable_bindings
+                ),
                 supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
                 protocol_version=self.asked_version,
                 consumers=(self._saw,),
@@ -222,7 +224,7 @@ class Session:
         await self.engine.close()
 
     def begin(self, task: Task | None = None) -> None:
-        """Begins with something new, which has the whole time: the command, or a turn of a chat.
+        """Begin the command, or a turn of a chat, with the whole timeout.
 
         Args:
             task: The task that it is about.
@@ -231,27 +233,27 @@ class Session:
         self._ends = asyncio.get_running_loop().time() + self.settings.timeout
 
     def left(self) -> float:
-        """Seconds left for the command."""
+        """The seconds left for the command."""
         return max(self._ends - asyncio.get_running_loop().time(), _MIN_TIMEOUT_S)
 
     async def within_time(self, work: Awaitable[T], failure: Failure | None = None) -> T:
-        """Return the result of some work, if it ends within the time of the command.
+        """Return the result of some work, if it ends before the deadline of the command.
 
         Args:
-            work: The work; cancelled when the time is over.
-            failure: How to report that; the usual report of a timeout if left out.
+            work: The work; cancelled at the deadline.
+            failure: The failure to report then; that of a timeout if left out.
 
         Raises:
-            CommandError: The time is over.
+            CommandError: The deadline has passed.
         """
         failure = failure or out_of_time(self.settings.timeout)
         return await wait_within(self.left(), work, lambda: CommandError(failure))
 
     def _with_cached_cards(self) -> HttpEngine:
-        """What carries the client's requests: the card may come from the cache.
+        """Return the engine of the client's requests: the card may come from the cache.
 
-        Not where a certificate of the client's own is shown, which is a credential, and not for an
-        entry of a catalog, which reaches no further than its catalog.
+        Not with a client certificate, which is a credential, and not for an entry of a catalog,
+        which is limited to the networks of its catalog.
         """
         reference, settings = self.reference, self.settings
         is_own = settings.client_cert is not None or settings.client_key is not None
@@ -275,18 +277,18 @@ class Session:
 
     @property
     def auth(self) -> AuthProvider | None:
-        """Where credentials come from."""
+        """The source of credentials."""
         return self._auth
 
     @property
     def logins(self) -> Logins:
-        """Where the user is logged in."""
-        from holdfast._cli.logins.store import Logins  # of an extra
+        """The user's logins."""
+        from holdfast._cli.logins.store import Logins  # requires an extra
 
         return Logins(self._world.home())
 
-    def _kept(self, reference: str | Path) -> KeptCredentials | None:
-        """The tokens of the user's logins, if there are any that may count."""
+    def _login_credentials(self, reference: str | Path) -> KeptCredentials | None:
+        """Return the tokens of the user's logins, if any may apply."""
         if not self._world.home().joinpath(*LOGINS).is_dir():
             return None
         from holdfast._cli.logins.store import KeptCredentials
@@ -303,7 +305,7 @@ class Session:
         )
 
     def _client_secret(self, login: Login) -> str | None:
-        """The client's secret, unless what stands beside it says that it is for another login."""
+        """Return the client's secret, unless its source binds it to another login."""
         client_id, issuer = self.settings.client_of_secret
         is_other = client_id not in {None, login.client_id} or (
             issuer is not None and login.issuer not in {None, issuer}
@@ -312,20 +314,20 @@ class Session:
         return None if is_other or not stated else read_secret(stated)
 
     def check(self) -> None:
-        """Checks what was asked for before anything is sent, and names what may surprise.
+        """Check the settings before anything is sent, and show warnings about them.
 
         Raises:
-            VersionNotSupportedError: The caller asks for a version that we do not speak.
+            VersionNotSupportedError: The caller asks for a version that is not supported.
         """
         _check_version(self.settings.version)
         self._warn()
 
     async def get_card(self) -> AgentCard:
-        """Fetches the card.
+        """Fetch the card.
 
         Raises:
-            VersionNotSupportedError: The caller asks for a version that we do not speak.
-            A2AError: There is none, or it is not usable.
+            VersionNotSupportedError: The caller asks for a version that is not supported.
+            A2AError: There is no card, or it is not usable.
         """
         self.check()
         self.awaits_card = True
@@ -345,10 +347,10 @@ class Session:
         return card
 
     async def prepare(self) -> None:
-        """Fetches the card and makes ready for calls.
+        """Fetch the card and prepare for calls.
 
         Raises:
-            A2AError: There is no card, or no interface on it that calls may go to.
+            A2AError: There is no card, or no usable interface on it.
         """
         card = await self.get_card()
         interface = await self._interface()
@@ -363,11 +365,11 @@ class Session:
         self.fit(card)
 
     def fit(self, card: AgentCard) -> None:
-        """Learns from the card how credentials are carried.
+        """Learn from the card how credentials are sent.
 
         Raises:
-            InvalidAgentCardError: It wants them where they cannot be.
-            click.UsageError: They cannot be carried as it wants, or its file has changed.
+            InvalidAgentCardError: It wants them in a location that does not exist.
+            click.UsageError: They cannot be sent as it wants, or its file has changed.
         """
         self.card = card
         bound_to = self.settings.bound_to
@@ -389,15 +391,15 @@ class Session:
 
     @property
     def undeclared(self) -> set[str]:
-        """The flags whose credentials no scheme of the card takes."""
+        """The flags of the credentials that no scheme of the card takes."""
         return set() if self._credentials is None else self._credentials.undeclared
 
     async def chosen(self) -> AgentInterface | None:
-        """The interface that calls would use; None, and a warning, if they would use none."""
+        """Return the interface that calls would use; None, with a warning, if there is none."""
         try:
             interface = await self._interface()
         except A2AError as error:
-            from holdfast._cli.error_table import describe  # most commands do without
+            from holdfast._cli.error_table import describe  # most commands do not need it
 
             failure = describe(error, self)
             self._output.emit(Notice.warning(failure.message))
@@ -408,7 +410,7 @@ class Session:
         return interface
 
     async def named_address(self) -> str:
-        """The address that the caller stands for: of the agent, or on the card in a file."""
+        """Return the address of the agent that the caller names, or that of the card in a file."""
         if isinstance(self.reference, str):
             return self.reference
         return (await self._interface()).url
@@ -427,7 +429,7 @@ class Session:
         return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
 
     def _speaks(self, interface: AgentInterface) -> None:
-        """Notes what is spoken; warns, once, of an older version that nobody asked for."""
+        """Record the binding and version; warn once of an older version that was not requested."""
         self.binding = interface.protocol_binding
         if self.settings.version_given or self._is_warned_of_version:
             return
@@ -441,7 +443,7 @@ class Session:
             )
 
     def command(self, *words: str) -> str:
-        """A command to go on with, with what this one was told about the agent."""
+        """Return a command that continues, with the settings of this one about the agent."""
         settings = self.settings
         transports = [word for name in settings.transports for word in ("--transport", name)]
         extensions = [word for uri in settings.extensions for word in ("--extension", uri)]
@@ -460,7 +462,7 @@ class Session:
         return shlex.join(("holdfast", *words, *agent))
 
     def go_on(self, task_id: str) -> str:
-        """The command that goes on with a task where this one left off, as this one did."""
+        """Return the command that resumes a task, with the settings of this one."""
         if self.follows:
             return self.command("task", "subscribe", "--stream", *self._through(), task_id)
         return self.command("task", "get", "--wait", *self._through(), task_id)
@@ -469,13 +471,13 @@ class Session:
         return ["--through-auth"] if self.settings.through_auth else []
 
     def is_at_rest(self, task: Task) -> bool:
-        """Whether the wait ends here: the task is over, or somebody must act (a2a-cli 9.1)."""
+        """Return whether the wait ends: the task is over, or a person must act (a2a-cli 9.1)."""
         if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
             return False
         return task.state.is_terminal or task.state.is_interrupted
 
     def new_message_id(self) -> str:
-        """Names the message that is about to be sent."""
+        """Return the id of the message that is about to be sent."""
         self.may_have_left = False
         self.message_id = str(uuid.uuid4())
         return self.message_id
@@ -490,11 +492,11 @@ class Session:
         self.task = task
 
     def _ask_for_authorization(self, task: Task) -> None:
-        """Says what a task asks for that is waited for all the same (A2A 7.6.2)."""
+        """Report the authorization that a task asks for while the wait continues (A2A 7.6.2)."""
         if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
             message = task.status.message
-            what = f": {message.text}" if message is not None and message.text else ""
-            self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{what}"))
+            text = f": {message.text}" if message is not None and message.text else ""
+            self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{text}"))
 
     def _observed(self, observation: Observation) -> None:
         if isinstance(observation, AttemptStarted):
@@ -502,13 +504,13 @@ class Session:
         self._progress.observe(observation)
 
     def _warn(self) -> None:
-        """Names what is in effect, and what may be a surprise."""
+        """Report settings that are in effect and may surprise."""
         settings = self.settings
         for name in settings.transports:
-            if name not in self._spoken:
-                how = install_command("grpc")
+            if name not in self._usable_bindings:
+                install = install_command("grpc")
                 self._output.emit(
-                    Notice.warning(f"--transport {name} is skipped: it needs an extra, {how}")
+                    Notice.warning(f"--transport {name} is skipped: it needs an extra, {install}")
                 )
         if not settings.insecure:
             return
@@ -526,9 +528,9 @@ class Session:
 
 
 def _card_of_endpoint(settings: Settings) -> AgentCard:
-    """What stands for the card where the caller names an interface instead (``--endpoint``).
+    """Return the substitute for a card if the caller names an interface (``--endpoint``).
 
-    What an agent can do is not known then: it is asked.
+    The agent's capabilities are unknown then, so that calls try them.
     """
     from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
 
@@ -549,10 +551,10 @@ def _card_of_endpoint(settings: Settings) -> AgentCard:
 
 
 def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
-    """The certificate that the client shows, if it has one.
+    """Return the certificate of the client, if it has one.
 
     Raises:
-        click.UsageError: It cannot be read.
+        click.UsageError: The certificate cannot be read.
     """
     if settings.client_cert is None and settings.client_key is None:
         return {}
@@ -574,7 +576,7 @@ def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
 
 
 def _check_version(version: str) -> None:
-    """Checks what was asked for: a lower version is never used in its place (a2a-cli 13.2)."""
+    """Check the requested version: no lower version replaces it (a2a-cli 13.2)."""
     if version not in PROTOCOL_VERSIONS:
         raise VersionNotSupportedError(
             f"holdfast {__version__} does not speak protocol version {version}; nothing was sent",
@@ -583,7 +585,7 @@ def _check_version(version: str) -> None:
 
 
 def _check_declared(card: AgentCard) -> None:
-    """Checks that the agent may speak 1.0: what is older has to be asked for (a2a-cli 13.2)."""
+    """Check that the card offers 1.0: an older version must be requested (a2a-cli 13.2)."""
     if not leaves_room_for(PROTOCOL_VERSION, card):
         is_older = leaves_room_for(OLDER_VERSION, card)
         raise VersionNotSupportedError(

@@ -1,9 +1,9 @@
-"""What goes over the wire, for ``--debug``: each request and reply as it is, but for secrets.
+"""The log of requests and replies for ``--debug``, without secrets.
 
-Rules: of what is sent, a header that is not the protocol's own shows its name only, of what comes
-back one whose name or length says that it may be a credential, and the query of an address its
-names; of a body, no token or credentials by these names; the credentials of the caller are taken
-out of all that is left when it is written (`holdfast._cli.output.base`).
+Rules: a sent header outside the protocol shows its name only, as does a received header whose
+name or length suggests a credential; the query of an address shows its names only; tokens and
+credentials in a body are removed by their names; the caller's own credentials are removed from
+the rest when it is written (`holdfast._cli.output.base`).
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ logger = logging.getLogger("holdfast.cli.wire")
 
 _LINE_END = re.compile(rb"[\r\n]")
 _MAX_BODY_CHARACTERS = 50_000
-"""Characters of a body that are shown."""
+"""Characters of a body to show."""
 
 _PUBLIC = PROTOCOL_HEADERS | {"date", "retry-after", "server", "www-authenticate"}
 
 
 class LoggedEngine:
-    """An engine that logs what another one carries."""
+    """An engine that logs the requests and replies of another engine."""
 
     def __init__(self, inner: HttpEngine) -> None:
         self._inner = inner
-        self.tls: object = getattr(inner, "tls", None)  # for what connects beside it
+        self.tls: object = getattr(inner, "tls", None)  # for connections outside it
 
     async def request(self, request: HttpRequest) -> HttpReply:
-        """Sends a request and reads its reply."""
+        """Send a request and read its reply."""
         _log_request(request)
         reply = await self._inner.request(request)
         _log_reply(reply, reply.body)
         return reply
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request whose reply is read later, piece by piece."""
+        """Send a request whose reply is read later, chunk by chunk."""
         _log_request(request)
         return _LoggedContext(self._inner.stream(request))
 
     async def close(self) -> None:
-        """Closes the engine below."""
+        """Close the inner engine."""
         await self._inner.close()
 
 
 class _LoggedContext:
-    """The context of a reply that is still coming."""
+    """The context of a reply that is still arriving."""
 
     def __init__(self, inner: AbstractAsyncContextManager[HttpStream]) -> None:
         self._inner = inner
@@ -88,7 +88,7 @@ class _LoggedContext:
 
 
 class _LoggedStream:
-    """A reply that is still coming, and is logged as it comes."""
+    """A reply that is logged as it arrives."""
 
     def __init__(self, inner: HttpStream) -> None:
         self._inner = inner
@@ -97,18 +97,18 @@ class _LoggedStream:
         self.address: str | None = getattr(inner, "address", None)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; logged line by line, for a piece may end within a secret."""
+        """Return the body as it arrives; log it by lines: a chunk may end within a secret."""
         return _LoggedChunks(self._inner.chunks())
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         body = await self._inner.read()
         logger.debug("< %s", _text(body))
         return body
 
 
 class _LoggedChunks:
-    """The pieces of a body; a piece that was waited for in vain can be waited for again."""
+    """The chunks of a body; a cancelled wait for a chunk can be repeated."""
 
     def __init__(self, inner: AsyncIterator[bytes]) -> None:
         self._inner = inner
@@ -129,17 +129,17 @@ class _LoggedChunks:
         return chunk
 
 
-# ── gRPC, which goes past the engine ─────────────────────────────────────────────────────────
+# ── gRPC, which bypasses the engine ──────────────────────────────────────────────────────────
 
 
 class LoggedGrpc(PassThrough):
     """An attempt layer that logs calls over gRPC, their messages as the protocol's JSON.
 
-    Credentials are added below it, so that they are not seen here.
+    Credentials are added below it, so that it does not see them.
     """
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Logs a call and its reply."""
+        """Log a call and its reply."""
         if not _is_grpc(call):
             return await super().unary(call)
         _log_call(call)
@@ -152,7 +152,7 @@ class LoggedGrpc(PassThrough):
         return reply
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Logs a call, and each message of its stream."""
+        """Log a call, and each message of its stream."""
         if not _is_grpc(call):
             return await super().stream(call)
         _log_call(call)
@@ -165,7 +165,7 @@ class LoggedGrpc(PassThrough):
 
 
 class _LoggedMessages(StreamWrapper[R]):
-    """The messages of a stream, logged as they come."""
+    """The messages of a stream, logged as they arrive."""
 
     def __init__(self, inner: Stream[R], call: AnyCall) -> None:
         super().__init__(inner)
@@ -242,12 +242,12 @@ def _body(body: bytes) -> str:
 
 
 _SECRET_MEMBER = re.compile(r'("(?:token|credentials)"\s*:\s*)"(?:[^"\\]|\\.)*"?')
-"""What a push configuration holds (A2A 4.3), also where the body is cut off."""
+"""The secret members of a push configuration (A2A 4.3), also at the cut end of a body."""
 
 
 def _text(body: bytes) -> str:
     text = _SECRET_MEMBER.sub(r'\1"***"', body.decode("utf-8", "replace"))
     if len(text) > _MAX_BODY_CHARACTERS:
-        shown = text[:_MAX_BODY_CHARACTERS]
-        return f"the first {_MAX_BODY_CHARACTERS} of {len(text)} characters: {shown}"
+        excerpt = text[:_MAX_BODY_CHARACTERS]
+        return f"the first {_MAX_BODY_CHARACTERS} of {len(text)} characters: {excerpt}"
     return text

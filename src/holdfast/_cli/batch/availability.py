@@ -1,10 +1,10 @@
-"""What ``holdfast run`` knows of an agent that takes nothing: since when, and what to do then.
+"""The availability of the agent of ``holdfast run``: its outages, and the reaction to them.
 
-Rules: an agent is away from the first failure that may pass on, until it answers anything: a
-refusal, too. While it is away, no message is begun but, now and then, one to try with, and none
-where what is under way asks for it anyway. Away for minutes, all is left as it is: whatever has a
-task is gone on with by the next run. An agent that answers, and takes no message for as long, is
-sent no more; and one that does not take the credentials, at once.
+Rules: an outage begins with the first transient failure and ends with any answer of the agent, a
+refusal included. During an outage no message is sent but, now and then, a probe, and no probe
+while a call in flight reaches the agent anyway. After minutes of an outage the run ends: the next
+run resumes what has a task. An agent that answers, and accepts no message for as long, is sent no
+more messages; an agent that refuses the credentials is sent no more at once.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST_OUTAGE", "Outage", "WatchedSession", "is_away"]
 
 LONGEST_OUTAGE = 300.0
-"""Seconds for which an agent may be away, before it is waited for no longer."""
+"""Seconds of an outage after which the run ends."""
 
 _REFUSALS = 10
-"""Messages in a row that an agent refuses for good, before it is sent no more."""
+"""Consecutive messages that an agent refuses for good before it is sent no more."""
 
 _FIRST, _LONGEST = 1.0, 30.0
-"""Seconds before the first message to try with, and most; in between they double."""
+"""Seconds before the first probe, and the maximum; each delay is twice the one before."""
 
 _RECENT = 60.0
-"""Seconds after something failed in which the next try is expected."""
+"""Seconds after a failure within which the next attempt is expected."""
 
 
 def is_away(error: A2AError) -> bool:
-    """Whether an agent that fails in this way was not reached, and may be later."""
+    """Return whether an error means that the agent is unreachable for now."""
     return (
         error.transient
         and isinstance(error, A2AConnectionError | A2ATimeoutError | A2AHTTPError)
@@ -63,10 +63,10 @@ def is_away(error: A2AError) -> bool:
 
 
 class Outage:
-    """Whether the agent is away, and whether it takes messages.
+    """The outages of an agent, and whether it accepts messages.
 
     Attributes:
-        error: What failed last; None where nothing has since the agent answered.
+        error: The last failure; None if the agent has answered since.
         sending: The calls by which messages are being sent, by their ids.
     """
 
@@ -82,25 +82,25 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """For how long the agent has been away; 0 where it is not."""
+        """The seconds of the current outage; 0 if there is none."""
         return 0.0 if self.error is None else _now() - self._since
 
     @property
     def is_over_long(self) -> bool:
-        """Whether it has been away for so long that it is waited for no more."""
+        """Whether the outage is too long to wait for its end."""
         return self.error is not None and self._failed - self._since >= LONGEST_OUTAGE
 
     @property
     def is_on(self) -> bool:
-        """Whether no message is to be begun but to try with."""
+        """Whether no message is to be sent but a probe."""
         return self.error is not None or (
             self._not_sent and _now() - self._not_sent_last < _RECENT
         )
 
     def failed(self, error: A2AError, *, is_read: bool = True) -> None:
-        """Takes in that a try failed."""
+        """Record a failed attempt."""
         if isinstance(error, DeadlineExceededError):
-            return  # which tells nothing of the agent
+            return  # which says nothing about the agent
         if not is_away(error):
             self.answered()
             return
@@ -112,21 +112,21 @@ class Outage:
         self.error = error
 
     def answered(self) -> None:
-        """Takes in that the agent answered."""
+        """Record an answer of the agent."""
         if self.error is not None:
             self.error, self._read_failed = None, -_RECENT
             if not self._not_sent:
                 self._pause = 0.0
 
     def saw(self, outcome: Answer | Exception) -> None:
-        """Takes in what came of a message."""
+        """Record the outcome of a message."""
         if isinstance(outcome, RunItemChangedError | JournalError):
-            return  # the agent was not asked
+            return  # the agent was not called
         if not isinstance(outcome, A2AError) or not was_not_sent(outcome):
             self._not_sent, self._refused = False, 0
             self._pause = 0.0
         elif outcome.transient and not isinstance(outcome, A2AHTTPError):
-            return  # it is away until it answers
+            return  # the outage lasts until the agent answers
         elif outcome.transient:
             self._not_sent_last = _now()
             if not self._not_sent:
@@ -135,34 +135,34 @@ class Outage:
             self._refused += 1
 
     def has_ended_with(self, outcome: Answer | Exception) -> bool:
-        """Whether no more are to be sent, after this came of a message."""
+        """Return whether no more messages are to be sent after an outcome."""
         if isinstance(outcome, AuthenticationError) or self._refused >= _REFUSALS:
             return True
         seconds = self._not_sent_last - self._not_sent_since
         return self._not_sent and seconds >= LONGEST_OUTAGE
 
     def pause(self) -> float:
-        """Seconds to wait before the next message to try with; longer each time."""
+        """Return the seconds to wait before the next probe; longer each time."""
         self._pause = min(max(_FIRST, 2 * self._pause), _LONGEST)
         return self._pause
 
     def is_asked_for(self) -> bool:
-        """Whether what is under way finds out soon whether the agent is back."""
+        """Return whether a call in flight will soon detect that the agent is reachable."""
         return self.error is not None and _now() - self._read_failed < _RECENT
 
 
 class WatchedSession(JournaledSession):
-    """An agent and a journal, and whether the agent is away.
+    """A session with a journal that observes the outages of its agent.
 
     Args:
-        world: What the command runs in.
-        settings: What it was told.
+        world: The environment of the command.
+        settings: The settings of the command.
         reference: Where the card is.
-        output: Where it says things.
+        output: Where results and errors go.
         journal: The journal; closed with the session.
 
     Attributes:
-        outage: Of the agent.
+        outage: The outages of the agent.
     """
 
     def __init__(

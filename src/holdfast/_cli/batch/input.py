@@ -1,10 +1,10 @@
-"""What ``holdfast run`` sends: a message on each line of a file or of standard input.
+"""The input of ``holdfast run``: a message on each line of a file or of standard input.
 
-Rules: one line is read when there is room for one, and no more of the input is held than the keys
-of its lines; a line that is no message is told by its number, and what is wrong with it is found
-before anything is sent. What begins as a JSON object has to be one: half a record is not sent as
-text. A line is known by its id, or else by what it says and by how many before it say the same:
-where it stands does not matter.
+Rules: a line is read when there is room for it, and no more of the input is kept than the keys
+of its lines; a line that is not a message is reported by its number and the error, before
+anything is sent. A line that begins as a JSON object must be one: half a record is not sent as
+text. The key of a line is its id, or else its content and the number of earlier lines with the
+same content: its position does not matter.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ LARGEST_LINE = 16 * 1024 * 1024
 """Bytes of a line."""
 
 _LINES_PER_TURN = 1000
-"""Lines that are read before others have their turn."""
+"""Lines that are read before other tasks of the event loop run."""
 
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _BOM = "\ufeff"
 
 _JSON = ("{", "[", '"')
-"""How JSON begins that is not read as text."""
+"""The beginnings of JSON values that are not read as text."""
 
 _CONTENTS = ("text", "message", "parts")
-"""The members of an object of which it has exactly one."""
+"""Members of an object, of which it has exactly one."""
 
 _OF_A_MESSAGE = {
     field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(Message)
@@ -59,14 +59,14 @@ _OF_A_MESSAGE = {
 
 
 class Line(NamedTuple):
-    """A message and where it stands.
+    """A message and its position.
 
     Attributes:
-        number: The number of the line, from 1 on.
-        id: What the line calls it; None for nothing.
+        number: The line number, from 1 on.
+        id: The id that the line states; None if it states none.
         message: The message.
-        digest: Of what it says.
-        copy: Which one it is of the lines without an id that say the same, from 1 on.
+        digest: The digest of its content.
+        copy: Its number among the lines with the same content and no id, from 1 on.
     """
 
     number: int
@@ -77,16 +77,16 @@ class Line(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What its result is known by, and what the journal knows it by."""
+        """The key of its result and of its record in the journal."""
         return key_of(self.id, self.digest, self.copy)
 
 
 class BadLine(NamedTuple):
-    """A line that is no message.
+    """A line that is not a message.
 
     Attributes:
-        number: Its number, from 1 on.
-        reason: What is wrong with it.
+        number: The line number, from 1 on.
+        reason: The error.
     """
 
     number: int
@@ -94,16 +94,16 @@ class BadLine(NamedTuple):
 
 
 def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
-    """What a line is known by: its id if it has one, else what it says."""
+    """Return the key of a line: its id if it has one, else its content."""
     return f"text:{digest}:{copy}" if line_id is None else f"id:{line_id}"
 
 
 def read_line(raw: bytes, number: int) -> Line | BadLine | None:
-    """Reads a line; None for an empty one.
+    """Read a line; return None for an empty one.
 
     Args:
-        raw: The line, with or without its end.
-        number: Its number, from 1 on.
+        raw: The line, with or without its line end.
+        number: The line number, from 1 on.
     """
     if len(raw) > LARGEST_LINE:
         return BadLine(number, f"is longer than {LARGEST_LINE // 1024**2} MiB")
@@ -123,7 +123,7 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
 
 
 def _record(text: str) -> tuple[str | int | None, Content]:
-    """The id, if there is one, and what is to be said."""
+    """Return the id, if there is one, and the content."""
     value = None
     if text.startswith(_JSON):
         try:
@@ -148,18 +148,18 @@ def _record(text: str) -> tuple[str | int | None, Content]:
 def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
     kinds = [name for name in _CONTENTS if record.get(name) is not None]
     if len(kinds) != 1:
-        has = " and ".join(kinds) or "none of them"
-        reason = f"an object has exactly one of text, message and parts; this one has {has}"
+        names = " and ".join(kinds) or "none of them"
+        reason = f"an object has exactly one of text, message and parts; this one has {names}"
         raise ValueError(reason)
     kind, value = kinds[0], record[kinds[0]]
     content: Content = value
-    if kind == "parts":  # the line is the message, and has an id of its own
+    if kind == "parts":  # the line is the message, and its own id is the line's
         content = {name: member for name, member in record.items() if name != "id"}
     else:
         _check_members(record, kind)
-        wanted = str if kind == "text" else dict
-        if not isinstance(value, wanted):
-            reason = f"its {kind} is {'no text' if wanted is str else 'no object'}"
+        expected_type = str if kind == "text" else dict
+        if not isinstance(value, expected_type):
+            reason = f"its {kind} is {'no text' if expected_type is str else 'no object'}"
             raise ValueError(reason)
     line_id = record.get("id")
     if line_id is None and kind != "text":
@@ -178,17 +178,17 @@ def _check_members(record: dict[str, Any], kind: str) -> None:
     for name, value in record.items():
         if name in allowed or (name in _CONTENTS and value is None):
             continue
-        spelled = _OF_A_MESSAGE.get(name.replace("_", "").lower())
-        if name == "key":  # as the library calls it
+        member = _OF_A_MESSAGE.get(name.replace("_", "").lower())
+        if name == "key":  # the name in the library
             hint = "did you mean 'id'?"
-        elif spelled is None:
+        elif member is None:
             hint = suggestion(name, allowed)
         elif kind == "text":
-            hint = f'write {{"id": …, "parts": [{{"text": …}}], "{spelled}": …}}'
+            hint = f'write {{"id": …, "parts": [{{"text": …}}], "{member}": …}}'
         else:
-            hint = f'write {{"id": …, "message": {{…, "{spelled}": …}}}}'
-        shown = one_line(repr(name), 50)
-        reason = f"{shown} is not a member of an object with {kind}; {hint}"
+            hint = f'write {{"id": …, "message": {{…, "{member}": …}}}}'
+        label = one_line(repr(name), 50)
+        reason = f"{label} is not a member of an object with {kind}; {hint}"
         raise ValueError(reason)
 
 
@@ -207,14 +207,14 @@ def _checked(line_id: object) -> str | int | None:
 
 
 class _Reader:
-    """Reads the lines of an input, and tells apart those that say the same."""
+    """Reads the lines of an input, and counts those with the same content."""
 
     def __init__(self) -> None:
         self._ids = set[str]()
         self._copies: dict[str, int] = {}
 
     def read(self, raw: bytes, number: int) -> Line | BadLine | None:
-        """Reads the next line; None for an empty one."""
+        """Read the next line; return None for an empty one."""
         line = read_line(raw, number)
         if not isinstance(line, Line):
             return line
@@ -229,7 +229,7 @@ class _Reader:
 
 
 class Lines:
-    """The lines of an input, to be read once.
+    """The lines of an input, read once.
 
     Args:
         path: The file; None for standard input.
@@ -255,10 +255,10 @@ class Lines:
         self._is_kept_open = False
 
     async def __aiter__(self) -> AsyncGenerator[Line | BadLine]:
-        """Each line that is not empty.
+        """Yield each line that is not empty.
 
         Raises:
-            OSError: The input cannot be read on.
+            OSError: The rest of the input cannot be read.
         """
         reader, number = _Reader(), 0
         while raw := await self._next():
@@ -272,7 +272,7 @@ class Lines:
                 await asyncio.sleep(0)
 
     def count(self) -> int:
-        """How many lines of a file are not empty.
+        """Return how many lines of a file are not empty.
 
         Raises:
             OSError: The file cannot be read.
@@ -280,7 +280,7 @@ class Lines:
         return sum(1 for raw in self._again() if raw.strip())
 
     def again(self) -> Iterator[Line | BadLine]:
-        """The lines of a file that are not empty, once more.
+        """Yield the lines of a file that are not empty, once more.
 
         Raises:
             OSError: The file cannot be read.
@@ -300,12 +300,12 @@ class Lines:
                     line = file.readline(LARGEST_LINE + 1)
 
     def close(self) -> None:
-        """Closes the file, unless a thread still reads it."""
+        """Close the file, unless a thread still reads it."""
         if self._path is not None and self._file is not None and not self._is_kept_open:
             self._file.close()
 
     async def _skip(self) -> None:
-        """Reads on to the end of a line that is too long."""
+        """Read to the end of a line that is too long."""
         rest = await self._next()
         while rest and not rest.endswith(b"\n"):
             rest = await self._next()
@@ -314,7 +314,7 @@ class Lines:
         if not self._may_block:
             return self._read_line()
         loop = asyncio.get_running_loop()
-        read: asyncio.Future[bytes] = loop.create_future()
+        result: asyncio.Future[bytes] = loop.create_future()
         self._is_kept_open = True
 
         def wait() -> None:
@@ -323,12 +323,12 @@ class Lines:
                 line = self._read_line()
             except OSError as error:
                 line = error
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_tell, read, line)
+            with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
+                loop.call_soon_threadsafe(_set_result, result, line)
 
-        # Not one of the loop's own, which it would wait for at its end.
+        # Not a thread of the loop, which would wait for it at the end.
         threading.Thread(target=wait, daemon=True).start()
-        line = await read
+        line = await result
         self._is_kept_open = False
         return line
 
@@ -350,13 +350,13 @@ def _check_special(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def _tell(read: asyncio.Future[bytes], line: bytes | OSError) -> None:
-    if read.done():
+def _set_result(result: asyncio.Future[bytes], line: bytes | OSError) -> None:
+    if result.done():
         return
     if isinstance(line, OSError):
-        read.set_exception(line)
+        result.set_exception(line)
     else:
-        read.set_result(line)
+        result.set_result(line)
 
 
 def _standard_input() -> BinaryIO:
@@ -365,14 +365,14 @@ def _standard_input() -> BinaryIO:
         reason = "it is closed"
         raise OSError(reason)
     try:
-        # A file of our own: one thread may still wait for it when Python closes its own.
+        # A separate file: a thread may still wait for it when Python closes its own.
         return open(stream.fileno(), "rb", closefd=False)
     except io.UnsupportedOperation:
         return stream.buffer
 
 
 def _may_block(file: BinaryIO) -> bool:
-    """Whether to read from it may take as long as somebody likes."""
+    """Return whether a read may block for an unlimited time."""
     try:
         return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except io.UnsupportedOperation:

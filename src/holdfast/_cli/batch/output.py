@@ -1,9 +1,9 @@
-"""Where ``holdfast run`` writes: one result on each line, as JSON.
+"""The results of ``holdfast run``: one result on each line, as JSON.
 
-Rules: a result is written in one piece and behind those that are there; of a file that is there,
-nothing is lost but a last line that was cut in half, and the errors of lines that were not sent,
-which have their turn again; a file that holds something else is left alone; two runs never write
-to the same file at once.
+Rules: a result is written in one piece after the existing ones; of an existing file, nothing is
+removed but a last line that was cut, and the errors of lines that were not sent, which are sent
+again; a file with other content is not changed; two runs never write to the same file at the same
+time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NOTHING, _SOMETHING = msgspec.Raw(b""), msgspec.Raw(b"{}")
 
 
 class _Result(msgspec.Struct):
-    """As much of a result as has to be known of it."""
+    """The members of a result that a run needs."""
 
     line: int
     digest: str
@@ -60,7 +60,7 @@ class _Result(msgspec.Struct):
 
     @property
     def is_error(self) -> bool:
-        """Whether there is an error in place of an answer."""
+        """Whether it has an error in place of an answer."""
         return self.error != _NOTHING
 
     @property
@@ -70,11 +70,11 @@ class _Result(msgspec.Struct):
 
 
 class Known(NamedTuple):
-    """A result that is there.
+    """An existing result.
 
     Attributes:
-        digest: Of what its line said.
-        is_error: Whether it is an error.
+        digest: The digest of the content of its line.
+        is_error: Whether it has an error in place of an answer.
     """
 
     digest: str
@@ -85,15 +85,15 @@ class Results:
     """The results of a run.
 
     Args:
-        path: The file, which is made where there is none; None for standard output.
-        without_errors: Whether to take all results that are errors out of the file, so that their
-            lines have none; else only those of lines that were not sent.
+        path: The file, created if it is missing; None for standard output.
+        without_errors: Whether to remove all results with errors from the file, so that their
+            lines are without a result; else only those of lines that were not sent.
 
     Attributes:
-        known: The results that are there, by the keys of their lines.
+        known: The existing results, by the keys of their lines.
 
     Raises:
-        CommandError: The file cannot be written, holds something else, or is being written.
+        CommandError: The file cannot be written, has other content, or another run writes it.
     """
 
     def __init__(self, path: Path | None, *, without_errors: bool) -> None:
@@ -113,7 +113,7 @@ class Results:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file was taken away, or another one is in its place."""
+        """Return whether the file was removed or replaced."""
         if self._file is None or self._path is None:
             return False
         try:
@@ -122,15 +122,15 @@ class Results:
             return True
 
     def write(self, line: Line, members: Mapping[str, Any]) -> None:
-        """Writes the result of a line.
+        """Write the result of a line.
 
         Raises:
-            OutputError: It cannot be written.
+            OutputError: The result cannot be written.
         """
-        named = {} if line.id is None else {"id": line.id}
+        line_id = {} if line.id is None else {"id": line.id}
         copy = {} if line.copy == 1 else {"copy": line.copy}
-        place = {**named, "line": line.number, "digest": line.digest, **copy}
-        self._write(f"{write_json({**place, **members}, in_line=True)}\n".encode())
+        position = {**line_id, "line": line.number, "digest": line.digest, **copy}
+        self._write(f"{write_json({**position, **members}, in_line=True)}\n".encode())
         self.known[line.key] = Known(line.digest, "error" in members)
 
     def _write(self, line: bytes) -> None:
@@ -145,7 +145,7 @@ class Results:
             raise OutputError(*error.args) from None
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -153,17 +153,17 @@ class Results:
     def _open(self, path: Path) -> None:
         self._file = _opened(path)
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-            return  # what it holds nobody can read
+            return  # its content cannot be read
         _lock(self._file, path)
         if not os.path.samestat(os.fstat(self._file.fileno()), path.stat()):
             raise unusable(path, "is being written by another run")  # which has replaced it
         end, is_whole = self._read(path)
         self._file.truncate(end)
         if not is_whole:
-            self._take_out(path)
+            self._remove_results(path)
 
     def _read(self, path: Path) -> tuple[int, bool]:
-        """Looks at what is there; gives where whole lines end, and whether all of it stays."""
+        """Read the existing results; return the end of whole lines, and whether all are kept."""
         end, is_whole = 0, True
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -176,34 +176,34 @@ class Results:
                         "name a file that is not there yet with --results",
                     )  # fmt: skip
                 end += len(line)
-                if self._stays(result):
+                if self._is_kept(result):
                     self.known[result.key] = Known(result.digest, result.is_error)
                 else:
                     is_whole = False
         return end, is_whole
 
-    def _stays(self, result: _Result) -> bool:
+    def _is_kept(self, result: _Result) -> bool:
         return not (result.is_error if self._without_errors else result.was_not_sent)
 
-    def _take_out(self, path: Path) -> None:
-        """Puts a file with what stays in the place of the file, in one step."""
-        path = path.resolve()  # a link stays one
-        other = path.with_name(f".{path.name}.holdfast")
-        new = _created(other)
+    def _remove_results(self, path: Path) -> None:
+        """Replace the file, in one step, by one with the results to keep."""
+        path = path.resolve()  # a link remains a link
+        temporary = path.with_name(f".{path.name}.holdfast")
+        new = _created(temporary)
         try:
-            shutil.copymode(path, other)
+            shutil.copymode(path, temporary)
             _lock(new, path)
             with path.open("rb") as file:
                 for line in file:
                     result = _result(line)
-                    if result is not None and self._stays(result):
+                    if result is not None and self._is_kept(result):
                         _write(new, line)
             os.fsync(new.fileno())
-            other.replace(path)
+            temporary.replace(path)
         except BaseException:
             new.close()
             with contextlib.suppress(OSError):
-                other.unlink()
+                temporary.unlink()
             raise
         self.close()
         self._file = new
@@ -215,7 +215,7 @@ def _write(file: BinaryIO, line: bytes) -> None:
         while left:
             left = left[file.write(left) :]
     except OSError:
-        with contextlib.suppress(OSError):  # a half line would be in the way of the next
+        with contextlib.suppress(OSError):  # half a line would break the next one
             file.truncate(file.seek(0, os.SEEK_END) - (len(line) - len(left)))
         raise
 
@@ -233,7 +233,7 @@ def _result(line: bytes) -> _Result | None:
 
 
 def _read_slowly(line: bytes) -> _Result | None:
-    """A result with half a character in it, which JSON can say and UTF-8 cannot."""
+    """Read a result with half a surrogate pair, which JSON can express and UTF-8 cannot."""
     try:
         members = msgspec.convert(codec.parse(line), dict[str, Any])
         members.update(dict.fromkeys(_OUTCOMES & members.keys(), _SOMETHING))
@@ -243,14 +243,14 @@ def _read_slowly(line: bytes) -> _Result | None:
 
 
 def _may_be_half(line: bytes) -> bool:
-    """Whether it may be a result that was not written to its end."""
+    """Return whether a line may be a result that was not written to its end."""
     return any(
         line.startswith(beginning) or beginning.startswith(line) for beginning in _BEGINNINGS
     )
 
 
 def _created(path: Path) -> BinaryIO:
-    """A new file in place of one that a run left which was killed; no link is followed.
+    """Create a file in place of one that a killed run left; no link is followed.
 
     Raises:
         OSError: It cannot be created.
@@ -261,7 +261,7 @@ def _created(path: Path) -> BinaryIO:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a file to append to it; a FIFO that no process reads is refused, and not waited for.
+    """Open a file to append to it; refuse a FIFO without a reader at once.
 
     Raises:
         CommandError: It is such a FIFO.
@@ -285,10 +285,10 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Keeps other runs away, until the file is closed.
+    """Lock the file against other runs, until it is closed.
 
     Raises:
-        CommandError: Another one is writing it.
+        CommandError: Another run has the lock.
     """
     if sys.platform != "win32":
         try:

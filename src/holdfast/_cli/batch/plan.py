@@ -1,7 +1,7 @@
-"""What ``holdfast run`` is told, the files that it names, and whether another run has its lines.
+"""The options of ``holdfast run``, its files, and the check for other runs with its lines.
 
 Rule: a line that is in flight in a run of another name is not sent once more, unless this run is
-given a name: only the caller knows whether it is the same line, or one that says the same.
+given a name: only the caller knows whether it is the same line, or one with the same content.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 __all__ = ["STANDARD", "Plan", "check_not_already_running"]
 
 STANDARD = "-"
-"""What names standard input or output."""
+"""The name of standard input or output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run is told.
+    """The options of a run.
 
     Attributes:
-        input: Where messages come from, as written.
-        output: Where results go, as written.
+        input: The source of messages, as written.
+        output: The destination of results, as written.
         journal: The journal, as written.
-        run_id: Names the run in the journal; None for the input's own name.
-        concurrency: How many are under way at once.
-        rate: How many are begun in a second at most; None for no bound.
-        on_unknown: What to do about a message whose reply is lost.
-        skips_bad_lines: Whether a line that is no message is left out, and does not end the run.
-        grace: Seconds to wait after Ctrl-C for what is under way.
-        retries_errors: Whether lines whose result is an error have their turn once more.
-        more: The words that say the same of the options that have a default.
+        run_id: The name of the run in the journal; None for that of the input.
+        concurrency: Maximum number of messages in flight.
+        rate: Maximum number of messages sent per second; None for no bound.
+        on_unknown: The reaction to an unknown outcome.
+        skips_bad_lines: Whether a line that is not a message is skipped, and does not end the run.
+        grace: Seconds to wait after Ctrl-C for messages in flight.
+        retries_errors: Whether lines whose result is an error are sent again.
+        more: The words of the options that are not defaults.
     """
 
     input: str
@@ -61,44 +61,44 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """What the journal calls the run."""
+        """The name of the run in the journal."""
         if self.run_id is not None:
             return self.run_id
         path = str(_path(self.input)).encode(errors="surrogateescape")
         return hashlib.blake2b(path, digest_size=8).hexdigest()
 
     def words(self, *, run_id: str | None = None) -> list[str]:
-        """The words of the command that goes on; under another name, if one is given."""
+        """Return the words of the command that resumes the run, with a name if one is given."""
         options = {"--input": self.input, "--results": self.output, "--journal": self.journal}
-        named = run_id or self.run_id
-        if named is not None:
-            options["--run-id"] = named
+        name_in_journal = run_id or self.run_id
+        if name_in_journal is not None:
+            options["--run-id"] = name_in_journal
         return ["run", *(word for pair in options.items() for word in pair), *self.more]
 
     def check_apart(self, journal: Path) -> None:
-        """Checks that no file is meant to be two things.
+        """Check that no file has two purposes.
 
         Args:
             journal: The journal's file.
 
         Raises:
-            CommandError: One is.
+            CommandError: A file has two purposes.
         """
         names = {"--input": self.input, "--results": self.output, "--journal": str(journal)}
-        seen: dict[Path, str] = {}
+        flags: dict[Path, str] = {}
         for flag, name in names.items():
             if flag != "--journal" and name == STANDARD:
                 continue
             path = _path(name)
-            if path in seen:
-                raise unusable(path, f"is named by {seen[path]} and by {flag}")
-            seen[path] = flag
+            if path in flags:
+                raise unusable(path, f"is named by {flags[path]} and by {flag}")
+            flags[path] = flag
 
     def open_input(self) -> Lines:
-        """The lines of the input.
+        """Return the lines of the input.
 
         Raises:
-            CommandError: It cannot be read, or the run has no name.
+            CommandError: The input cannot be read, or the run has no name.
         """
         path = _file(self.input)
         name = path or Path("standard input")
@@ -113,7 +113,7 @@ class Plan:
         return lines
 
     def open_output(self) -> Results:
-        """The results that are there, and where new ones go.
+        """Return the existing results, and the destination of new ones.
 
         Raises:
             CommandError: The file cannot be used.
@@ -132,20 +132,20 @@ def _path(name: str) -> Path:
 async def check_not_already_running(
     plan: Plan, session: JournaledSession, lines: Lines, results: Results
 ) -> None:
-    """Checks, for a run without a given name, that no other one has a line of it under way.
+    """Check, for a run without a given name, that none of its lines is in flight in another run.
 
     Args:
-        plan: What the run is told.
+        plan: The options of the run.
         session: The agent and the journal.
         lines: The input, a file.
-        results: What is over.
+        results: The existing results.
 
     Raises:
-        CommandError: Another one has; or the journal or the input cannot be read.
+        CommandError: A line is in flight, or the journal or the input cannot be read.
     """
     if plan.run_id is not None:
         return
-    names = await _under_way_elsewhere(plan, session)
+    names = await _in_flight_elsewhere(plan, session)
     if not names:
         return
     try:
@@ -158,10 +158,10 @@ async def check_not_already_running(
         raise unusable(plan.input, f"cannot be read: {error.strerror or error}") from None
 
 
-async def _under_way_elsewhere(
+async def _in_flight_elsewhere(
     plan: Plan, session: JournaledSession
 ) -> dict[tuple[str, str | None], str]:
-    """The names of other runs, by the keys and digests of the lines that each has under way."""
+    """Return the names of other runs, by the keys and digests of their lines in flight."""
     try:
         records = await session.journal.unfinished(agent_name(session.reference))
     except JournalError as error:

@@ -1,4 +1,4 @@
-"""How far a ``holdfast run`` has come, in numbers and for somebody who looks on."""
+"""The progress of a ``holdfast run``: counts, and a line for people."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Progress"]
 
 _REDRAW_INTERVAL_S = 0.2
-"""Seconds between two states of the progress line on a terminal."""
+"""Seconds between two updates of the progress line on a terminal."""
 
 _REPORT_INTERVAL_S = 30.0
-"""Seconds between two reports of the progress where standard error is not a terminal."""
+"""Seconds between two progress reports if standard error is not a terminal."""
 
 _MAX_COLUMNS = 80
-"""Columns of a terminal that are used at most, and of one whose width is not known."""
+"""Maximum columns of the progress line, and the assumed width of an unknown terminal."""
 
 
 class Counts:
-    """How many lines of what there are.
+    """Counts of lines by outcome.
 
     Attributes:
-        completed: Whose task was completed, or that were answered by a message.
-        failed: Whose task failed.
-        waiting: Whose task waits for somebody.
-        errors: Without an answer, in this run or in an earlier one.
-        not_sent: Without one, and certainly not executed.
-        earlier: Whose answer was there before.
-        skipped: That are no messages.
-        written: Whose result was written by this run.
-        unwritten: Whose answer could not be written to the results; the journal has it.
+        completed: Lines whose task was completed, or that were answered by a message.
+        failed: Lines whose task failed.
+        waiting: Lines whose task waits for a person.
+        errors: Lines without an answer, in this run or in an earlier one.
+        not_sent: Lines without an answer that certainly were not executed.
+        earlier: Lines with an answer of an earlier run.
+        skipped: Lines that are not messages.
+        written: Lines whose result was written by this run.
+        unwritten: Lines whose answer could not be written to the results; the journal has it.
     """
 
     def __init__(self) -> None:
@@ -53,16 +53,16 @@ class Counts:
 
     @property
     def unanswered(self) -> int:
-        """Lines whose result is an error."""
+        """The number of lines whose result is an error."""
         return self.errors + self.not_sent
 
     @property
     def results(self) -> int:
-        """Lines that have a result."""
+        """The number of lines that have a result."""
         return self.completed + self.failed + self.waiting + self.unanswered + self.earlier
 
     def add(self, outcome: Answer | Exception) -> None:
-        """Counts what came of a line."""
+        """Count the outcome of a line."""
         self.written += 1
         answer = answer_of(outcome)
         if answer is None:
@@ -77,8 +77,8 @@ class Counts:
         else:
             self.failed += 1
 
-    def members(self, left: int | None) -> dict[str, Any]:
-        """All of them as members of a document."""
+    def members(self, remaining: int | None) -> dict[str, Any]:
+        """Return all counts as members of a document."""
         return {
             "completed": self.completed,
             "failed": self.failed,
@@ -87,31 +87,31 @@ class Counts:
             "notSent": self.not_sent,
             "earlier": self.earlier,
             "skipped": self.skipped,
-            "left": left,
+            "left": remaining,
         }
 
-    def told(self, left: int | None) -> str:
-        """All of them in words."""
+    def text(self, remaining: int | None) -> str:
+        """Return all counts in words."""
         parts = [
             f"{self.completed} completed",
-            *_some(self.failed, "failed"),
-            *_some(self.waiting, "waiting for input or authorization"),
-            *_some(self.unwritten, "answered, but not written to the results"),
-            *_some(self.errors, "without an answer"),
-            *_some(self.not_sent, "not sent"),
-            *_some(self.earlier, "done by an earlier run"),
-            *_some(self.skipped, "skipped"),
-            *(["an unknown number left"] if left is None else _some(left, "left")),
+            *_counted(self.failed, "failed"),
+            *_counted(self.waiting, "waiting for input or authorization"),
+            *_counted(self.unwritten, "answered, but not written to the results"),
+            *_counted(self.errors, "without an answer"),
+            *_counted(self.not_sent, "not sent"),
+            *_counted(self.earlier, "done by an earlier run"),
+            *_counted(self.skipped, "skipped"),
+            *(["an unknown number left"] if remaining is None else _counted(remaining, "left")),
         ]
         return ", ".join(parts)
 
 
-def _some(count: int, what: str) -> list[str]:
-    return [f"{count} {what}"] if count else []
+def _counted(count: int, label: str) -> list[str]:
+    return [f"{count} {label}"] if count else []
 
 
 class Progress:
-    """How far a run has come: a line that is redrawn on a terminal, else a line now and then."""
+    """Shows the progress of a run: a redrawn line on a terminal, else lines now and then."""
 
     def __init__(self, counts: Counts, outage: Outage, output: Output) -> None:
         self._counts = counts
@@ -126,7 +126,7 @@ class Progress:
         self._drawing = asyncio.create_task(report(lines, run))
 
     def end(self) -> None:
-        """Takes the line away, if there is one."""
+        """Remove the progress line, if there is one."""
         if self._drawing is not None:
             self._drawing.cancel()
             self._output.emit(ProgressLine(""))
@@ -145,21 +145,21 @@ class Progress:
 
     def _line(self, run: BulkRun, began: float, total: str) -> str:
         counts, clock = self._counts, asyncio.get_running_loop().time
-        done = f"{counts.results + counts.skipped}{total}"
+        progress = f"{counts.results + counts.skipped}{total}"
         rate = f"{counts.written / max(clock() - began, _REDRAW_INTERVAL_S):.1f}/s"
-        if away := int(self._outage.seconds):
-            rate = f"agent away for {shown_duration(away)}"
-        return f"{done}, {run.in_flight} in flight, {rate}: {counts.told(0)}"
+        if outage_s := int(self._outage.seconds):
+            rate = f"agent away for {shown_duration(outage_s)}"
+        return f"{progress}, {run.in_flight} in flight, {rate}: {counts.text(0)}"
 
 
 def _fitted(line: str) -> str:
-    """As much of a line as stands in one row: what is in a second one could not be erased."""
+    """Return as much of a line as fits into one row: a second row could not be erased."""
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or _MAX_COLUMNS
     except (OSError, ValueError):
         columns = _MAX_COLUMNS
-    most = max(min(columns, _MAX_COLUMNS) - 1, 1)  # a full row moves some terminals to the next
-    return shortened(line, most)
+    width = max(min(columns, _MAX_COLUMNS) - 1, 1)  # a full row may move the cursor
+    return shortened(line, width)
 
 
 def _total(lines: Lines) -> str:

@@ -1,6 +1,6 @@
 """``holdfast resume``: resumes the calls of a journal that have no outcome.
 
-Rules: nothing is sent again; a call that another program works on is left to that program; each
+Rules: nothing is sent again; a call of another running program is left to that program; each
 call is reported as soon as it has an outcome, and none delays another.
 """
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 __all__ = ["forget", "forget_damaged", "list_calls", "resume", "unfinished"]
 
 _MAX_CONCURRENCY = 32
-"""Calls that are resumed at the same time."""
+"""Maximum number of calls resumed at the same time."""
 
 _MAX_SHOWN_AGENTS = 5
-"""Other agents with pending calls that are named at most."""
+"""Maximum number of other agents with pending calls to name."""
 
 _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
     "held": ("held", "another program is working on it"),
     "taken_over": ("held", "another program is working on it"),
     "over": ("ended", "another program has finished it"),
 }
-"""The status of a call that is left to another program, by the reason of the journal: in a
+"""The status of a call of another program, by the reason of the journal: in a
 document, and in a line."""
 
 
@@ -57,9 +57,9 @@ class Unfinished(NamedTuple):
     """The calls of a journal without an outcome.
 
     Attributes:
-        calls: Those that are wanted, by agent, oldest first.
+        calls: The requested ones, by agent, oldest first.
         agent: The agent that they are limited to; None for all.
-        others: The same of the agents that this leaves out.
+        others: The same for the other agents.
     """
 
     calls: dict[str, list[CallRecord]]
@@ -72,16 +72,16 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
 
     Args:
         name: The file of the journal.
-        agent: The agent that they went to, as a journal names it; None for all.
-        message_id: The one that is wanted; None for all.
+        agent: The agent of the calls, as a journal names it; None for all.
+        message_id: The message of the requested call; None for all.
 
     Raises:
-        CommandError: The journal cannot be used, or the one that is wanted is not among them.
+        CommandError: The journal cannot be used, or the requested call is not among them.
     """
     journal = journal_at(name, is_there=True, read_only=True)
     try:
-        await journal.check()  # a page that is lost may be the one with the calls
-        records = await journal.unfinished()  # with what of a damaged one can be read
+        await journal.check()  # a lost page may be the one with the calls
+        records = await journal.unfinished()  # includes the readable members of a damaged record
         if message_id is not None:
             records = [record for record in records if record.message_id == message_id]
     except JournalError as error:
@@ -90,8 +90,8 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
         await journal.close()
     pending = Unfinished({}, agent, {})
     for record in records:
-        kept = pending.calls if agent in {None, record.agent} else pending.others
-        kept.setdefault(record.agent, []).append(record)
+        by_agent = pending.calls if agent in {None, record.agent} else pending.others
+        by_agent.setdefault(record.agent, []).append(record)
     if message_id is not None and not pending.calls:
         to, others = _limits(pending)
         message = f"no call of message {message_id}{to} is without an outcome in {journal.path}"
@@ -100,50 +100,50 @@ async def unfinished(name: str, agent: str | None, message_id: str | None) -> Un
 
 
 def list_calls(pending: Unfinished, output: Output, *, now: float) -> None:
-    """Show calls, and do nothing about them.
+    """Show calls, and change nothing.
 
     Args:
         pending: The calls.
-        output: Where.
+        output: Where they are shown.
         now: Seconds since the epoch.
     """
     records = sorted(chain(*pending.calls.values()), key=lambda record: record.began)
     for place, record in enumerate(records):
         until = record.lease_until if record.lease_until > now else None
-        held = {} if until is None else {"heldUntil": shown(until)}
+        lease = {} if until is None else {"heldUntil": shown(until)}
         lines = [] if until is None else [text.field("Held until", shown(until))]
         between = [""] if place else []
-        output.emit(Record({**_members(record), **held}, [*between, *_lines(record), *lines]))
+        output.emit(Record({**_members(record), **lease}, [*between, *_lines(record), *lines]))
     if not pending.calls:
         to, others = _limits(pending)
         output.emit(Notice("Calls", f"none{to} is without an outcome{others}"))
 
 
 def _limits(pending: Unfinished) -> tuple[str, str]:
-    """Say which agent a search was limited to, and which calls to others that left out.
+    """Return the agent that a search was limited to, and the other agents' calls, in words.
 
-    Both are empty if it left out none.
+    Both are empty if all calls are included.
     """
     agents = [masked_reference(agent) for agent in pending.others]
     if not agents:
         return "", ""
     count = sum(map(len, pending.others.values()))
     calls = "1 call" if count == 1 else f"{count} calls"
-    whose = "another agent" if len(agents) == 1 else "other agents"
+    owners = "another agent" if len(agents) == 1 else "other agents"
     more = len(agents) - _MAX_SHOWN_AGENTS
     shown_agents = ", ".join(agents[:_MAX_SHOWN_AGENTS]) + (
         f" and {more} more" if more > 0 else ""
     )
     are = "is" if count == 1 else "are"
     to = f" to {masked_reference(pending.agent or '')}"
-    return to, f"; {calls} to {whose} {are} pending: {shown_agents}"
+    return to, f"; {calls} to {owners} {are} pending: {shown_agents}"
 
 
 async def forget(session: JournaledSession, output: Output, *, record: CallRecord) -> None:
-    """Notes that nobody wants to know what becomes of a call.
+    """Mark a call as forgotten: its outcome is not wanted.
 
     Raises:
-        CommandError: Somebody works on it, it is over, or the journal cannot be used.
+        CommandError: A program works on it, it is over, or the journal cannot be used.
     """
     try:
         calls = await session.client.pending(message_id=record.message_id)
@@ -162,7 +162,7 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
 
 
 async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
-    """Note the same of a call whose record cannot be read.
+    """Forget a call whose record cannot be read.
 
     Raises:
         CommandError: The journal cannot be used.
@@ -182,46 +182,48 @@ async def forget_damaged(name: str, record: CallRecord, output: Output) -> None:
 async def resume(
     session: JournaledSession, output: Output, *, records: Sequence[CallRecord]
 ) -> None:
-    """Goes on with calls to one agent, and shows what comes of each.
+    """Resume calls to one agent, and show the outcome of each.
 
     Raises:
         CommandError: Not all of them have an answer, or the journal cannot be used.
-        A2AError: The agent cannot be talked to at all.
+        A2AError: The agent cannot be called at all.
     """
     await session.prepare()
     try:
-        calls = {one.message_id: one for one in await session.client.pending()}
+        calls = {call.message_id: call for call in await session.client.pending()}
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     slots = FifoSemaphore(_MAX_CONCURRENCY)
 
-    async def one(record: CallRecord) -> bool:
+    async def resume_call(record: CallRecord) -> bool:
         async with slots:
-            return await _one(session, output, record, calls[record.message_id])
+            return await _resume_call(session, output, record, calls[record.message_id])
 
-    known = [record for record in records if record.message_id in calls]
-    held = [until for one in known if (until := calls[one.message_id].held_until) is not None]
-    if held:
+    pending = [record for record in records if record.message_id in calls]
+    ends = (calls[record.message_id].held_until for record in pending)
+    lease_ends = [end for end in ends if end is not None]
+    if lease_ends:
+        until = shown(max(lease_ends).timestamp())
         output.emit(
             Notice.warning(
-                f"{len(held)} of {len(known)} calls are held by another program, which may have "
-                f"crashed: waiting for their leases to end, at {shown(max(held).timestamp())}"
+                f"{len(lease_ends)} of {len(pending)} calls are held by another program, which "
+                f"may have crashed: waiting for their leases to end, at {until}"
             )
         )
-    went_on = [asyncio.create_task(one(record)) for record in known]
+    resuming = [asyncio.create_task(resume_call(record)) for record in pending]
     try:
-        went_well = await asyncio.gather(*went_on)
+        went_well = await asyncio.gather(*resuming)
     finally:
-        for task in went_on:
+        for task in resuming:
             task.cancel()
-        await asyncio.gather(*went_on, return_exceptions=True)
+        await asyncio.gather(*resuming, return_exceptions=True)
     if not all(went_well):
         count = went_well.count(False)
         message = f"{count} of {len(went_well)} calls to {_shown(records[0])} have no answer"
         raise CommandError(Failure(code="HOLDFAST_ERR_RESUME", message=message))
 
 
-async def _one(
+async def _resume_call(
     session: JournaledSession, output: Output, record: CallRecord, call: PendingCall
 ) -> bool:
     """Resume a call; return False if it has no answer."""
@@ -241,17 +243,19 @@ async def _one(
         output.emit(Record(members, [*_lines(record), text.field("Left", reason)]))
         return await _was_answered(session, record)
     members = members_of(outcome, session, output)
-    output.emit(Record({**_named(record), **members}, _told(record, outcome, session, output)))
+    output.emit(
+        Record({**_named(record), **members}, _outcome_lines(record, outcome, session, output))
+    )
     return "error" not in members
 
 
 async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
-    """Whether another program has finished a call with an answer."""
+    """Return whether another program has finished a call with an answer."""
     try:
-        stored = await session.journal.find(record.message_id)
+        record_now = await session.journal.find(record.message_id)
     except JournalError:
         return False
-    return stored is not None and stored.outcome == "answered"
+    return record_now is not None and record_now.outcome == "answered"
 
 
 def _named(record: CallRecord) -> dict[str, Any]:
@@ -259,7 +263,7 @@ def _named(record: CallRecord) -> dict[str, Any]:
 
 
 def _members(record: CallRecord) -> dict[str, Any]:
-    """A call as members of a document."""
+    """Return a call as members of a document."""
     members = {
         **_named(record),
         "taskId": record.task_id,
@@ -272,7 +276,7 @@ def _members(record: CallRecord) -> dict[str, Any]:
 
 
 def _lines(record: CallRecord) -> Iterator[str]:
-    """A call as lines."""
+    """Return a call as lines."""
     yield text.field("Message ID", record.message_id)
     yield text.field("Agent", _shown(record))
     yield text.field("Task ID", record.task_id)
@@ -283,10 +287,10 @@ def _lines(record: CallRecord) -> Iterator[str]:
         yield text.field("Damage", record.damage)
 
 
-def _told(
+def _outcome_lines(
     record: CallRecord, outcome: Answer | Exception, session: JournaledSession, output: Output
 ) -> Iterator[str]:
-    """The outcome of a call, as lines."""
+    """Return the outcome of a call, as lines."""
     yield text.field("Message ID", record.message_id)
     answer = answer_of(outcome)
     if answer is not None:

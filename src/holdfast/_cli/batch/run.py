@@ -122,17 +122,17 @@ class Run:
             results = plan.open_output()
             try:
                 await check_not_already_running(plan, session, lines, results)
-                if await self._is_there():
+                if await self._is_reachable():
                     await self._work(lines, results)
             finally:
                 results.close()
-            self._tell(self._left(lines, results))
+            self._report_outcome(self._remaining(lines, results))
         finally:
             lines.close()
 
     # ── The agent ────────────────────────────────────────────────────────────────────────────
 
-    async def _is_there(self) -> bool:
+    async def _is_reachable(self) -> bool:
         """Prepare for calls once the agent can be reached; False if the run was ended before.
 
         Raises:
@@ -168,10 +168,10 @@ class Run:
         except A2AError as error:
             if not is_away(error):
                 raise
-            await self._until_there()
+            await self._wait_until_reachable()
             await session.prepare()
 
-    async def _until_there(self) -> None:
+    async def _wait_until_reachable(self) -> None:
         session, outage = self._session, self._outage
         while True:
             await asyncio.sleep(outage.pause())
@@ -184,7 +184,7 @@ class Run:
             else:
                 return
 
-    # ── The work ─────────────────────────────────────────────────────────────────────────────
+    # ── Sending ──────────────────────────────────────────────────────────────────────────────
 
     async def _work(self, lines: Lines, results: Results) -> None:
         plan, session = self._plan, self._session
@@ -230,7 +230,7 @@ class Run:
                 raise
         finally:
             watching.cancel()
-            self._look()
+            self._report_outage()
             writing.cancel()
             await run.close()
             progress.end()
@@ -249,7 +249,7 @@ class Run:
                 self._write(line, _changed(line, self._plan.output), results)
             elif earlier.is_error:
                 self._counts.errors += 1
-                self._has_open = True  # as far as is known here
+                self._has_open = True  # as far as this run knows
             else:
                 self._counts.earlier += 1
 
@@ -280,9 +280,9 @@ class Run:
         async for result in run:
             line = self._on_the_way.pop(result.key)
             if isinstance(result.error, JournalError) and not was_not_sent(result.error):
-                again = self._session.command(*self._plan.words())
-                self._give_up(unusable_journal(result.error, again=again))
-                continue  # the line has no result: the journal knows whether it was sent
+                command = self._session.command(*self._plan.words())
+                self._give_up(unusable_journal(result.error, command=command))
+                continue  # the line is without a result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, RunItemChangedError):
                 outcome = _changed(line, self._plan.journal, outcome.message_id)
@@ -293,7 +293,7 @@ class Run:
             except CommandError as fault:
                 self._give_up(fault.failure)
                 self._counts.unwritten += answer_of(outcome) is not None
-            self._look_at(outcome)
+            self._stop_if_unsendable(outcome)
 
     def _write(self, line: Line, outcome: Answer | Exception, results: Results) -> None:
         members = members_of(outcome, self._session, self._output)
@@ -304,7 +304,7 @@ class Run:
             raise self._gone()
         try:
             results.write(line, members)
-        except KeyboardInterrupt:  # the reader of a pipe reads no more
+        except KeyboardInterrupt:  # the pipe has no reader any more
             self._interruptions += 1
             raise asyncio.CancelledError from None
         except BrokenPipeError:
@@ -320,21 +320,21 @@ class Run:
             self._first_unanswered = self._first_unanswered or (line.number, reason)
         elif isinstance(answer, Task) and (ending := described_ending(answer)):
             self._first_failed = self._first_failed or (line.number, ending)
-        if _stays_unsent(outcome):
+        if _is_permanently_unsent(outcome):
             self._unsendable += 1
 
-    def _look_at(self, outcome: Answer | Exception) -> None:
+    def _stop_if_unsendable(self, outcome: Answer | Exception) -> None:
         """Stop sending if nothing can be sent."""
         self._outage.saw(outcome)
         self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
         if self._outage.has_ended_with(outcome):
             failure = failure_of(outcome, self._session)
-            self._give_up(self._to_go_on(failure, "sending has stopped"))
+            self._give_up(self._with_resume_hint(failure, "sending has stopped"))
 
-    def _to_go_on(self, failure: Failure, what: str) -> Failure:
-        then = f"to resume: {self._session.command(*self._plan.words())}"
-        hint = f"{failure.hint}; then, {then}" if failure.hint else then
-        return replace(failure, message=f"{what}: {failure.message}", hint=hint)
+    def _with_resume_hint(self, failure: Failure, problem: str) -> Failure:
+        resuming = f"to resume: {self._session.command(*self._plan.words())}"
+        hint = f"{failure.hint}; then, {resuming}" if failure.hint else resuming
+        return replace(failure, message=f"{problem}: {failure.message}", hint=hint)
 
     async def _wait(self) -> None:
         """Wait before the next message while the agent is unreachable or refuses calls."""
@@ -354,13 +354,13 @@ class Run:
         outage = self._outage
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_S)
-            self._look()
+            self._report_outage()
             if outage.error is not None and outage.is_over_long:
-                self._give_up(self._left_alone(outage.error))
+                self._give_up(self._outage_failure(outage.error))
                 await self._until_sent()
                 work.cancel()
 
-    def _look(self) -> None:
+    def _report_outage(self) -> None:
         """Report when the agent becomes unreachable, and when it answers again."""
         error = self._outage.error
         if (
@@ -383,11 +383,11 @@ class Run:
         until = clock() + _SENDING_GRACE_S
         await _looking(lambda: not self._outage.sending or clock() >= until)
 
-    def _left_alone(self, error: A2AError) -> Failure:
+    def _outage_failure(self, error: A2AError) -> Failure:
         """Return the failure for an agent that was unreachable for too long."""
         failure = replace(failure_of(error, self._session), message=why_away(error))
-        most = shown_duration(LONGEST_OUTAGE)
-        return self._to_go_on(failure, f"the agent has not been reached for {most}")
+        duration = shown_duration(LONGEST_OUTAGE)
+        return self._with_resume_hint(failure, f"the agent has not been reached for {duration}")
 
     def _unwritable(self, error: OSError) -> CommandError:
         return CommandError(
@@ -410,9 +410,9 @@ class Run:
         self._fault = self._fault or CommandError(failure)
         self._stop()
 
-    # ── What is said at the end ──────────────────────────────────────────────────────────────
+    # ── The summary ──────────────────────────────────────────────────────────────────────────
 
-    def _left(self, lines: Lines, results: Results) -> int | None:
+    def _remaining(self, lines: Lines, results: Results) -> int | None:
         """Return the number of lines without an answer or error; None if it is unknown."""
         if not self._is_ended:
             return 0
@@ -428,7 +428,7 @@ class Run:
             return None
         return without - self._counts.unwritten
 
-    def _tell(self, left: int | None) -> None:
+    def _report_outcome(self, remaining: int | None) -> None:
         """Report the outcome of the run.
 
         Raises:
@@ -436,20 +436,20 @@ class Run:
             KeyboardInterrupt: Ctrl-C ended the run.
         """
         counts, session, fault = self._counts, self._session, self._fault
-        summary = counts.told(left)
+        summary = counts.text(remaining)
         if self._changed:
-            self._output.emit(Notice.warning(_told_of_changed(sorted(self._changed))))
-        others = counts.errors + counts.not_sent - len(self._changed)
+            self._output.emit(Notice.warning(_changed_lines_message(sorted(self._changed))))
+        count = counts.errors + counts.not_sent - len(self._changed)
         self._warn_of_first(self._first_failed, counts.failed, "failed")
-        self._warn_of_first(self._first_unanswered, others, "have no answer")
+        self._warn_of_first(self._first_unanswered, count, "have no answer")
         if fault is None and not self._interruptions and counts.unanswered:
-            have = "has" if counts.unanswered == 1 else "have"
-            message = f"{counts.unanswered} of {counts.results} lines {have} no answer"
-            failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._way_out())
+            verb = "has" if counts.unanswered == 1 else "have"
+            message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"
+            failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._retry_hint())
             fault = CommandError(failure)
         if fault is None and self._plan.output != STANDARD:
             self._output.emit(
-                RunEnded({"runId": self._plan.name, **counts.members(left)}, summary)
+                RunEnded({"runId": self._plan.name, **counts.members(remaining)}, summary)
             )
         else:
             self._output.emit(Notice("Summary", summary))
@@ -459,20 +459,20 @@ class Run:
             self._output.emit(Notice.hint(f"to resume: {session.command(*self._plan.words())}"))
             raise KeyboardInterrupt
 
-    def _warn_of_first(self, first: tuple[int, str] | None, count: int, what: str) -> None:
+    def _warn_of_first(self, first: tuple[int, str] | None, count: int, problem: str) -> None:
         """Warn of the first line of a kind with its reason; the results have the others."""
         if first is None:
             return
         number, reason = first
-        more = f"; {count - 1} more {what}" if count > 1 else ""
+        more = f"; {count - 1} more {problem}" if count > 1 else ""
         self._output.emit(Notice.warning(f"line {number}: {reason}{more}"))
 
-    def _way_out(self) -> str:
+    def _retry_hint(self) -> str:
         """Return the hint about lines without an answer."""
         plan, command = self._plan, self._session.command
         if self._has_open:
-            again = command(*plan.words(), "--retry-errors")
-            return f"to retry these: {again}"
+            retry = command(*plan.words(), "--retry-errors")
+            return f"to retry these: {retry}"
         if self._counts.not_sent > self._unsendable:
             return f"to retry what was not sent: {command(*plan.words())}"
         if self._changed:
@@ -480,8 +480,8 @@ class Run:
             return f"{give}; then, to resume: {command(*plan.words())}"
         if self._counts.not_sent:
             return "the results say why"
-        again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
-        return f"to send them again, although the agent may have executed them: {again}"
+        retry = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
+        return f"to send them again, although the agent may have executed them: {retry}"
 
 
 async def _looking(is_over: Callable[[], bool]) -> None:
@@ -489,19 +489,21 @@ async def _looking(is_over: Callable[[], bool]) -> None:
         await asyncio.sleep(_CHECK_INTERVAL_S)
 
 
-def _stays_unsent(outcome: Answer | Exception) -> bool:
+def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
     """Whether the same command would not send the message, either."""
     if isinstance(outcome, JournalError):
         return outcome.reason == "exists" and was_not_sent(outcome)
     return isinstance(outcome, RunItemChangedError)
 
 
-def _told_of_changed(numbers: list[int]) -> str:
-    many = len(numbers) > 1
+def _changed_lines_message(numbers: list[int]) -> str:
+    is_plural = len(numbers) > 1
     first = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
-    others = " and others" if len(numbers) > _MAX_LINE_NUMBERS else ""
-    what = f"{len(numbers)} {'lines have' if many else 'line has'} the id of another message"
-    return f"{what}: line{'s' if many else ''} {first}{others}"
+    rest = " and others" if len(numbers) > _MAX_LINE_NUMBERS else ""
+    problem = (
+        f"{len(numbers)} {'lines have' if is_plural else 'line has'} the id of another message"
+    )
+    return f"{problem}: line{'s' if is_plural else ''} {first}{rest}"
 
 
 def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:

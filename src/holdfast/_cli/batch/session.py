@@ -96,7 +96,7 @@ class JournaledSession(Session):
         journal: SqliteJournal,
     ) -> None:
         if isinstance(reference, Path):
-            reference = reference.absolute()  # as a later command has to find it
+            reference = reference.absolute()  # a later command needs the absolute path
         super().__init__(world, settings, reference, output, journal=journal)
         self.journal = journal
 
@@ -112,7 +112,7 @@ class JournaledSession(Session):
             await self.journal.close()
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
-        """Remember no task: there are many."""
+        """Keep no task: there are many."""
 
     def _observed(self, observation: Observation) -> None:
         if self.settings.verbose:
@@ -120,7 +120,7 @@ class JournaledSession(Session):
 
 
 def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> SqliteJournal:
-    """The journal of a command.
+    """Return the journal of a command.
 
     Args:
         name: The file, or its sqlite:/// address, as the caller wrote it.
@@ -148,7 +148,7 @@ async def check_journal(journal: SqliteJournal) -> None:
     """Check that a journal can be used.
 
     Raises:
-        CommandError: It cannot.
+        CommandError: The journal cannot be used.
     """
     try:
         await journal.find("")
@@ -156,16 +156,16 @@ async def check_journal(journal: SqliteJournal) -> None:
         raise CommandError(unusable_journal(error)) from None
 
 
-def unusable_journal(error: JournalError, *, again: str | None = None) -> Failure:
+def unusable_journal(error: JournalError, *, command: str | None = None) -> Failure:
     """Return the failure of a command whose journal cannot be used.
 
     Args:
         error: Why the journal cannot be used.
-        again: The command that resumes the work once the journal can be used; None for no hint.
+        command: The command that resumes the work once the journal can be used; None for no hint.
     """
     hint = _HINTS.get(error.reason, _ANY_HINT)
-    if again is not None:
-        hint = f"{hint}; then, to resume: {again}"
+    if command is not None:
+        hint = f"{hint}; then, to resume: {command}"
     return replace(journal_failure(error), hint=hint)
 
 
@@ -196,7 +196,7 @@ def members_of(outcome: Answer | Exception, session: Session, output: Output) ->
 
 
 def failure_of(outcome: object, session: Session) -> Failure:
-    """Return the failure of a call that has no answer."""
+    """Return the failure of a call without an answer."""
     if isinstance(outcome, JournalError):
         return journal_failure(outcome)
     if isinstance(outcome, RunItemChangedError):
@@ -215,21 +215,21 @@ def failure_of(outcome: object, session: Session) -> Failure:
 
 
 def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
-    """Add what is known of a message whose outcome is unknown to its failure."""
-    why = error.search_error
-    if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
-        there = masked_reference(why.agent)
-        hint = f"name that agent with --agent-card {there}, or another run with --run-id"
+    """Add the known facts of a message with an unknown outcome to its failure."""
+    cause = error.search_error
+    if isinstance(cause, JournalError) and cause.reason == "elsewhere" and cause.agent is not None:
+        agent = masked_reference(cause.agent)
+        hint = f"name that agent with --agent-card {agent}, or another run with --run-id"
         message = (
-            f"message {error.message_id} was recorded for {there}, and this agent has no task of "
+            f"message {error.message_id} was recorded for {agent}, and this agent has no task of "
             "it; it was not sent again"
         )
         return replace(failure, message=message, hint=hint)
     if error.searched:
         searched = f"searched: {'; '.join(error.searched)}"
         failure = replace(failure, message=f"{failure.message}; {searched}")
-    if isinstance(why, DeadlineExceededError) and why.deadline == "reconcile":
-        late = f"the search for its task did not finish within {shown_duration(why.timeout)}"
+    if isinstance(cause, DeadlineExceededError) and cause.deadline == "reconcile":
+        late = f"the search for its task did not finish within {shown_duration(cause.timeout)}"
         hint = "the call is pending in the journal: holdfast resume searches for its task again"
         failure = replace(failure, message=f"{failure.message}; {late}", hint=hint)
     return failure

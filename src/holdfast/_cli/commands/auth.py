@@ -155,21 +155,21 @@ def _read_file(path: Path) -> bytes:
     """
     if path.is_file():
         return path.read_bytes()
-    read: list[bytes | OSError] = []
+    outcome: list[bytes | OSError] = []
 
     def wait() -> None:
         try:
             # Unbuffered: Python aborts at exit if an abandoned thread holds a buffer's lock.
             with path.open("rb", buffering=0) as pipe:
-                read.append(pipe.readall())
+                outcome.append(pipe.readall())
         except OSError as error:
-            read.append(error)
+            outcome.append(error)
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(_JOIN_INTERVAL_S)
-    (result,) = read
+    (result,) = outcome
     if isinstance(result, OSError):
         raise result
     return result

@@ -1,9 +1,9 @@
-"""``holdfast card get``: the card, whether it is as it must be, and whether it is its author's.
+"""The commands about an agent's card: its content, its validity, and its signatures.
 
 Rules: a credential goes to the endpoint of the extended card only if the public card declares a
 scheme that takes it (a2a-cli 12.4); a card that is not verified is never shown as if it were; one
-that is not signed is no failure (10.1). The document is the protocol's own type: what is said of
-its signatures is said beside it.
+that is not signed is not an error (10.1). The document is the protocol's own type: the outcome of
+the signature check is shown beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["card"]
 
 _MAX_SHOWN_VIOLATIONS = 20
-"""Faults that are told of one by one."""
+"""Maximum number of faults to report one by one."""
 
 
 @click.group("card", context_settings=CONTEXT)
@@ -49,29 +49,29 @@ def card_get(ctx: click.Context, /, **options: Any) -> int:
 
 
 async def _get_card(session: Session, output: Output, *, validate: bool, extended: bool) -> None:
-    """Shows the card, even one whose interfaces are of no use.
+    """Show the card, even one without a usable interface.
 
     Raises:
-        A2AError: There is none, or it is not usable, or its signature is wrong.
-        CommandError: It is not as the protocol wants it; or no scheme takes the credentials.
+        A2AError: There is no card, or it is not usable, or its signature is wrong.
+        CommandError: It violates the protocol; or no scheme takes the credentials.
     """
     from holdfast._cli.output.events import CardShown
 
-    shown = await session.get_card()
+    card = await session.get_card()
     if extended:
-        session.fit(shown)
+        session.fit(card)
         _check_credentials(session)
-        shown = await session.client.get_extended_agent_card(
+        card = await session.client.get_extended_agent_card(
             timeout=session.left(), headers=session.svc_params
         )
     verification, document = session.client.card_verification, session.client.card_document
-    output.emit(CardShown(shown, await session.chosen(), verification))
+    output.emit(CardShown(card, await session.chosen(), verification))
     if validate:
-        _validate(document or shown.to_dict(), output)  # the model is all there is over gRPC 0.3
+        _validate(document or card.to_dict(), output)  # over gRPC 0.3 there is only the model
 
 
 def _check_credentials(session: Session) -> None:
-    """Checks that the card declares a scheme for what was given (a2a-cli 12.4)."""
+    """Check that the card declares a scheme for the given credentials (a2a-cli 12.4)."""
     refused = session.undeclared
     if refused and refused == session.settings.credentials:
         flags = " and ".join(sorted(refused))

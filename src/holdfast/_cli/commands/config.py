@@ -80,18 +80,18 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
 
 
 def _logins(world: CliEnvironment) -> tuple[dict[str, str], list[str]]:
-    """The files of the user's logins by agent, and what is wrong with them."""
+    """Return the files of the user's logins by agent, and the problems with them."""
     try:
         home = world.home()
-    except (OSError, RuntimeError):  # there is none
+    except (OSError, RuntimeError):  # there is no home directory
         return {}, []
     if not home.joinpath(*LOGINS).is_dir():
         return {}, []
-    from holdfast._cli.logins.store import Logins  # of an extra
+    from holdfast._cli.logins.store import Logins  # requires an extra
 
-    kept = Logins(home)
-    logins, problems = kept.all()
-    return {login.agent: str(kept.path(login.agent)) for login in logins}, problems
+    store = Logins(home)
+    logins, problems = store.all()
+    return {login.agent: str(store.path(login.agent)) for login in logins}, problems
 
 
 @click.command("completion", context_settings=CONTEXT)
@@ -114,7 +114,7 @@ def completion(ctx: click.Context, /, shell: str) -> None:
 
 
 def _complete_command(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The commands below the ones that are written already."""
+    """Return the commands below those that are written already."""
     command: click.Command | None = ctx.find_root().command
     for word in ctx.params.get("words") or ():
         command = command.get_command(ctx, word) if isinstance(command, click.Group) else None

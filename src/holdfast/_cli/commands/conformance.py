@@ -56,7 +56,7 @@ def conformance(ctx: click.Context, /, **options: Any) -> int:
     directory = None if tck is None else Path(tck).expanduser().absolute()
 
     async def act(session: Session, output: Output) -> None:
-        from holdfast._cli.conformance.run import measure  # heavy; help is not
+        from holdfast._cli.conformance.run import measure  # heavy: not imported for help
 
         await measure(
             session,

@@ -1,8 +1,8 @@
-"""``holdfast demo-server``: a fake agent on a real port, to practise with, until Ctrl-C.
+"""``holdfast demo-server``: a fake agent on a real port, for practice, until Ctrl-C.
 
-Rules: each new message meets the faults anew, in their order, one request each, so that a command
-can be tried again and again; everything that goes with the message counts (a retry, a
-subscription, a look at the task), the card does not.
+Rules: each new message meets the faults anew, in their order, one per request, so that a command
+can be tried again and again; each request about the message counts (a retry, a subscription, a
+query of the task), a request for the card does not.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  to say how to reach who
 
 
 class _Faults(click.ParamType["tuple[WrittenFault, ...]"]):
-    """Reads ``--faults``."""
+    """Parses ``--faults``."""
 
     name = "faults"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[WrittenFault, ...]:
-        from holdfast._cli.demo.faults import read_faults  # heavy; help is not
+        from holdfast._cli.demo.faults import read_faults  # heavy: not imported for help
 
         try:
             return read_faults(str(value))
@@ -46,7 +46,7 @@ class _Faults(click.ParamType["tuple[WrittenFault, ...]"]):
 
 
 class _Host(click.ParamType[str]):
-    """Refuses no address at all, by which the system understands every one of the machine."""
+    """Refuses an empty address, which the system takes for all addresses of the machine."""
 
     name = "text"
 
@@ -57,7 +57,7 @@ class _Host(click.ParamType[str]):
 
 
 class _DemoCommand(click.Command):
-    """Tells the words and the faults behind the options."""
+    """Adds the words and the faults to the help."""
 
     def format_epilog(
         self,
@@ -123,10 +123,10 @@ def demo_server(
 
 
 class _Ended:
-    """How it ended.
+    """The outcome of the server.
 
     Attributes:
-        failure: Why it could not do its job; None if it was stopped.
+        failure: Why it failed; None if it was stopped.
     """
 
     failure: Failure | None = None
@@ -135,7 +135,7 @@ class _Ended:
 async def _serve(
     world: CliEnvironment, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
 ) -> None:
-    from holdfast._cli.demo.agent import DemoAgent  # heavy; help is not
+    from holdfast._cli.demo.agent import DemoAgent  # heavy: not imported for help
     from holdfast._server.host_check import host_rules
     from holdfast.testing import LoopbackServer
 
@@ -146,7 +146,7 @@ async def _serve(
         allowed_origins=None,
         hint="call it by a name of this machine, such as localhost",
     )
-    server = LoopbackServer(DemoAgent(faults, told=_log, rules=rules), host=host, port=port)
+    server = LoopbackServer(DemoAgent(faults, log=_log, rules=rules), host=host, port=port)
     stopped = asyncio.Event()
     try:
         await server.listen()
@@ -165,11 +165,11 @@ async def _serve(
 
 @contextlib.contextmanager
 def _terminated(call: Callable[[], None]) -> Generator[None]:
-    """Calls when the process is asked to end, while it is open."""
+    """Call a function when the process is asked to terminate, while the context is open."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGTERM, call)
-    except (NotImplementedError, RuntimeError, ValueError):  # not here, or not in this thread
+    except (NotImplementedError, RuntimeError, ValueError):  # not supported in this thread
         yield
         return
     try:
@@ -198,15 +198,15 @@ def _announce(url: str, *, has_faults: bool) -> None:
         f"  holdfast send -a {url} help",
         "",
     ]
-    _tell("\n".join(lines))
+    _print_line("\n".join(lines))
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     from holdfast._cli.output.sanitizer import clean
 
     click.echo(clean(line))
 
 
 def _log(line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads it any more: the agent goes on
-        _tell(line)
+    with contextlib.suppress(BrokenPipeError):  # the reader has gone: the agent continues
+        _print_line(line)

@@ -1,10 +1,10 @@
-"""``holdfast doctor``: examines an agent, and says what was seen, what it means, what to do.
+"""``holdfast doctor``: examines an agent, and shows findings, their meaning and what to do.
 
-Rules: what was found is shown whatever becomes of the examination; nothing is sent that an agent
-may execute, unless the caller names a message. The exit code says whether the agent can be called:
-what keeps each call from working is told by the code that the call itself would end with, and any
-other problem by 1, since then the answer to what was asked is no (a2a-cli 11.6: the reserved codes
-stand for nothing else). Warnings change nothing.
+Rules: findings are shown however the examination ends; nothing is sent that an agent
+may execute, unless the caller supplies a message. The exit code says whether the agent can be
+called. A problem that makes each call fail has the code of that failure, and any other problem
+has code 1, since the answer to the question is then no (a2a-cli 11.6: the reserved codes have no
+other meaning). Warnings do not change the exit code.
 """
 
 from __future__ import annotations
@@ -85,17 +85,17 @@ async def _examine(
     twice: bool,
     world: CliEnvironment,
 ) -> None:
-    """Examines the agent, and shows what was found.
+    """Examine the agent, and show the findings.
 
     Args:
         session: The agent.
-        output: Where things are said.
-        send: The text that may be sent.
-        twice: Whether it may be sent once more.
-        world: What the command runs in.
+        output: Where findings are shown.
+        send: The text of a message that may be sent.
+        twice: Whether the message may be sent a second time.
+        world: The environment of the command.
 
     Raises:
-        A2AError: What every call fails with.
+        A2AError: The error of every call.
         CommandError: There are other problems.
     """
     import asyncio
@@ -151,13 +151,13 @@ async def _examine(
 
 
 def _judge(diagnosis: Diagnosis) -> None:
-    """Raises what the command ends with, if it does not end well."""
+    """Raise the error of the command, if there are problems."""
     if diagnosis.error is not None:
         raise diagnosis.error
     problems = [finding for finding in diagnosis.findings if finding.level == "problem"]
     if problems:
         count = "a problem was" if len(problems) == 1 else f"{len(problems)} problems were"
-        named = ", ".join(dict.fromkeys(finding.check for finding in problems))
+        checks = ", ".join(dict.fromkeys(finding.check for finding in problems))
         raise CommandError(
-            Failure(code="HOLDFAST_ERR_UNHEALTHY", message=f"{count} found: {named}")
+            Failure(code="HOLDFAST_ERR_UNHEALTHY", message=f"{count} found: {checks}")
         )

@@ -171,7 +171,7 @@ def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> i
     host, port = options["listen"]
 
     async def act(session: Session, output: Output) -> None:
-        from holdfast._cli.push.receiver import receive  # heavy; help is not
+        from holdfast._cli.push.receiver import receive  # heavy: not imported for help
 
         await receive(
             session, output, task_id=wanted, host=host, port=port, url=options["receiver_url"]

@@ -49,7 +49,7 @@ _NO_QUERY = "a journal keeps no query of an address; name the agent with --agent
 
 _DEFAULT_CONCURRENCY = 32
 _ON_UNKNOWN = ("reconcile", "raise", "resend_if_absent", "resend")
-"""What `OnUnknown` has; importing that would cost more than this command's help."""
+"""The values of `OnUnknown`; importing that would cost more than this command's help."""
 
 _RUNNING = (
     click.option(
@@ -215,7 +215,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
         skips_bad_lines=options["on_bad_line"] == "skip",
         grace=options["grace"],
         retries_errors=options["retry_errors"],
-        more=tuple(_given(ctx, settings)),
+        more=tuple(_given_words(ctx, settings)),
     )
     output = output_for(settings.output, settings)
     announce(ctx, output, settings)
@@ -227,8 +227,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
         return perform(world, session, output, lambda _session, _output: run.run())
 
 
-def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
-    """The options of a run that are not defaults, as words of the command that resumes it."""
+def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
+    """Return the options of a run that are not defaults, as words of the resuming command."""
     options = ctx.params
     if options["rate"] is not None:
         yield from ("--rate", shown_rate(options["rate"]))
@@ -276,20 +276,20 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     world: CliEnvironment = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
-    async def look() -> None:
-        wanted = agent if settings.agent_source is FLAG else None
-        pending = await resuming.unfinished(options["journal"], wanted, options["forget"])
+    async def load() -> None:
+        only_agent = agent if settings.agent_source is FLAG else None
+        pending = await resuming.unfinished(options["journal"], only_agent, options["forget"])
         calls.update(pending.calls)
         if options["lists"] or not calls:
             resuming.list_calls(pending, output, now=world.env.wall())
         elif options["forget"]:
             for place, (record, *_) in [*calls.items()]:
-                if record.damage is not None:  # which needs no agent, and may name none
+                if record.damage is not None:  # which requires no agent, and may name none
                     await resuming.forget_damaged(options["journal"], record, output)
                     del calls[place]
 
     try:
-        world.run(look())
+        world.run(load())
     except CommandError as error:
         output.emit(Failed(error.failure))
         return error.failure.exit
@@ -309,7 +309,7 @@ def _named_agent(ctx: click.Context, settings: Settings) -> str | None:
 
 
 def _goes_to_one(settings: Settings) -> bool:
-    """Whether a setting is for one agent alone."""
+    """Return whether a setting is for one agent alone."""
     return bool(settings.credentials or settings.svc_params)
 
 
@@ -318,7 +318,7 @@ def _resume_each(
     output: Output,
     settings: Settings,
     calls: Mapping[str, Sequence[CallRecord]],
-    named: str | None,
+    only_agent: str | None,
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
     from holdfast._cli.output.events import Failed
@@ -326,12 +326,12 @@ def _resume_each(
 
     worst = 0
     for agent, records in calls.items():
-        if agent != named and not is_address(agent):
+        if agent != only_agent and not is_address(agent):
             message = f"calls to {agent} cannot be resumed: {_NO_QUERY}"
             output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=message)))
             worst = max(worst, 1)
             continue
-        its_own = settings if agent == named else _of_journal(ctx, settings, agent)
+        its_own = settings if agent == only_agent else _of_journal(ctx, settings, agent)
         code = _resume(ctx, output, its_own, records)
         if code == INTERRUPTED:
             return code
@@ -359,7 +359,7 @@ def _resume(
     settings: Settings,
     records: Sequence[CallRecord],
 ) -> int:
-    """Resume the calls to one agent, or forget the one that is named."""
+    """Resume the calls to one agent, or forget the requested one."""
     from holdfast._cli.agent.credentials import bind
     from holdfast._cli.agent.reference import find_agent
     from holdfast._cli.batch import resume as resuming

@@ -215,18 +215,20 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
         raise click.UsageError(_CHAT_IS_TEXT, ctx)
     first = read_text(ctx, options["words"])
     metadata = {name: options[name] for name in ("metadata", "message_metadata")}
-    named = {"task_id": options["task_id"], "context_id": options["context_id"]}
+    continued = {"task_id": options["task_id"], "context_id": options["context_id"]}
     terminal = world.terminal()
     if terminal is not None:
         output = ChatOutput(settings)
         return execute(
             ctx,
-            lambda session, _: Chat(session, output, terminal, **metadata).run(first, **named),
+            lambda session, _: Chat(session, output, terminal, **metadata).run(first, **continued),
             output=output,
         )
     if first is None:
         raise click.UsageError(_NO_TERMINAL, ctx)
     return execute(
         ctx,
-        lambda session, output: actions.send(session, output, parts=(first,), **metadata, **named),
+        lambda session, output: actions.send(
+            session, output, parts=(first,), **metadata, **continued
+        ),
     )

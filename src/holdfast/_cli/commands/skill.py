@@ -1,7 +1,7 @@
-"""The Agent Skill that comes with the command, and where it is installed (a2a-cli 14).
+"""The Agent Skill of the command, and its installation (a2a-cli 14).
 
-Rules: below the directory that is named no link is followed; a file is replaced only where this
-command wrote it before, which a list beside the files says, or where it is the same.
+Rules: below the named directory no link is followed; a file is replaced only if this command wrote
+it before, which a list beside the files says, or if it is the same.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["skill"]
 
 _PLACE = Path(".agents", "skills")
-"""Where agents of any make look for skills, below a project or a home directory."""
+"""The directory in which agents look for skills, below a project or a home directory."""
 
 _NAME = "holdfast"
 _WRITTEN = ".written-by-holdfast"
-"""The names of the files that were written, one on each line."""
+"""The file with the names of the written files, one on each line."""
 
 
 @click.group("skill", context_settings=CONTEXT)
@@ -65,7 +65,7 @@ def skill_install(
     content = dict(_files(resources.files("holdfast._cli") / "skills" / _NAME))
     try:
         _check(below, content, ctx, overwrite=overwrite)
-        _write(target / _WRITTEN, "\n".join(content))  # first: what is begun can be written anew
+        _write(target / _WRITTEN, "\n".join(content))  # first: an interrupted run can be repeated
         for name, text in content.items():
             _write(target / name, text)
             write(f"{field('Installed', str(target / name))}\n")
@@ -80,16 +80,16 @@ def skill_install(
 def _check(
     below: Path, content: Mapping[str, str], ctx: click.Context, *, overwrite: bool
 ) -> None:
-    """Checks that nothing is followed, and nothing replaced, that the command did not write.
+    """Check that nothing is followed or replaced that the command did not write.
 
     Raises:
-        UsageError: A directory or file is a link, or is there without having been written by this
-            command, or without `overwrite`.
+        UsageError: A directory or file is a link, or was not written by this
+            command and exists without `overwrite`.
     """
     target = below / _PLACE / _NAME
-    places = [target / name for name in (_WRITTEN, *content)]
-    between = {above for path in places for above in path.parents if above.is_relative_to(below)}
-    for path in sorted({*between, *places} - {below}):
+    paths = [target / name for name in (_WRITTEN, *content)]
+    between = {above for path in paths for above in path.parents if above.is_relative_to(below)}
+    for path in sorted({*between, *paths} - {below}):
         if path.is_symlink():
             message = f"{path} is a link, which is not followed; remove it, or name another --to"
             raise click.UsageError(message, ctx)
@@ -99,10 +99,10 @@ def _check(
         message = f"{target} is there already; replace it with --overwrite"
         raise click.UsageError(message, ctx)
     marker = target / _WRITTEN
-    written = marker.read_text("utf-8", "replace").split("\n") if marker.is_file() else []
+    written_names = marker.read_text("utf-8", "replace").split("\n") if marker.is_file() else []
     for name, text in content.items():
         place = target / name
-        if not place.exists() or name in written:
+        if not place.exists() or name in written_names:
             continue
         if not place.is_file() or place.read_bytes() != text.encode():
             message = f"{place} was not written by skill install; remove it, or move it away"
@@ -110,7 +110,7 @@ def _check(
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file in place of the one that is there, and through no link."""
+    """Write a file in place of an existing one, through no link."""
     from holdfast._cli.agent.download import write_now
 
     write_now(path, text.encode(), overwrite=True)

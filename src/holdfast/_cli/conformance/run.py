@@ -1,8 +1,8 @@
 """``holdfast conformance``: the A2A TCK, run against an agent (a2a-cli 7.1).
 
-Rules: what is reported was measured by this run, or is called *not measured*; the kit and all that
-it starts end with the command, whatever ends it; no secret is among its arguments, or in what is
-told of it.
+Rules: what is reported was measured by this run, or is called *not measured*; the kit and all
+processes that it starts end with the command, however it ends; no secret is among its arguments,
+or in the report.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ logger = logging.getLogger("holdfast.cli.tck")
 
 _ENDS = {"expected": "failed as expected"}
 _MAX_SHOWN_FAILURES = 50
-"""Failures that text names."""
+"""Maximum number of failures in text."""
 _TAIL_BYTES = 4_096
-"""Bytes of what the kit said last that are kept."""
+"""Bytes kept of the end of the kit's output."""
 _END_GRACE_S = 5.0
-"""Seconds that the kit has to end, once it is asked to."""
+"""Seconds for the kit to end after SIGTERM."""
 _KILL_GRACE_S = 1.0
-"""Seconds until one that was killed is gone."""
+"""Seconds for the kit to end after SIGKILL."""
 _READ_BYTES = 16_384
 
 
@@ -58,31 +58,31 @@ async def measure(
     level: str,
     python: str | None,
 ) -> None:
-    """Runs the kit against the agent, and shows what it measured.
+    """Run the kit against the agent, and show the measurement.
 
     Args:
         session: The agent.
-        output: Where things are said.
-        directory: Where the kit is; None if nobody said.
-        level: Which of its requirements; as of ``--level``.
+        output: Where results are shown.
+        directory: The directory of the kit; None if none is named.
+        level: The level of requirements, as for ``--level``.
         python: The interpreter that runs it; None leaves that to the kit.
 
     Raises:
         CommandError: Nothing could be measured.
         A2AError: The agent has no card.
     """
-    shown = _Shown(output, directory, level)
+    view = _Shown(output, directory, level)
     kit = None if directory is None else find_kit(directory)
     if kit is None:
-        where = "it is not named" if directory is None else f"there is none in {directory}"
+        location = "it is not named" if directory is None else f"there is none in {directory}"
         agent = session.settings.agent_card
-        how = f"{GET_TCK}; then name it with --tck DIRECTORY or A2ACLI_TCK"
-        raise shown.not_measured(f"the A2A TCK is not there: {where}", hint=how, agent=agent)
+        install = f"{GET_TCK}; then name it with --tck DIRECTORY or A2ACLI_TCK"
+        raise view.not_measured(f"the A2A TCK is not there: {location}", hint=install, agent=agent)
     if level not in kit.layout.levels:
         levels = ", ".join(kit.layout.levels)
-        raise shown.not_measured(f"this TCK, of protocol {kit.layout.version}, has only {levels}")
-    shown.version = kit.layout.version
-    url = _address(session, shown)
+        raise view.not_measured(f"this TCK, of protocol {kit.layout.version}, has only {levels}")
+    view.version = kit.layout.version
+    url = _address(session, view)
     card = await session.get_card()
     session.fit(card)
     headers = await _headers(session)
@@ -108,34 +108,35 @@ async def measure(
         try:
             code, last_words = await session.within_time(_run(kit, command, environment))
         except OSError as error:
-            why = f"{command[0]} cannot be started: {error.strerror or error}"
-            raise shown.not_measured(why, agent=url) from None
+            reason = f"{command[0]} cannot be started: {error.strerror or error}"
+            raise view.not_measured(reason, agent=url) from None
         except CommandError:
-            shown.report(url, "not_measured", "the time was over", is_last=False)
+            view.report(url, "not_measured", "the time was over", is_last=False)
             raise
         try:
             measured = read_report(report)
         except ValueError as error:
-            raise shown.not_measured(
-                f"the TCK ended with {code}, and {error}{_said(last_words)}",
+            raise view.not_measured(
+                f"the TCK ended with {code}, and {error}{_quoted_end(last_words)}",
                 hint=f"install what it needs: cd {kit.directory} && uv venv && "
                 "uv pip install -e .; or name an interpreter that has it with --python",
                 agent=url,
             ) from None
-    _judge(shown, output, measured, url=url, code=code, last_words=last_words)
+    _judge(view, output, measured, url=url, code=code, last_words=last_words)
 
 
 def _judge(
-    shown: _Shown, output: Output, measured: Report, *, url: str, code: int, last_words: str
+    view: _Shown, output: Output, measured: Report, *, url: str, code: int, last_words: str
 ) -> None:
-    """Shows what was measured, if anything was."""
+    """Show the measurement, if there is one."""
     ended_early = code not in {0, 1} or (code == 1 and not measured.counts.failed)
     if measured.status == "not_measured" or ended_early:
-        why = f"the TCK ended with {code}, and not as it does when it has run{_said(last_words)}"
+        quoted = _quoted_end(last_words)
+        reason = f"the TCK ended with {code}, and not as it does when it has run{quoted}"
         if code == 0:
-            why = "the TCK ran no test to its end"
-        raise shown.not_measured(why, agent=url, measured=measured)
-    shown.report(url, measured.status, None, measured, is_last=True)
+            reason = "the TCK ran no test to its end"
+        raise view.not_measured(reason, agent=url, measured=measured)
+    view.report(url, measured.status, None, measured, is_last=True)
     if measured.status == "fail":
         count = measured.counts.failed
         output.emit(Notice.warning(f"the agent fails {count} of the TCK's tests"))
@@ -148,10 +149,10 @@ def _judge(
 
 
 class _Shown:
-    """What is shown of a measurement.
+    """The presentation of a measurement.
 
     Attributes:
-        version: The protocol version of the kit, once it is known.
+        version: The protocol version of the kit, once known.
     """
 
     def __init__(self, output: Output, directory: Path | None, level: str) -> None:
@@ -162,21 +163,21 @@ class _Shown:
 
     def not_measured(
         self,
-        why: str,
+        reason: str,
         *,
         hint: str | None = None,
         agent: str = "",
         measured: Report | None = None,
     ) -> CommandError:
-        """Shows that nothing was measured; gives the error to end with."""
-        self.report(agent, "not_measured", why, measured, is_last=False)
-        return CommandError(Failure(code="HOLDFAST_ERR_NOT_MEASURED", message=why, hint=hint))
+        """Show that nothing was measured; return the error of the command."""
+        self.report(agent, "not_measured", reason, measured, is_last=False)
+        return CommandError(Failure(code="HOLDFAST_ERR_NOT_MEASURED", message=reason, hint=hint))
 
     def report(
         self,
         agent: str,
         status: str,
-        why: str | None,
+        reason: str | None,
         measured: Report | None = None,
         *,
         is_last: bool,
@@ -185,7 +186,7 @@ class _Shown:
         failed = () if measured is None else measured.failed
         members: dict[str, Any] = {
             "status": status,
-            "note": why,
+            "note": reason,
             "agent": agent or None,
             "tck": None if self._directory is None else str(self._directory),
             "protocolVersion": self.version,
@@ -214,19 +215,19 @@ class _Shown:
             yield text.field("Failed", f"{more} more; -o json has them")
 
 
-def _address(session: Session, shown: _Shown) -> str:
-    """The address that the kit is given: it looks for the card below it."""
+def _address(session: Session, view: _Shown) -> str:
+    """Return the address for the kit, which fetches the card below it."""
     reference = session.reference
     if isinstance(reference, Path) or urlsplit(reference).query:
         message = "the TCK fetches the card itself: name the agent by its host or origin"
-        raise shown.not_measured(message)
+        raise view.not_measured(message)
     for path in WELL_KNOWN:
         reference = reference.removesuffix(path)
     return reference.rstrip("/")
 
 
 async def _headers(session: Session) -> dict[str, str]:
-    """What requests carry: service parameters, and credentials as the card wants them."""
+    """Return the headers of requests: service parameters, and credentials for the card."""
     headers = session.svc_params
     if session.auth is not None:
         left = session.left()
@@ -242,7 +243,7 @@ async def _headers(session: Session) -> dict[str, str]:
 async def _run(
     kit: Kit, command: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[int, str]:
-    """Runs the kit to its end; gives its exit code and its last words."""
+    """Run the kit to its end; return its exit code and the end of its output."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=kit.directory,
@@ -250,7 +251,7 @@ async def _run(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,  # so that all that it starts can be ended with it
+        start_new_session=True,  # so that all processes that it starts can be ended with it
     )
     last_words = b""
     try:
@@ -265,7 +266,7 @@ async def _run(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends the kit with all that it started, also if the command is told to end once more."""
+    """End the kit with all processes that it started, also if the command is ended once more."""
     _signal(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(_END_GRACE_S):
@@ -288,7 +289,7 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
             process.send_signal(number)
 
 
-def _said(last_words: str) -> str:
-    """The end of what the kit said, for a message."""
+def _quoted_end(last_words: str) -> str:
+    """Return the end of the kit's output, for a message."""
     lines = [line for line in text.clean(last_words).splitlines() if line.strip()]
     return f": {' / '.join(line.strip() for line in lines[-3:])[-500:]}" if lines else ""

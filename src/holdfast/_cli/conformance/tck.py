@@ -1,7 +1,7 @@
-"""The A2A Technology Compatibility Kit on this machine: what it looks like, and what it reports.
+"""The A2A Technology Compatibility Kit on this machine: its layouts and its reports.
 
-Rules: there are two layouts, each run by ``run_tck.py`` in its own directory; what was measured is
-read from the JUnit report of that run, and from nothing else; a report that is not there, cannot
+Rules: there are two layouts, each run by ``run_tck.py`` in its own directory; a measurement is
+read from the JUnit report of that run, and from nothing else; a report that is missing, cannot
 be read or has no test that passed or failed measures nothing.
 
 Source: https://github.com/a2aproject/a2a-tck, its branches ``1.0-dev`` and ``main``.
@@ -24,15 +24,15 @@ _RUNNER = "run_tck.py"
 
 
 class Layout(NamedTuple):
-    """How one generation of the kit is run.
+    """The layout of one generation of the kit.
 
     Attributes:
-        version: The protocol version that it is about.
-        tests: The directory by which it is known.
-        levels: What it calls the levels that it can be asked for.
-        takes_headers: Whether it can be given headers to send along.
-        arguments: The arguments of its runner, from address, level, bindings and report.
-        bindings: What it calls bindings.
+        version: The protocol version that it tests.
+        tests: The directory that identifies it.
+        levels: Its names for the levels of requirements.
+        takes_headers: Whether it accepts headers for its requests.
+        arguments: Makes the arguments of its runner from address, level, bindings and report.
+        bindings: Its names for bindings.
     """
 
     version: str
@@ -44,11 +44,11 @@ class Layout(NamedTuple):
 
 
 class Kit(NamedTuple):
-    """A kit that is there.
+    """An installed kit.
 
     Attributes:
-        directory: Where.
-        layout: Which generation.
+        directory: Its directory.
+        layout: Its layout.
     """
 
     directory: Path
@@ -57,14 +57,15 @@ class Kit(NamedTuple):
     def command(
         self, url: str, *, level: str, transports: Sequence[str], report: Path, python: str | None
     ) -> list[str]:
-        """What runs it.
+        """Return the command that runs the kit.
 
         Args:
             url: The agent's address; its card is below it.
-            level: One of ``--level`` that the layout knows.
+            level: A value of ``--level`` that the layout supports.
             transports: Bindings to test; those of the card if empty.
-            report: Where the JUnit report goes.
-            python: The interpreter that has what it needs; the kit's own, or else this one.
+            report: The file for the JUnit report.
+            python: The interpreter with its requirements; None for the kit's own,
+                or else this one.
         """
         bindings = self.layout.bindings
         names = [bindings[name] for name in transports if name in bindings]
@@ -72,26 +73,28 @@ class Kit(NamedTuple):
         return [*runner, *self.layout.arguments(url, self.layout.levels[level], names, report)]
 
     def environment(self, inherited: Mapping[str, str], report: Path) -> dict[str, str]:
-        """What it finds in its environment: nothing that is meant for us.
+        """Return the kit's environment, without the variables of the command line.
 
         Args:
-            inherited: Our own.
-            report: Where the JUnit report goes.
+            inherited: The environment of this process.
+            report: The file for the JUnit report.
         """
-        kept = {name: value for name, value in inherited.items() if not name.startswith("A2ACLI_")}
+        variables = {
+            name: value for name, value in inherited.items() if not name.startswith("A2ACLI_")
+        }
         if self.layout is _OLDER:
-            more = kept.get("PYTEST_ADDOPTS", "")
-            kept["PYTEST_ADDOPTS"] = f"{more} --junitxml='{report}'".lstrip()
-        return kept
+            more = variables.get("PYTEST_ADDOPTS", "")
+            variables["PYTEST_ADDOPTS"] = f"{more} --junitxml='{report}'".lstrip()
+        return variables
 
     def _python(self) -> str:
-        places = (".venv/bin/python", ".venv/Scripts/python.exe")
-        interpreters = (self.directory / place for place in places)
+        paths = (".venv/bin/python", ".venv/Scripts/python.exe")
+        interpreters = (self.directory / place for place in paths)
         return next((str(path) for path in interpreters if path.is_file()), sys.executable)
 
 
 def find_kit(directory: Path) -> Kit | None:
-    """The kit in a directory; None if there is none that is known."""
+    """Return the kit in a directory; None if there is none of a known layout."""
     if not (directory / _RUNNER).is_file():
         return None
     layouts = (layout for layout in (_NEWER, _OLDER) if (directory / layout.tests).is_dir())
@@ -106,7 +109,7 @@ def _for_newer(url: str, level: str, transports: Sequence[str], report: Path) ->
 
 
 def _for_older(url: str, level: str, transports: Sequence[str], _report: Path) -> list[str]:
-    # One binding: for several it runs one after the other, and the last report would count.
+    # One binding: the kit runs several one after the other, and the last report would count.
     bindings = ["--transports", transports[0]] if transports else []
     return ["--sut-url", url, "--category", level, *bindings]
 
@@ -129,17 +132,17 @@ _OLDER = Layout(
 )
 
 
-# ── What it reports ──────────────────────────────────────────────────────────────────────────
+# ── Reports ──────────────────────────────────────────────────────────────────────────────────
 
 
 class Counts(NamedTuple):
-    """How many tests ended how.
+    """Counts of tests by outcome.
 
     Attributes:
-        passed: As they should.
-        failed: Otherwise, errors included.
-        expected: Failed, where that is no failure of the whole: what an agent only should do.
-        skipped: Were not run.
+        passed: Tests that passed.
+        failed: Tests that failed, errors included.
+        expected: Tests of optional behaviour that failed, which does not fail the whole.
+        skipped: Tests that were not run.
     """
 
     passed: int = 0
@@ -156,14 +159,14 @@ class Failed(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a run measured."""
+    """The measurement of a run."""
 
     counts: Counts
     failed: tuple[Failed, ...]
 
     @property
     def status(self) -> Literal["pass", "partial", "fail", "not_measured"]:
-        """In the words of the a2a-cli specification (COMPLIANCE.md, A.2)."""
+        """Return the status in the words of the a2a-cli specification (COMPLIANCE.md, A.2)."""
         if self.counts.failed:
             return "fail"
         if self.counts.expected:
@@ -172,10 +175,10 @@ class Report(NamedTuple):
 
 
 def read_report(path: Path) -> Report:
-    """Reads a JUnit report.
+    """Read a JUnit report.
 
     Raises:
-        ValueError: It is not there, or cannot be one.
+        ValueError: It is missing, or invalid.
     """
     try:
         if path.stat().st_size > _MAX_REPORT_BYTES:
@@ -194,7 +197,7 @@ def read_report(path: Path) -> Report:
 
 
 def _cases(path: Path) -> Iterator[tuple[str, Failed]]:
-    """How each test ended; one that failed twice, in itself and after it, counts once."""
+    """Yield the outcome of each test; one that failed in itself and after it counts once."""
     for case in ET.parse(path).iter("testcase"):  # noqa: S314  the user's own program wrote it
         bad = next((outcome for outcome in case if outcome.tag in {"failure", "error"}), None)
         skipped = case.find("skipped")

@@ -1,4 +1,4 @@
-"""The demo agent: a fake agent that does what the first word of a message says.
+"""The demo agent: a fake agent whose behaviour depends on the first word of a message.
 
 The table of words is its help, and the skills on its card. Each new message meets the same faults,
 one after the other.
@@ -50,14 +50,14 @@ _REMEMBERED = 100
 
 
 class DemoAgent(FakeAgent):
-    """Does what the first word of a message says.
+    """Behaves as the first word of a message demands.
 
-    It keeps no tasks when it ends, so its ids are others each time: after a restart, no task has
-    the id of one before.
+    It keeps no tasks when it ends, and its ids differ each time: after a restart, no task has
+    the id of an earlier one.
 
     Args:
-        faults: What each new message meets, one request after the other.
-        told: Called with a line for each request.
+        faults: The faults that each new message meets, one per request.
+        log: Called with a line for each request.
         rules: Which hosts and origins requests may name; None for any.
     """
 
@@ -65,20 +65,20 @@ class DemoAgent(FakeAgent):
         self,
         faults: Sequence[WrittenFault],
         *,
-        told: Callable[[str], None],
+        log: Callable[[str], None],
         rules: HostRules | None = None,
     ) -> None:
         super().__init__(behaviour, card=card_of, id_suffix=f"-{secrets.token_hex(4)}")
         self._of_each = tuple(faults)
-        self._left: deque[WrittenFault] = deque()
+        self._pending_faults: deque[WrittenFault] = deque()
         self._messages: deque[str] = deque(maxlen=_KNOWN)
-        self._told = told
+        self._log = log
         self._rules = rules
 
     def exchange(self, request: HttpRequest) -> Exchange:
-        """Meets a request."""
+        """Handle a request."""
         if refusal := self._refusal(request):
-            self._told(f"refused: {json.loads(refusal.body)['detail']}")
+            self._log(f"refused: {json.loads(refusal.body)['detail']}")
             exchange = super().exchange(request)
             exchange.fault = refusal
             return exchange
@@ -86,23 +86,25 @@ class DemoAgent(FakeAgent):
         message_id = _message_id(request.body)
         if message_id is not None and message_id not in self._messages:
             self._messages.append(message_id)
-            self._left = deque(self._of_each)
+            self._pending_faults = deque(self._of_each)
         del self.received[:-_REMEMBERED]
         line = recognized.operation.name if recognized.is_known else "unknown"
-        if self._left and recognized.binding != CARD_BINDING:
-            written = self._left.popleft()
-            line = f"{line:<22} meets {written.name}"
-            if written.fault is not None:
-                self.inject(written.fault)
-        self._told(line)
+        if self._pending_faults and recognized.binding != CARD_BINDING:
+            fault = self._pending_faults.popleft()
+            line = f"{line:<22} meets {fault.name}"
+            if fault.fault is not None:
+                self.inject(fault.fault)
+        self._log(line)
         return super().exchange(request)
 
     def _refusal(self, request: HttpRequest) -> Respond | None:
-        """The answer to a request that names another host, or comes from another page."""
+        """Return the refusal of a request that names another host, or comes from another page."""
         if self._rules is None:
             return None
-        named = ([request.headers[n]] if n in request.headers else [] for n in ("host", "origin"))
-        refusal = self._rules.refusal(*named)
+        sources = (
+            [request.headers[n]] if n in request.headers else [] for n in ("host", "origin")
+        )
+        refusal = self._rules.refusal(*sources)
         if refusal is None:
             return None
         status, reason = refusal
@@ -111,7 +113,7 @@ class DemoAgent(FakeAgent):
 
 
 def _message_id(body: bytes) -> str | None:
-    """The id of the message that a request sends; None if it sends none."""
+    """Return the id of the message of a request; None if it sends none."""
     try:
         document = codec.as_object(codec.parse(body)) if body else None
     except codec.MalformedError:
@@ -123,7 +125,7 @@ def _message_id(body: bytes) -> str | None:
 
 
 _WORD_INTERVAL_S = 0.3
-"""Seconds from one word of a stream to the next."""
+"""Seconds between two words of a stream."""
 
 _SLOW_S = 10.0
 _MAX_SLOW_S = 3600.0
@@ -131,11 +133,11 @@ _AUTHORIZED_AFTER_S = 10.0
 
 
 class DemoCommand(NamedTuple):
-    """What a message may begin with.
+    """A word that a message may begin with.
 
     Attributes:
-        rest: What stands behind the word.
-        does: What the agent does then.
+        rest: What follows the word.
+        does: What the agent does, in words.
         behaves: Does it.
     """
 
@@ -145,9 +147,9 @@ class DemoCommand(NamedTuple):
 
 
 def _echo(text: str, turn: Turn) -> Plan:
-    """Gives back the text, and every file and object that came with it."""
-    others = tuple(part for part in turn.message.parts if part.text is None)
-    parts = (*((Part(text=text),) if text else ()), *others)
+    """Return the text, and every file and object of the message."""
+    other_parts = tuple(part for part in turn.message.parts if part.text is None)
+    parts = (*((Part(text=text),) if text else ()), *other_parts)
     return completes(Artifact(artifact_id="artifact-1", parts=parts or (Part(text="nothing?"),)))
 
 
@@ -168,8 +170,8 @@ def _slow(text: str, _turn: Turn) -> Plan:
         Step(state=TaskState.WORKING, after=seconds / 4 if percent else 0, says=f"{percent} %")
         for percent in (0, 25, 50, 75)
     ]
-    done = completes(rest or f"That took {seconds:g} s.").steps[-1]
-    last = msgspec.structs.replace(done, after=seconds / 4)
+    final_step = completes(rest or f"That took {seconds:g} s.").steps[-1]
+    last = msgspec.structs.replace(final_step, after=seconds / 4)
     return Plan((Step(state=TaskState.SUBMITTED), *quarters, last))
 
 
@@ -203,7 +205,7 @@ def _forever(_text: str, _turn: Turn) -> Plan:
 def _says(
     make: Callable[[str], Plan | Message], otherwise: str
 ) -> Callable[[str, Turn], Plan | Message]:
-    """A word that is about the text behind it, or about some other text where there is none."""
+    """Return the behaviour of a word with the text after it, or else some other text."""
 
     def behaves(text: str, _turn: Turn) -> Plan | Message:
         return make(text or otherwise)
@@ -235,9 +237,9 @@ WORDS: Mapping[str, DemoCommand] = {
 
 
 def behaviour(turn: Turn) -> Plan | Message:
-    """Does what the first word of a message says."""
+    """Behave as the first word of a message demands."""
     text = turn.message.text.strip()
-    if turn.task is not None:  # what it asked for is here
+    if turn.task is not None:  # the answer to a question of the task
         return completes(f"You said: {text}" if text else "You said nothing.")
     first, _, rest = text.partition(" ")
     word = WORDS.get(first.lower())
@@ -245,15 +247,15 @@ def behaviour(turn: Turn) -> Plan | Message:
 
 
 def help_text() -> str:
-    """The words, a line for each."""
+    """Return the words, a line for each."""
     return "\n".join(f"{f'{name} {word.rest}':<20} {word.does}" for name, word in WORDS.items())
 
 
 def card_of(card: AgentCard) -> AgentCard:
-    """The demo agent's card.
+    """Return the demo agent's card.
 
     Args:
-        card: That of any fake agent, with its addresses and what it can do.
+        card: The card of a fake agent, with its addresses and capabilities.
     """
     skills = tuple(
         AgentSkill(

@@ -1,9 +1,9 @@
-"""The faults of the demo agent, as they are written on the command line.
+"""The faults of the demo agent, as written on the command line.
 
     rate-limit:2,cut:3,2xreset
 
-A name, behind a colon what it needs to know, and before it how many requests meet it, with an x.
-Each is for one request; a set of them has a name, too.
+A name, after a colon its number, and before it the count of requests that meet it, with an x.
+Each is for one request; some sets of them have names.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class WrittenFault(NamedTuple):
     """A fault that one request meets.
 
     Attributes:
-        name: As it is written.
-        fault: What happens; None for nothing.
+        name: The fault, as written.
+        fault: The fault; None for none.
     """
 
     name: str
@@ -48,13 +48,13 @@ class WrittenFault(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A fault that has a name.
+    """A named fault.
 
     Attributes:
-        what: What happens.
-        make: Makes it of its number.
-        number: What it needs to know, and what that is if nobody says; None for nothing.
-        lowest: The lowest that the number may be.
+        what: A description.
+        make: Makes the fault from its number.
+        number: The meaning of the number, and its default; None for a fault without a number.
+        lowest: The minimum of the number.
     """
 
     what: str
@@ -64,7 +64,7 @@ class Kind(NamedTuple):
 
 
 def _always(fault: Fault | None) -> Callable[[int], Fault | None]:
-    """A fault that needs no number."""
+    """Return a maker of a fault that has no number."""
 
     def make(_number: int) -> Fault | None:
         return fault
@@ -73,7 +73,7 @@ def _always(fault: Fault | None) -> Callable[[int], Fault | None]:
 
 
 def _error(code: int) -> Fault:
-    return Fail(code=-abs(code))  # written with its sign or without
+    return Fail(code=-abs(code))  # with or without its sign
 
 
 def _cut(events: int) -> Fault:
@@ -123,14 +123,14 @@ SETS: Mapping[str, str] = {
 
 
 def read_faults(text: str) -> tuple[WrittenFault, ...]:
-    """Reads what is written of faults.
+    """Parse faults.
 
     Raises:
-        ValueError: It cannot be read; says what of it, and what can be.
+        ValueError: The text is invalid; the message names the wrong part and the valid faults.
     """
     faults: list[WrittenFault] = []
-    for written in filter(None, (word.strip() for word in text.split(","))):
-        faults += read_faults(SETS[written]) if written in SETS else _read(written)
+    for name in filter(None, (word.strip() for word in text.split(","))):
+        faults += read_faults(SETS[name]) if name in SETS else _read(name)
     if len(faults) > _MAX_FAULTS:
         message = f"these are {len(faults)} faults; {_MAX_FAULTS} are enough for anybody"
         raise ValueError(message)
@@ -140,12 +140,12 @@ def read_faults(text: str) -> tuple[WrittenFault, ...]:
 _WRITTEN = re.compile(r"(?:(?P<times>\d{1,4})x)?(?P<name>[a-z-]+)(?::(?P<number>-?\d{1,9}))?")
 
 
-def _read(written: str) -> list[WrittenFault]:
-    match = _WRITTEN.fullmatch(written)
+def _read(text: str) -> list[WrittenFault]:
+    match = _WRITTEN.fullmatch(text)
     kind = None if match is None else FAULTS.get(match["name"])
     if match is None or kind is None:
         names = ", ".join([*FAULTS, *SETS])
-        message = f"{written!r} is not a fault; faults are {names}, as in cut:3 or 2xreset"
+        message = f"{text!r} is not a fault; faults are {names}, as in cut:3 or 2xreset"
         raise ValueError(message)
     number = match["number"]
     if number is not None and kind.number is None:
@@ -153,23 +153,23 @@ def _read(written: str) -> list[WrittenFault]:
         raise ValueError(message)
     value = int(number) if number is not None else (kind.number or ("", 0))[1]
     if value < kind.lowest or (_SECONDS in (kind.number or ()) and value > _MAX_SECONDS):
-        most = f" and {_MAX_SECONDS}" if _SECONDS in (kind.number or ()) else ""
-        least = f"{'between' if most else 'at least'} {kind.lowest}"
-        message = f"{written!r}: the number has to be {least}{most}"
+        maximum = f" and {_MAX_SECONDS}" if _SECONDS in (kind.number or ()) else ""
+        range_text = f"{'between' if maximum else 'at least'} {kind.lowest}"
+        message = f"{text!r}: the number has to be {range_text}{maximum}"
         raise ValueError(message)
     name = match["name"] if number is None else f"{match['name']}:{number}"
     return [WrittenFault(name, kind.make(value))] * int(match["times"] or 1)
 
 
 def faults_text() -> str:
-    """The faults and the sets, a line for each."""
+    """Return the faults and the sets, a line for each."""
     lines = [(_shown(name, kind), kind.what) for name, kind in FAULTS.items()]
     lines += SETS.items()
-    return "\n".join(f"{name:<23} {what}" for name, what in lines)
+    return "\n".join(f"{name:<23} {description}" for name, description in lines)
 
 
 def _shown(name: str, kind: Kind) -> str:
     if kind.number is None:
         return name
-    what, otherwise = kind.number
-    return f"{name}:{what} ({otherwise})"
+    meaning, otherwise = kind.number
+    return f"{name}:{meaning} ({otherwise})"
