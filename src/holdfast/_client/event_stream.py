@@ -1,4 +1,4 @@
-"""What `Client.stream_message` and `Client.subscribe_to_task` give: an answer as it comes."""
+"""The result of `Client.stream_message` and `Client.subscribe_to_task`: an answer as a stream."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class EventSource(Protocol):
 
     @property
     def outbox(self) -> EventOutbox:
-        """The events for the caller, and the task that they make."""
+        """The events for the caller, and the task that they describe."""
         ...
 
     @property
     def reconnects(self) -> int:
-        """How often it was subscribed to again after a cut."""
+        """The number of resubscriptions after a cut."""
         ...
 
     @property
@@ -45,34 +45,34 @@ class EventSource(Protocol):
 
     @property
     def error(self) -> A2AError | None:
-        """What a connection broke with last."""
+        """The error that broke a connection last."""
         ...
 
     @property
     def cause(self) -> A2AError | None:
-        """At the end, what a connection broke with, unless the agent continued after that."""
+        """At the end, the error that broke a connection, unless the agent continued after that."""
         ...
 
     @property
     def is_settled(self) -> bool:
-        """Whether the caller has an answer."""
+        """Whether there is an answer for the caller."""
         ...
 
     @property
     def is_stale(self) -> bool:
-        """Whether the task that the caller has still waits for what it was just given."""
+        """Whether the caller's task still waits for the reply that was just sent."""
         ...
 
     async def next(self) -> Event | None:
-        """The next event; None at the end."""
+        """Wait for the next event; None at the end."""
         ...
 
     async def settle(self) -> None:
-        """Makes a task that came to rest exactly the agent's, if that is quick."""
+        """Fetch the agent's final task, if that is quick."""
         ...
 
     async def close(self) -> None:
-        """Ends it, and a wait for its next event; the agent continues with the task."""
+        """End the stream, and a wait for its next event; the agent continues with the task."""
         ...
 
 
@@ -80,37 +80,38 @@ class EventStream:
     """The events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
-    It survives cut connections: each event comes once, in order, and the last one ends the task.
-    Leaving it early, at any moment, closes the connection and does not cancel the agent's task.
-    An iteration in progress ends with it; to begin one then is an error, as there would be more.
+    It survives cut connections: each event is yielded once, in order, and the last one ends the
+    task. Leaving it early, at any moment, closes the connection and does not cancel the agent's
+    task. Leaving also ends an iteration in progress; starting an iteration afterwards is an error
+    if the stream had not ended.
 
     To be used by one task at a time. A cancelled iteration can be resumed: waits continue where
-    they stood, and a request that was cut short is made again.
+    they were, and an interrupted request is made again.
     """
 
     def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[EventSource]]) -> None:
         self._calls = calls
         self._begin: Callable[[], Awaitable[EventSource]] | None = begin
         self._source: EventSource | None = None
-        self._unrecorded: Event | None = None  # that is delivered when the journal has its task
-        self._unconsumed: Event | None = None  # that is delivered when all consumers have it
-        self._listening: list[Consumer] = []  # to whom it goes next
-        self._is_plain = False  # nothing has to see an event before the caller
+        self._unrecorded: Event | None = None  # to be delivered once the journal has its task
+        self._unconsumed: Event | None = None  # to be delivered once all consumers have it
+        self._remaining_consumers: list[Consumer] = []  # of the event that is not delivered yet
+        self._is_plain = False  # no journal and no consumer handles an event before the caller
         self._has_begun = False
         self._is_being_read = False
         self._is_over = False
-        self._failure: BaseException | None = None  # what the caller got last
-        self._raises_on_failure = True  # where its text is iterated over
+        self._failure: BaseException | None = None  # the last error that the caller got
+        self._raises_on_failure = True  # in the iteration over the text
         self._changes: _TextChanges | None = None
         self._deltas: _TextDeltas | None = None
 
     async def __aenter__(self) -> Self:
-        """Sends the message, and waits for the first event; a task is subscribed to only later.
+        """Send the message, and wait for the first event; a subscription is made only later.
 
         Raises:
             OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
                 found.
-            A2AError: What else went wrong before the first event.
+            A2AError: Another failure before the first event.
             RuntimeError: It was entered before.
         """
         begin, self._begin = self._begin, None
@@ -136,7 +137,7 @@ class EventStream:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connection; the agent continues. Can be called twice."""
+        """Close the connection; the agent continues. Can be called twice."""
         self._end()
         try:
             try:
@@ -149,7 +150,7 @@ class EventStream:
             raise
         finally:
             self._calls.observed.finish(self._failure)
-            self._failure = None  # its traceback holds this stream
+            self._failure = None  # its traceback refers to this stream
 
     def _end(self) -> None:
         self._is_over = True
@@ -158,7 +159,7 @@ class EventStream:
             self._calls.saw(self._source.outbox)
 
     def __aiter__(self) -> Self:
-        """Begins to iterate, or continues.
+        """Begin to iterate, or continue.
 
         Raises:
             RuntimeError: The stream was closed, or has failed, before its end.
@@ -169,13 +170,13 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
-        """The next event.
+        """Wait for the next event.
 
         Raises:
             ReconnectError: The stream was cut, and could not be resumed; `task` is the
                 task as last seen.
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
             A2AError: The agent refuses to continue.
             RuntimeError: The stream was not entered, or another task is reading it.
         """
@@ -211,37 +212,37 @@ class EventStream:
         return event
 
     async def _fail(self, failure: BaseException) -> None:
-        """Completes a failure, and closes the stream; one that was cancelled can be resumed."""
+        """Complete a failure, and close the stream; a cancelled stream can be resumed."""
         self._failure = failure
-        if isinstance(failure, A2AError) and self._unconsumed is None:  # else it is a consumer's
+        if isinstance(failure, A2AError) and self._unconsumed is None:  # else a consumer raised it
             failure.agent = failure.agent or self._calls.agent
             self._calls.scope.secrets.hide_in(failure)
             if (call := self._calls.call) is not None:
                 await call.failed(failure)
         if isinstance(failure, Exception):
-            with contextlib.suppress(TimeoutError):  # of what does not close
+            with contextlib.suppress(TimeoutError):  # of a connection that does not close
                 await self.close()
 
     async def _next_for_all(self, source: EventSource) -> Event | None:
-        """The next event, once the journal knows its task, and consumers the event."""
+        """Return the next event, once the journal has its task, and consumers have the event."""
         event, call = self._unconsumed, self._calls.call
         if event is None:
             event = await (source.next() if call is None else self._recorded_next(source, call))
         if event is not None and self._calls.scope.consumers:
-            await self._tell(event)
+            await self._call_consumers(event)
         return event
 
-    async def _tell(self, event: Event) -> None:
-        """Calls the consumers; cancelled, and called again, it continues with the next of them."""
+    async def _call_consumers(self, event: Event) -> None:
+        """Call the consumers; after a cancellation, continue with the next of them."""
         if event is not self._unconsumed:
-            self._unconsumed, self._listening = event, [*self._calls.scope.consumers]
-        while self._listening:
-            await self._calls.tell((self._listening[0],), event, self.task)
-            del self._listening[0]
+            self._unconsumed, self._remaining_consumers = event, [*self._calls.scope.consumers]
+        while self._remaining_consumers:
+            await self._calls.tell((self._remaining_consumers[0],), event, self.task)
+            del self._remaining_consumers[0]
         self._unconsumed = None
 
     async def _recorded_next(self, source: EventSource, call: HeldCall) -> Event | None:
-        """The next event, once its task is in the journal: the caller cannot act on it before."""
+        """Return the next event, once its task is in the journal: the caller may act on it."""
         event = self._unrecorded = self._unrecorded or await call.while_held(source.next())
         call, outbox = self._calls.call or call, source.outbox  # a reply may have been sent
         if not call.has_seen(outbox.task_id, outbox.state) and outbox.task is not None:
@@ -250,7 +251,7 @@ class EventStream:
         return event
 
     async def _record_outcome(self, source: EventSource | None) -> None:
-        """Records how it ended; what its caller left early has no outcome yet."""
+        """Record the outcome; a stream that its caller left early has none yet."""
         call = self._calls.call
         if call is None:
             return
@@ -262,17 +263,17 @@ class EventStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes any more: it has ended, has failed, or was closed."""
+        """Whether no more events follow: the stream has ended, has failed, or was closed."""
         return self._is_over
 
     @property
     def task(self) -> Task | None:
-        """The task as the events so far make it; None where there is none."""
+        """The task according to the events so far; None where there is none."""
         return None if self._source is None else self._source.outbox.task
 
     @property
     def is_stale(self) -> bool:
-        """Whether `task` still waits for what the stream's message replied to.
+        """Whether `task` still waits for the message of this stream, which is a reply to it.
 
         Some servers begin the stream of a reply with the task as it was before the reply. That
         event is yielded like any other, but it is not the answer: `result` waits for the next.
@@ -281,24 +282,24 @@ class EventStream:
 
     @property
     def message(self) -> Message | None:
-        """The last message of the stream; where there is no task, it is the answer."""
+        """The last message of the stream; without a task, it is the answer."""
         return None if self._source is None else self._source.outbox.message
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """URIs of the extensions that the agent has activated, as its first reply says."""
+        """URIs of the extensions that the agent has activated, according to its first reply."""
         return self._calls.extensions
 
     @property
     def reconnects(self) -> int:
-        """How often the task was subscribed to again after a cut; where it is polled, never."""
+        """The number of resubscriptions after a cut; always 0 for a task that is polled."""
         return 0 if self._source is None else self._source.reconnects
 
     @property
     def last_error(self) -> A2AError | None:
-        """What a connection of the stream broke with last; None if none did.
+        """The error that broke a connection of the stream last; None if there was none.
 
-        The agent's own error is among these, where it ends a stream with one.
+        An error with which the agent itself ends a stream counts, too.
         """
         return None if self._source is None else self._source.error
 
@@ -309,17 +310,17 @@ class EventStream:
 
     @property
     def gap(self) -> bool:
-        """Whether status messages may be missing: agents need not keep those of a cut.
+        """Whether status messages may be missing: agents need not keep those sent during a cut.
 
-        The task itself, its artifacts and its state, is never less for that.
+        The task itself, with its artifacts and its state, is always complete.
         """
         return self._source is not None and self._source.gap
 
     def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
-        """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
+        """Iterate over the changes of the answer's text: see `TextDelta`, `TextReset`.
 
         A task that waits for input ends the iteration like a completed one: the state of `task` is
-        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
+        INPUT_REQUIRED then, and `result` contains the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
@@ -335,14 +336,14 @@ class EventStream:
         return self._text_iteration(raise_on_failure=raise_on_failure)
 
     def text_deltas(self, *, raise_on_failure: bool = True) -> AsyncIterator[str]:
-        """Iterates over the text of the answer as it grows: new text only.
+        """Iterate over the text of the answer as it grows: new text only.
 
-        Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
-        text back: what it says in its place follows then, and `text_changes` tells of the reset.
-        A line end is between two artifacts.
+        Joined, it is the text of the answer, unless the agent writes artifacts in turns or
+        replaces text: the new text follows then, and `text_changes` reports the reset. A line
+        feed separates two artifacts.
 
         A task that waits for input ends the iteration like a completed one: the state of `task` is
-        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
+        INPUT_REQUIRED then, and `result` contains the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
@@ -361,7 +362,7 @@ class EventStream:
         return self._deltas
 
     def _text_iteration(self, *, raise_on_failure: bool) -> _TextChanges:
-        """The iteration over text, one for all: after a break, the next one continues it."""
+        """Return the only iteration over text: after a break, the next one continues it."""
         check_kind("raise_on_failure", raise_on_failure, bool)
         self._raises_on_failure = raise_on_failure
         if self._changes is None:
@@ -369,7 +370,7 @@ class EventStream:
         return self._changes
 
     async def result(self) -> Answer:
-        """Waits for the answer: until the task is over or needs input.
+        """Wait for the answer: until the task is over or needs input.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
@@ -393,7 +394,7 @@ class EventStream:
         return Answer(task=task, extensions=self.extensions)
 
     def _raise_for_outcome(self, task: Task) -> None:
-        """Raises if the task is over and not completed."""
+        """Raise an error if the task is over and not completed."""
         calls = self._calls
         try:
             with calls.scope.hiding_secrets():
@@ -409,7 +410,7 @@ class EventStream:
             raise
 
     def _check_outcome(self) -> None:
-        """Raises so at the end of an iteration over text, if it is to; once."""
+        """Raise that error at the end of an iteration over text, if wanted, and only once."""
         task, is_to_raise = self.task, self._raises_on_failure
         self._raises_on_failure = False
         if is_to_raise and task is not None:
@@ -421,7 +422,7 @@ class EventStream:
 
 
 class _TextChanges:
-    """What happens to the text of a stream; an iteration that is cancelled can be resumed.
+    """The changes of a stream's text; an iteration that is cancelled can be resumed.
 
     Attributes:
         pending: Changes that were not yielded yet.
@@ -436,7 +437,7 @@ class _TextChanges:
         self.pending: deque[TextChange] = deque()
 
     def __aiter__(self) -> Self:
-        aiter(self._events)  # which may be closed
+        aiter(self._events)  # raises if the stream is closed
         return self
 
     async def __anext__(self) -> TextChange:
@@ -445,16 +446,16 @@ class _TextChanges:
         return self.pending.popleft()
 
     async def wait(self) -> None:
-        """Waits for the next event, and notes what it changes.
+        """Wait for the next event, and note its changes.
 
         Raises:
-            StopAsyncIteration: There is no more.
+            StopAsyncIteration: There are no more events.
             A2AError: See `EventStream.text_changes`.
         """
         try:
             self.pending += self._text.changes(await self._events.__anext__())
         except StopAsyncIteration:
-            # The agent may have said at the end what it has said otherwise on the way.
+            # The final text may differ from the text that the agent sent before.
             task = self._events.task
             if task is not None and task.text:
                 self.pending += self._text.changes(task)
@@ -464,12 +465,12 @@ class _TextChanges:
 
 
 class _TextDeltas:
-    """The new text of a stream, with a line end between two artifacts."""
+    """The new text of a stream, with a line feed between two artifacts."""
 
     def __init__(self, changes: _TextChanges) -> None:
         self._changes = changes
         self._last: TextDelta | None = None
-        self._held: str | None = None  # text that a line end came before
+        self._held: str | None = None  # text after a line feed that was yielded separately
 
     def __aiter__(self) -> Self:
         aiter(self._changes)

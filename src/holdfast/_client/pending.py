@@ -1,4 +1,4 @@
-"""Calls that are written down and have no outcome: what a crash, a deadline or a caller left."""
+"""Recorded calls that have no outcome, after a crash, a deadline or an early end of a stream."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one pending call: either `answer` or `error` is set.
 
     Attributes:
-        message_id: Id of the message that was to be sent, or was; `Client.pending` takes it.
+        message_id: Id of the message of the call; `Client.pending` takes it.
         answer: The answer.
-        error: Why there is none: an `OutcomeUnknownError` where the message cannot be found, a
-            `TaskFailedError` where the task failed, a `JournalError` where another client works
-            on the call, or where the journal's record of the call is ``"damaged"``, an
+        error: The reason for no answer: an `OutcomeUnknownError` where the message cannot be
+            found, a `TaskFailedError` where the task failed, a `JournalError` where another client
+            works on the call, or where the journal's record of the call is ``"damaged"``, an
             `A2AConnectionError` where the client was closed before the outcome was yielded.
-        duration: Seconds from the moment at which the call was resumed.
+        duration: Seconds since the call was resumed.
         remaining: How many of the pending calls have no outcome yet.
     """
 
@@ -56,10 +56,10 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingCall:
-    """A call that has no outcome yet, as the journal tells it; given by `Client.pending`.
+    """A call that has no outcome in the journal; returned by `Client.pending`.
 
-    To go on with it never sends its message again: a task that is known is waited for, and one
-    that is not is looked for, as after a lost reply.
+    Resuming it never sends its message again: the client waits for a task that is known, and
+    searches for a task that is not, as after a lost reply.
     """
 
     def __init__(self, record: CallRecord, core: ClientCore, journaling: Journaling) -> None:
@@ -76,16 +76,15 @@ class PendingCall:
 
     @property
     def message_id(self) -> str:
-        """Id of the message that was to be sent, or was."""
+        """Id of the message of the call, which may not have been sent."""
         return self._record.message_id
 
     @property
     def damage(self) -> JournalError | None:
-        """Why the journal's record of the call cannot be read; None where it can.
+        """The error of reading the journal's record of the call; None if it is readable.
 
         A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
-        What else could
-        not be read of the record is missing here, and `began` is 1970-01-01.
+        Other unreadable parts of the record are missing here, and `began` is 1970-01-01.
         """
         record = self._record
         return None if record.damage is None else damaged(record.message_id, record.damage)
@@ -102,12 +101,12 @@ class PendingCall:
 
     @property
     def agent(self) -> str:
-        """The name of where it was sent: see `CallRecord.agent`."""
+        """The name of the agent that it was sent to: see `CallRecord.agent`."""
         return self._record.agent
 
     @property
     def began(self) -> datetime:
-        """When it began, in UTC."""
+        """When the call began, in UTC."""
         return utc(self._record.began)
 
     @property
@@ -125,15 +124,15 @@ class PendingCall:
 
     @property
     def held_until(self) -> datetime | None:
-        """When the lease ends unless its holder renews it, in UTC; None where none is held."""
+        """When the lease ends unless its holder renews it, in UTC; None if there is no lease."""
         return utc(self._record.lease_until) if self.is_held else None
 
     @property
     def message(self) -> Message | None:
-        """The message, to be sent again by hand; None unless the journal stores messages.
+        """The message, to be sent again manually; None unless the journal stores messages.
 
         Raises:
-            JournalError: What the journal has stored of it is ``"damaged"``.
+            JournalError: The stored message is ``"damaged"``.
         """
         if self.damage is not None:
             raise self.damage
@@ -144,36 +143,36 @@ class PendingCall:
     async def resume(
         self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
     ) -> Answer:
-        """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
+        """Wait for the answer as `Client.wait` does, and return it as `Client.ask` does.
 
         If another process holds the call, this method waits until that lease is renewed or ends: a
         process that crashed does not renew its lease.
 
         Args:
-            poll_interval: Seconds between two looks where the task has to be polled.
+            poll_interval: Seconds between two polls where the task has to be polled.
             options: See `CallOptions`.
 
         Raises:
-            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
-                could not be looked for, or not to the end, `search_error` says why, and the call
-                can be resumed again.
-            DuplicateTasksError: More than one task was found; the call is over with that.
+            OutcomeUnknownError: No task of the message was found, which ends the call. Where the
+                search was not possible, or not complete, `search_error` has the reason, and the
+                call can be resumed again.
+            DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
                 another message, as after a restart that lost its tasks; the call stays pending.
-            JournalError: Somebody works on it, or it is over.
+            JournalError: Another client works on the call, or the call is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            DeadlineExceededError: The time is over; the call can be resumed again.
+            DeadlineExceededError: The timeout expired; the call can be resumed again.
         """
         async with self.stream(poll_interval=poll_interval, **options) as events:
             return await events.result()
 
     def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
-        """The same as it comes: the task as it stands, and then what happens to it.
+        """Stream the outcome: the current state of the task, and then its events.
 
-        It is taken over when the stream is entered; for what that raises see `resume`.
+        The call is taken over when the stream is entered; for the errors see `resume`.
 
         Args:
-            poll_interval: Seconds between two looks where the task has to be polled.
+            poll_interval: Seconds between two polls where the task has to be polled.
             options: See `CallOptions`.
         """
         check_seconds("poll_interval", poll_interval)
@@ -187,13 +186,13 @@ class PendingCall:
         )
 
     async def forget(self) -> None:
-        """Ends the call without an answer; the agent is told nothing, and goes on.
+        """End the call without an answer; the agent is not notified, and continues.
 
         A call whose record is damaged can be forgotten, too, where the journal is a
-        `SqliteJournal` or another one that has `forget_damaged`.
+        `SqliteJournal` or another journal with `forget_damaged`.
 
         Raises:
-            JournalError: Somebody works on it, or may: see `is_held`; or it is over.
+            JournalError: Another client works on the call, or may: see `is_held`; or it is over.
         """
         deadline = self._core.deadline("call", None)
         if self._record.damage is not None:
@@ -212,22 +211,22 @@ async def resume_all(
     poll_interval: float,
     options: CallOptions,
 ) -> AsyncGenerator[ResumedCall]:
-    """Resume pending calls, several at once, and give the outcome of each as it comes.
+    """Resume pending calls, several at once, and yield the outcome of each as it arrives.
 
-    An outcome is recorded in the journal when it is yielded: a call whose outcome was not is
-    released, and stays pending.
+    An outcome is recorded in the journal when it is yielded: a call whose outcome was not yielded
+    is released, and stays pending.
 
     Args:
         core: Makes the requests.
         journaling: Where the calls are recorded.
         concurrency: How many calls are resumed, wait to be yielded, or are being recorded at the
             same time, at most.
-        poll_interval: Seconds between two looks where a task has to be polled.
-        options: Of each call.
+        poll_interval: Seconds between two polls where a task has to be polled.
+        options: The options of each call.
 
     Raises:
         JournalError: The journal cannot be read.
-        Exception: What a consumer or another hook of the caller's raised.
+        Exception: An exception of a consumer or another hook.
     """
     waiting = deque(await journaling.unfinished())
     running: dict[asyncio.Task[Answer | A2AError], _Resumption] = {}
@@ -251,35 +250,35 @@ async def resume_all(
             )
             recording -= done
             for task in [task for task in running if task in done]:
-                given, resumption = task.result(), running[task]
+                outcome, resumption = task.result(), running[task]
                 if resumption.held is not None:
                     try:
                         await resumption.held.check_withheld()
                     except A2AError as error:
-                        given = error
+                        outcome = error
                 del running[task]
                 recorded = None if resumption.held is None else resumption.held.deliver()
                 if recorded is not None:
                     recording.add(recorded)
                 yield ResumedCall(
                     message_id=resumption.record.message_id,
-                    answer=None if isinstance(given, A2AError) else given,
-                    error=given if isinstance(given, A2AError) else None,
+                    answer=None if isinstance(outcome, A2AError) else outcome,
+                    error=outcome if isinstance(outcome, A2AError) else None,
                     duration=resumption.duration,
                     remaining=len(waiting) + len(running),
                 )
     finally:
-        # Not ended by another cancellation, as calls would be held until their leases end.
-        leaving = _leave(running, recording)
-        await asyncio.wait({journaling.settle(leaving)})
+        # Shielded from another cancellation: calls would be held until their leases end.
+        ending = _leave(running, recording)
+        await asyncio.wait({journaling.settle(ending)})
 
 
 class _Resumption:
     """One call that is resumed by `resume_all`.
 
     Attributes:
-        record: The call.
-        held: The same, from the moment on at which it is claimed.
+        record: The record of the call.
+        held: The call, once it is claimed.
         duration: Seconds that it took.
     """
 
@@ -301,7 +300,7 @@ class _Resumption:
             self.duration = clock() - began
 
     def claimed(self, held: HeldCall) -> None:
-        """Keep the call, and its outcome out of the journal."""
+        """Keep the claimed call, and leave its outcome to `HeldCall.deliver`."""
         self.held = held
         held.withhold()
 
@@ -334,10 +333,10 @@ def resumed(
         record: The call.
         core: Makes the requests.
         journaling: Where the call is recorded.
-        scope: When all of it ends, and what goes with each request.
-        poll_interval: Seconds between two looks where the task has to be polled.
+        scope: The deadline of the stream, and what each of its requests carries.
+        poll_interval: Seconds between two polls where the task has to be polled.
         claimed: Gets the call once this client holds it.
-        message: The message as its caller gave it; None where that is not known.
+        message: The message as its caller passed it; None where that is not known.
     """
     streams = StreamCalls(core, scope, poll_interval=poll_interval, until_deadline=True)
 
@@ -360,16 +359,16 @@ def resumed(
 
 
 async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: str) -> str:
-    """Return the id of the task that the message made.
+    """Return the id of the task that the message created.
 
-    Where the call went to an agent of another name, which may be this one all the same, the task
-    has to show that it is the message's: another agent may use the same id for one of its own.
+    If the call was sent to an agent of another name, which may be the same agent, the task has to
+    prove that it belongs to the message: another agent may use the same id for one of its own.
 
     Args:
         call: The call.
         core: Makes the requests.
-        streams: When all of it ends, and what goes with each request.
-        agent: What the journal calls the agent that is asked.
+        streams: The deadline, and what each of the requests carries.
+        agent: The name of the queried agent in the journal.
     """
     record = call.record
     is_here = record.agent == agent
@@ -404,7 +403,7 @@ async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: s
     if task is None:
         error = outcome_unknown(lost, search)
         if not is_here and error.search_error is None:
-            error.search_error = unknown_here(record, agent)  # which keeps the call open
+            error.search_error = unknown_here(record, agent)  # keeps the call pending
             error.message = f"{error.search_error.message}. {error.message}"
         raise error from error.search_error
     return task.id

@@ -1,7 +1,7 @@
-"""Finding out what became of a message whose reply was lost, by asking the agent.
+"""Searching for the task of a message whose reply was lost, by requests to the agent.
 
-This is the shell: it makes calls and waits. What to ask, what follows from the answers, and when
-there is nothing more to ask, is decided by `holdfast._client.reconcile_search`, which is pure.
+This module makes the requests and waits. Which request to make, what follows from its reply, and
+when the search ends is decided by `holdfast._client.reconcile_search`, which is pure.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["LostMessage", "search_for"]
 
 _HISTORY = 1000
-"""Messages of a history to ask for. Some agents show none unless asked, and some forget for good
-what is beyond the number that they are asked for."""
+"""Messages of a history to request. Some agents return none unless asked, and some truncate the
+stored history to the number that is requested."""
 
 
 class LostMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class LostMessage(msgspec.Struct, frozen=True, kw_only=True):
         message: The message as it was sent.
         operation: Name of the operation that sent it.
         sent_at: When it was first sent, in seconds since the epoch.
-        is_own_context: Whether its context was made for it, and nobody else has used it.
+        is_own_context: Whether its context was made for this message, and used by no other.
     """
 
     message: Message
@@ -75,14 +75,14 @@ async def search_for(
     call: HeldCall | None = None,
     at_least_once: bool = False,
 ) -> SearchReport:
-    """Search for the task that a message made; `holdfast._client.resend` says what follows.
+    """Search for the task that a message created; `holdfast._client.resend` decides what follows.
 
     Args:
         lost: The message.
-        error: The error that says that its reply was lost.
+        error: The error of the lost reply.
         core: Makes the requests.
-        scope: The caller's deadline, besides the search's own, and what goes with each request.
-        call: Where to note the task; None where there is no journal.
+        scope: The caller's deadline, besides the search's own, and what each request carries.
+        call: The journal's record of the call, to note the task; None where there is no journal.
         at_least_once: Whether only the caller's deadline ends the first round.
     """
     endpoint, clock = core.endpoint, asyncio.get_running_loop().time
@@ -125,7 +125,7 @@ async def search_for(
 
 
 class _Searcher:
-    """Makes the calls that a search is made of.
+    """Makes the requests of a search.
 
     Attributes:
         has_asked: Whether a request was made.
@@ -148,9 +148,9 @@ class _Searcher:
         self._core = core
         self._deadline = scope.deadline
         self._own_deadline = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
-        self._is_due = at_least_once  # the first round, whatever the own deadline
+        self._is_due = at_least_once  # the first round, whatever the search's own deadline
         self._scope = scope
-        self._epoch = core.env.wall() - now  # once: the wall clock may be set meanwhile
+        self._epoch = core.env.wall() - now  # read once: the wall clock may be set meanwhile
 
     async def search(self) -> SearchResult:
         """Make one request after another until the search ends."""
@@ -164,7 +164,7 @@ class _Searcher:
                 search.cut_short(self._late(self._deadline))
             elif loop.time() >= self._ends.at:
                 search.finish(self._late(self._own_deadline))
-                self._is_due = isinstance(search.step, Fetch)  # if it is not too late for that
+                self._is_due = isinstance(search.step, Fetch)  # if the caller's deadline permits
             elif not isinstance(step, RetryLater):
                 await self._ask(step)
             else:
@@ -180,13 +180,13 @@ class _Searcher:
 
     @property
     def _ends(self) -> Deadline:
-        """The deadline that ends the search as it stands."""
+        """The deadline that ends the search in its present state."""
         if self._is_due:
             return self._deadline
         return min(self._deadline, self._own_deadline, key=lambda deadline: deadline.at)
 
     async def _ask(self, step: GetTask | ListPage | Fetch) -> None:
-        """Make one request, and give the search its reply."""
+        """Make one request, and pass the search its reply."""
         search, self.has_asked = self._search, True
         try:
             match step:
@@ -197,19 +197,19 @@ class _Searcher:
                 case Fetch():
                     search.fetched(await self._get(step.task_id))
         except A2AError as error:
-            if self._core.is_closed:  # which is what ends it
+            if self._core.is_closed:  # closing the client has caused the error
                 return
             if await self._waited(error):
-                return  # the same is asked again
+                return  # the same request is made again
             if isinstance(step, Fetch):
                 search.not_fetched(error)
             else:
                 self._failed(error)
 
     async def _waited(self, error: A2AError) -> bool:
-        """Whether it was a circuit that is open, and is worth to be asked again by now.
+        """Wait if a circuit is open; return whether the request is worth making again then.
 
-        A search belongs to a message that was sent: it waits as a retry of that would.
+        A search belongs to a message that was sent: it waits like a retry of that message.
         """
         wait, left = error.retry_after, self._ends.left(asyncio.get_running_loop().time())
         if not isinstance(error, CircuitOpenError) or wait is None or wait >= left:
@@ -233,9 +233,9 @@ class _Searcher:
     def _failed(self, error: A2AError) -> None:
         search, endpoint = self._search, self._core.endpoint
         has_path = endpoint is None or endpoint.interface.protocol_binding != "JSONRPC"
-        had_list = search.has_list
+        had_list_before = search.has_list
         search.failed(error, has_path=has_path)
-        if endpoint is not None and had_list and not search.has_list:
+        if endpoint is not None and had_list_before and not search.has_list:
             endpoint.lists_tasks = False
 
     def _closed(self) -> A2AConnectionError:
@@ -247,27 +247,27 @@ class _Searcher:
         )
 
     def _facts(self) -> Facts:
-        """Those of the call whose reply was lost that hold for its search, too."""
+        """The facts of the call whose reply was lost that apply to its search, too."""
         error = self._error
         return Facts(attempts=error.attempts, agent=error.agent, request_id=error.request_id)
 
     def _late(self, deadline: Deadline) -> DeadlineExceededError:
         error = self._search.error
-        failed = ""
+        last_failure = ""
         if error is not None and not isinstance(error, DeadlineExceededError):
-            failed = f"; what failed last: {error.message}"
+            last_failure = f"; what failed last: {error.message}"
         limit, name = f"the {deadline.name} timeout of {deadline.shown}", self._error.message_id
-        what = f"{limit} left no time to search for message {name}"
+        text = f"{limit} left no time to search for message {name}"
         if self.has_asked:
-            what = f"the search for message {name} did not finish within {limit}{failed}"
-        late = DeadlineExceededError(
-            what,
+            text = f"the search for message {name} did not finish within {limit}{last_failure}"
+        deadline_error = DeadlineExceededError(
+            text,
             deadline=deadline.name,
             timeout=deadline.timeout,
             **self._facts(),
         )
-        late.__cause__ = error
-        return late
+        deadline_error.__cause__ = error
+        return deadline_error
 
 
 def _page(step: ListPage) -> ListTasksRequest:

@@ -1,11 +1,11 @@
-"""Sending a message: written down first where there is a journal, sent once, and looked for.
+"""Sending a message: recorded in the journal first if there is one, sent at most once, reconciled.
 
-What a caller allows beyond that, `holdfast.connect` says at ``on_unknown`` and ``context_ids``.
-How it is looked for is in `holdfast._client.reconcile`.
+`holdfast.connect` documents what a caller may allow beyond that (``on_unknown``,
+``context_ids``). The search for a lost message is in `holdfast._client.reconcile`.
 
-A message that begins a conversation may get a context of the client's own, to be found by there.
-The protocol leaves it to agents whether to take one (A2A 3.4.1): one that refuses it gets the
-message once more without, and from then on every message.
+A message that begins a conversation may get a context id from the client, by which it can be
+found. The protocol lets agents refuse such an id (A2A 3.4.1): the message is then sent to that
+agent once more without one, and so is every later message.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ _CONTEXT_ID = re.compile(r"context[\s_-]?id", re.IGNORECASE)
 def with_client_context_id(
     request: SendMessageRequest, core: ClientCore
 ) -> SendMessageRequest | None:
-    """The message in a context of its own; None where it has a place, or is to have none."""
-    message, known = request.message, core.endpoint
-    is_refused = known is not None and known.accepts_context_ids is False
+    """Return the message in a context of the client's; None if it has one, or is to have none."""
+    message, endpoint = request.message, core.endpoint
+    is_refused = endpoint is not None and endpoint.accepts_context_ids is False
     if core.context_ids != "client" or is_refused or message.context_id or message.task_id:
         return None
     return _in_context(request, core.env.new_id())
 
 
 def without_context_id(request: SendMessageRequest, core: ClientCore) -> SendMessageRequest:
-    """The message in no context, as everything to this agent from now on."""
+    """Return the message without a context; later messages to this agent get none either."""
     if core.endpoint is not None:
         core.endpoint.accepts_context_ids = False
     return _in_context(request, None)
@@ -84,11 +84,12 @@ async def is_context_refused(
     core: ClientCore,
     scope: CallScope,
 ) -> bool:
-    """Whether it was its own context that was refused, and so nothing was executed.
+    """Return whether the agent refused the client's context id, and so executed nothing.
 
-    An agent may say that parameters are wrong after it ran; then there is a task. If it ran in a
-    context of its own, none is found here; so it has to speak of this one, or of ids: a model's
-    context may be too long.
+    An agent may report invalid parameters after it has executed the message; then a task exists.
+    If that task is in a context of the agent's own, the search here does not find it. The error
+    therefore has to mention this context id, or ids of contexts in general: an error about a
+    model's context that is too long does not count.
     """
     context_id = request.message.context_id
     if not isinstance(error, InvalidParamsError) or not context_id:
@@ -99,7 +100,7 @@ async def is_context_refused(
     try:
         page = await core.call(LIST_TASKS, tasks, scope)
     except (InvalidParamsError, TaskNotFoundError):
-        return True  # it does not know that context
+        return True  # the agent does not know that context
     except A2AError:
         return False
     return not page.value.tasks
@@ -110,23 +111,23 @@ def _in_context(request: SendMessageRequest, context_id: str | None) -> SendMess
     return msgspec.structs.replace(request, message=message)
 
 
-_POLL = 2.0
-"""Seconds between two looks at a task that was found."""
+_POLL_INTERVAL_S = 2.0
+"""Seconds between two polls of a task that was found."""
 
 
 class SendOperation:
-    """One message on its way.
+    """Sends one message.
 
     Args:
-        core: What makes calls.
+        core: Makes calls.
         request: The message, with its id.
-        scope: When all of it ends, what goes with each request, and what to do where
-            the reply is lost.
+        scope: The deadline of the operation, what each of its requests carries, and what to do
+            if the reply is lost.
         reply: The message as a reply to an interrupted task; None where it is none.
 
     Attributes:
-        call: What is written down of it; None where there is no journal.
-        attempts: Each try that was made to send it, in order.
+        call: The journal's record of it; None where there is no journal.
+        attempts: Each attempt to send it, in order.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class SendOperation:
         reply: PendingReply | None = None,
     ) -> None:
         own = with_client_context_id(request, core) if core.context_ids == "client" else None
-        self._given = request.message
+        self._original = request.message
         self._core = core
         self._scope = scope
         self._request = own or request
@@ -147,20 +148,20 @@ class SendOperation:
         self.call: HeldCall | None = None
         self.attempts: tuple[Attempt, ...] = ()
         self._progress: CallProgress | None = None
-        self._began: float | None = None  # when it was sent first, on the event loop's clock
+        self._began: float | None = None  # when the first attempt began, on the event loop's clock
         self._opened: Reply[Stream[StreamResponse]] | None = None
         self._earlier: tuple[Attempt, ...] = ()  # attempts of calls that failed
-        self._lost: OutcomeUnknownError | None = None  # how a reply was lost last
+        self._lost: OutcomeUnknownError | None = None  # the error of the latest lost reply
         self._times_lost = 0
         self._search: SearchReport | None = None
 
     def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """Does the work of the call once it is written down, for as long as it is held.
+        """Do the work of the call once it is recorded, for as long as this client holds it.
 
         Raises:
-            JournalError: It could not be written down, and nothing was sent; or somebody else has
-                taken it over meanwhile.
-            DeadlineExceededError: Nor was it in time; nothing was sent.
+            JournalError: It could not be recorded, and nothing was sent; or another client has
+                taken the call over meanwhile.
+            DeadlineExceededError: It was not recorded in time; nothing was sent.
         """
         journaling = self._core.journaling
         return work() if journaling is None else self._recorded(journaling, work)
@@ -172,7 +173,7 @@ class SendOperation:
             self._scope.deadline,
             is_own_context=self._is_own_context,
             label=label,
-            digest=None if label is None else message_digest(self._given),
+            digest=None if label is None else message_digest(self._original),
         )
         call = self.call = await wait_until(self._scope.deadline.at, beginning, self._too_late)
         try:
@@ -183,30 +184,30 @@ class SendOperation:
 
     @property
     def is_sent(self) -> bool:
-        """Whether the message may have left."""
+        """Whether the message may have been sent."""
         progress = self._progress
         return self._lost is not None or (progress is not None and progress.executed is None)
 
     @property
     def origin(self) -> Origin:
-        """The message as the origin of the task that it makes, or that it is for."""
-        message, given = self._request.message, self._given
+        """The message as the origin of the task that it creates, or that it continues."""
+        message, original = self._request.message, self._original
         return Origin(
             message_id=message.message_id,
             own_context_id=message.context_id if self._is_own_context else None,
-            message=None if given.task_id or given.context_id else given,
+            message=None if original.task_id or original.context_id else original,
             began=None if self.call is None else self.call.record.began,
         )
 
     async def answer(self) -> Reply[Task | Message]:
-        """Send the message, and note what the agent makes of it; see `send`.
+        """Send the message, and record the agent's answer; see `send`.
 
-        It is recorded before, where there is a journal, and is a reply where its task waits for
-        one.
+        The message is recorded before, where there is a journal, and is a reply where its task
+        waits for one.
         """
-        if self._given.task_id:
+        if self._original.task_id:
             asks = _returns_immediately(self._request)
-            self._reply = await self._core.replying(self._given, self._scope, asks=asks)
+            self._reply = await self._core.replying(self._original, self._scope, asks=asks)
         if self._core.journaling is None:
             return await self.send()
         reply = await self.recorded(self.send)
@@ -215,7 +216,7 @@ class SendOperation:
         return reply
 
     async def response(self) -> Reply[SendMessageResponse]:
-        """Does the same, and gives that in the protocol's own form."""
+        """Do the same, and return the answer in the protocol's own form."""
         reply = await self.answer()
         if isinstance(reply.value, Task):
             response = SendMessageResponse(task=reply.value)
@@ -224,18 +225,18 @@ class SendOperation:
         return cast("Reply[SendMessageResponse]", msgspec.structs.replace(reply, value=response))
 
     async def send(self, *, at_once: bool = False) -> Reply[Task | Message]:
-        """Sends it; where its reply was lost, the task that it made stands for the reply.
+        """Send the message; if its reply is lost, the task that it created stands for the reply.
 
-        As the reply would have, that task comes when it is over or interrupted, unless the agent
-        was asked to answer at once.
+        Like the reply, that task is returned once it is over or interrupted, unless the request
+        asks the agent to return immediately.
 
         Args:
-            at_once: Whether to ask for an answer at once, whatever the request says.
+            at_once: Whether to ask the agent to return immediately, whatever the request says.
 
         Raises:
-            OutcomeUnknownError: Its reply was lost, and it was not found.
-            DuplicateTasksError: It made more than one task.
-            DeadlineExceededError: It made a task; `task` is how it was last seen.
+            OutcomeUnknownError: The reply was lost, and no task was found.
+            DuplicateTasksError: The message created more than one task.
+            DeadlineExceededError: The message created a task; `task` is the task as last seen.
         """
         core = self._core
         if at_once:
@@ -251,11 +252,11 @@ class SendOperation:
         return Reply(value=await self._answered(reply))
 
     async def open(self) -> Reply[Stream[StreamResponse]] | Task:
-        """Sends it for a stream; where that was lost, gives the task that the message made.
+        """Send the message for a stream; if that is lost, return the task that it created.
 
         Raises:
-            OutcomeUnknownError: What came of it was lost, and it was not found.
-            DuplicateTasksError: It made more than one task.
+            OutcomeUnknownError: The reply was lost, and no task was found.
+            DuplicateTasksError: The message created more than one task.
         """
         core = self._core
         opened = await self._once(SEND_STREAMING_MESSAGE, core.stream)
@@ -268,12 +269,12 @@ class SendOperation:
         The message is not sent again, whatever ``on_unknown`` says: its stream had begun.
 
         Args:
-            error: What the stream broke with; None if it merely ended.
-            deadline: When the search ends, besides its own bound.
+            error: The error that broke the stream; None if the stream merely ended.
+            deadline: The deadline of the search, besides its own time limit.
 
         Raises:
-            OutcomeUnknownError: It was not found, or is not to be searched for.
-            DuplicateTasksError: The message made more than one task.
+            OutcomeUnknownError: No task was found, or no search is wanted.
+            DuplicateTasksError: The message created more than one task.
         """
         message, opened = self._request.message, self._opened
         facts = Facts() if error is None else error.facts()
@@ -281,10 +282,10 @@ class SendOperation:
         if opened is not None:
             facts["attempts"] = opened.attempts
             facts["agent"] = None if opened.endpoint is None else opened.endpoint.agent
-        why = "" if error is None else f": {error.message}"
+        reason = "" if error is None else f": {error.message}"
         name = f"message {message.message_id}"
         lost = OutcomeUnknownError(
-            f"{name} was sent, but its stream broke before it named a task{why}",
+            f"{name} was sent, but its stream broke before it named a task{reason}",
             message_id=message.message_id,
             context_id=message.context_id,
             **facts,
@@ -298,21 +299,21 @@ class SendOperation:
             raise outcome_unknown(lost, search) from error
         return task
 
-    # ── Once ─────────────────────────────────────────────────────────────────────────────────
+    # ── At most once ─────────────────────────────────────────────────────────────────────────
 
     async def _once(
         self,
         operation: Operation[SendMessageRequest, R],
         make: Callable[..., Awaitable[Reply[T]]],
     ) -> Reply[T] | Task:
-        """Send the message until it has arrived once, or nobody can know whether it has.
+        """Send the message until it has arrived once, or its outcome is unknown.
 
         Args:
-            operation: How to send it.
+            operation: The operation that sends it.
             make: Makes a call of that operation: `ClientCore.call` or `ClientCore.stream`.
 
         Returns:
-            The reply; or where that was lost, the task that the message made.
+            The reply; or if that was lost, the task that the message created.
         """
         clock = asyncio.get_running_loop().time
         while True:
@@ -333,7 +334,7 @@ class SendOperation:
                     after = progress.began - self._began
                     self.attempts = joined_attempts(self._earlier, reply.attempts, after=after)
                 if self._reply is not None:
-                    self._taken()
+                    self._note_reply_sent()
                 return reply
 
     async def _after_failure(self, operation: str, error: A2AError, began: float) -> Task | None:
@@ -341,11 +342,11 @@ class SendOperation:
 
         Args:
             operation: Name of the operation.
-            error: How the call failed.
+            error: The error of the call.
             began: When it began, on the event loop's clock.
 
         Returns:
-            The task that the message made; None to send the message again.
+            The task that the message created; None to send the message again.
 
         Raises:
             A2AError: The message is not sent again.
@@ -359,7 +360,7 @@ class SendOperation:
             self._times_lost += 1
             search = self._search = await self._search_for(operation, lost, first)
             if (task := task_found(lost, search)) is not None:
-                self._taken()
+                self._note_reply_sent()
                 return task
             if not await self._may_resend(search, self._times_lost):
                 raise outcome_unknown(lost, search, times=self._times_lost) from lost.__cause__
@@ -371,16 +372,16 @@ class SendOperation:
             raise error
         elif isinstance(error, DeadlineExceededError):
             error.executed = None
-            before = f"message {lost.message_id} was sent before, and its reply was lost"
-            error.message = f"{error.message}; {before}"
+            addition = f"message {lost.message_id} was sent before, and its reply was lost"
+            error.message = f"{error.message}; {addition}"
             raise error
         else:
-            unknown = outcome_unknown(lost, self._search, times=self._times_lost, failed=error)
-            raise unknown from lost.__cause__
+            final_error = outcome_unknown(lost, self._search, times=self._times_lost, failed=error)
+            raise final_error from lost.__cause__
         return None
 
-    def _taken(self) -> None:
-        """Notes that the agent has got the message, as a reply, if it is one."""
+    def _note_reply_sent(self) -> None:
+        """Note that the agent has received the message, if it is a reply."""
         task_id = self._request.message.task_id
         if self._reply is not None and task_id:
             self._core.replies.sent(task_id, self._reply)
@@ -393,22 +394,22 @@ class SendOperation:
         *,
         deadline: Deadline | None = None,
     ) -> SearchReport | None:
-        """The search for the task that the message made; None if there is to be none."""
+        """Search for the task that the message created; None if no search is wanted."""
         core = self._core
         if not is_searched_for(self._scope.on_unknown, core.resilience.reconcile):
             return None
-        ago = asyncio.get_running_loop().time() - began
+        elapsed = asyncio.get_running_loop().time() - began
         lost = LostMessage(
             message=self._request.message,
             operation=operation,
-            sent_at=core.env.wall() - ago,
+            sent_at=core.env.wall() - elapsed,
             is_own_context=self._is_own_context,
         )
         scope = self._scope if deadline is None else self._scope.within(deadline)
         return await search_for(lost, error, core, scope, call=self.call)
 
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
-        """Whether the caller allows another try, and so many; waits before it."""
+        """Wait, and return whether the message may be sent again after so many lost replies."""
         core, policy = self._core, self._core.resilience.retry
         may = is_resent(self._scope.on_unknown, search) and times <= policy.max_retries
         wait = backoff(policy, times, core.env.random())
@@ -426,7 +427,7 @@ class SendOperation:
         self._request = msgspec.structs.replace(self._request, configuration=at_once)
 
     async def _answered(self, task: Task) -> Task:
-        """The task once an agent would have answered with it."""
+        """Wait until an agent would have replied with the task, and return it."""
         core, reply, clock = self._core, self._reply, asyncio.get_running_loop().time
         core.check_watching(task.id)
         began, longest = clock(), core.resilience.reconnect.max_quiet
@@ -444,7 +445,7 @@ class SendOperation:
             task.id,
             task,
             scope,
-            _POLL,
+            _POLL_INTERVAL_S,
             until=is_answer,
             origin=self.origin,
         )
@@ -465,7 +466,7 @@ def _returns_immediately(request: SendMessageRequest) -> bool:
 
 
 def _first_made(reply: Reply[SendMessageResponse]) -> Reply[Task | Message]:
-    """The reply with the first that the agent made of a message in place of what holds it."""
+    """Return the reply with the task or message itself in place of the response around it."""
     result = reply.value.task or reply.value.message
     if result is None:
         text = "the reply holds neither task nor message"  # the codec lets none through

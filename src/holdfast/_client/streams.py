@@ -1,4 +1,4 @@
-"""How a client makes streams: how each begins, and the calls that it is made of from then on."""
+"""How a client makes streams: how each of them begins, and the calls that it makes afterwards."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ logger = logging.getLogger("holdfast")
 
 
 class StreamCalls:
-    """One stream of a client: opened by a message, or of a task that there is already.
+    """One stream of a client, which begins with a message or follows an existing task.
 
     Args:
-        calls: What makes calls.
-        scope: When it ends, if ever, and what goes with each of its requests.
-        poll_interval: Seconds between two looks where the task has to be polled.
+        calls: Makes calls.
+        scope: The deadline, if any, and what each of the stream's requests carries.
+        poll_interval: Seconds between two polls where the task has to be polled.
         until_deadline: Whether only the deadline ends the stream while the agent is unreachable or
             sends Retry-After.
 
     Attributes:
-        scope: When it ends, if ever, and what goes with each of its requests.
-        extensions: What the agent has activated, as the reply to the first request said.
-        call: What is written down of the message that was sent last; None for nothing.
-        is_polled: Whether the task is polled because a subscription might do it harm.
-        observed: The call, as observers learn of its end.
+        scope: The deadline, if any, and what each of the stream's requests carries.
+        extensions: The extensions that the agent has activated, according to its first reply.
+        call: The journal's record of the message that was sent last; None where there is none.
+        is_polled: Whether the task is polled because a subscription might change it.
+        observed: The caller's call, whose end is reported to observers.
     """
 
     def __init__(
@@ -79,23 +79,23 @@ class StreamCalls:
         self._request_id = ""
         self._sending: SendOperation | None = None
         self.is_polled = False
-        self._origin: Origin | None = None  # the message that the task answers
+        self._origin: Origin | None = None  # the message that created the task
         self.observed = calls.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
 
     @property
     def deadline(self) -> Deadline:
-        """When the stream ends, if ever."""
+        """The deadline of the stream, if any."""
         return self.scope.deadline
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Each try that was made to send the message, or to subscribe first, in order."""
+        """Each attempt to send the message, or to subscribe first, in order."""
         return self._subscribed if self._sending is None else self._sending.attempts
 
     @property
     def is_sent(self) -> bool:
-        """Whether the message that was to be sent last may have left."""
+        """Whether the message that was to be sent last may have been sent."""
         return self._sending is not None and self._sending.is_sent
 
     def send(
@@ -110,11 +110,11 @@ class StreamCalls:
         known: Task | None = None,
         has_progressed: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[ResumableStream]]:
-        """What sends a message, and gives what comes of it.
+        """Return a function that sends a message and returns the stream of its answer.
 
-        Where the agent does not stream, it is asked to answer at once, and its task is polled.
-        Of a task that is ``known``, only what is new is delivered; for ``has_progressed`` see
-        `StreamMachine`.
+        An agent without streaming is asked to return immediately, and its task is polled. For a
+        task that the caller knows (``known``), only changes are delivered; for ``has_progressed``
+        see `StreamMachine`.
         """
         request = self._calls.request(
             content,
@@ -133,29 +133,29 @@ class StreamCalls:
         known: Task | None = None,
         has_progressed: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[ResumableStream]]:
-        """The same for a request that says everything itself; its message has an id."""
+        """Do the same with a complete request, whose message has an id."""
         self.observed.operation = SEND_STREAMING_MESSAGE.name
         make = partial(self._machine, known=known, has_progressed=has_progressed)
         return partial(self._send, request, known, make)
 
     def saw(self, outbox: EventOutbox) -> None:
-        """Notes how the task of a stream stands when that is over."""
+        """Note the state of a stream's task when the stream is over."""
         if outbox.task_id is not None and outbox.status is not None:
             self._calls.replies.saw(outbox.task_id, outbox.status)
 
     def has_begun(self) -> None:
-        """Notes that there is a first event; see `Deadline.ends_at_first_event`."""
+        """Note that the first event has arrived; see `Deadline.ends_at_first_event`."""
         if self.deadline.ends_at_first_event:
             self.scope = self.scope.within(NEVER)
 
     def subscribe_to(
         self, task_id: str, *, forced: bool = False, origin: Origin | None = None
     ) -> Callable[[], Awaitable[ResumableStream]]:
-        """What gives a task and its events: by a subscription, where streams are offered.
+        """Return a function that yields a task and its events, by a subscription if offered.
 
         At an agent of protocol 0.3, whose stored task a subscription may change, the task is
-        polled instead, unless it is ``forced``. Where the message that the task answers is known,
-        ``origin`` is it: an agent that restarts may give the id to another message's task.
+        polled instead, unless it is ``forced``. ``origin`` is the message that created the task,
+        where it is known: after a restart, an agent may give the id to another message's task.
         """
         self._origin = origin
         return partial(self._subscribe_to, task_id, forced=forced)
@@ -163,9 +163,9 @@ class StreamCalls:
     def follow(
         self, task_id: str, task: Task | None = None
     ) -> Callable[[], Awaitable[ResumableStream]]:
-        """What gives a task and its events: by a subscription only where that does it no harm.
+        """Return a function that yields a task and its events, subscribing only where harmless.
 
-        Of a task that the caller has already, only what is new is delivered.
+        For a task that the caller has already, only changes are delivered.
         """
         return partial(self._follow, task_id, task)
 
@@ -175,7 +175,7 @@ class StreamCalls:
         reply = await self._calls.replying(request.message, self.scope, known=known)
         sending = self._sending = SendOperation(self._calls, request, self.scope, reply=reply)
         make = partial(make, reply=reply)
-        if self.call is not None and known is not None:  # whose answer this message is for
+        if self.call is not None and known is not None:  # this message replies to that answer
             await self.call.answered(known)
         try:
             return await sending.recorded(partial(self._begin, sending, make))
@@ -189,7 +189,7 @@ class StreamCalls:
             try:
                 opened = await sending.open()
             except UnsupportedOperationError as error:
-                if error.executed is not False:  # it is the agent who says so
+                if error.executed is not False:  # the agent refused, not this client
                     raise
             else:
                 self._origin = sending.origin
@@ -197,9 +197,9 @@ class StreamCalls:
                 self.has_begun()
                 if isinstance(opened, Reply):
                     self.extensions = opened.extensions
-                    return self._live(machine, opened.value)
+                    return self._resumable(machine, opened.value)
                 machine.on_found(opened)
-                return self._live(machine, None)
+                return self._resumable(machine, None)
         sent = await sending.send(at_once=True)
         self.has_begun()
         self.extensions = sent.extensions
@@ -207,7 +207,7 @@ class StreamCalls:
         machine = make()
         machine.on_event(sent.value)
         machine.on_no_streams()
-        return self._live(machine, None)
+        return self._resumable(machine, None)
 
     async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
         machine = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
@@ -221,14 +221,14 @@ class StreamCalls:
             )
             self.is_polled = True
             machine.on_no_streams()
-        return self._live(machine, None)
+        return self._resumable(machine, None)
 
     async def _is_of_v03(self) -> bool:
-        """Whether calls go to an interface of protocol 0.3, which may be known by now."""
+        """Return whether calls go to an interface of protocol 0.3, fetching the card if needed."""
         if self._calls.subscribing_is_safe is not None:
             return not self._calls.subscribing_is_safe
         card = await self._calls.card(self.deadline)
-        versions = [one.protocol_version or "" for one in card.supported_interfaces]
+        versions = [interface.protocol_version or "" for interface in card.supported_interfaces]
         return bool(versions) and all(version.startswith("0.") for version in versions)
 
     async def _follow(self, task_id: str, task: Task | None) -> ResumableStream:
@@ -236,12 +236,12 @@ class StreamCalls:
         machine = self._machine(task_id=task_id, task=task, reply=reply)
         if not (await self._are_streams_offered() and await self._may_subscribe(task_id)):
             machine.on_no_streams()
-        return self._live(machine, None)
+        return self._resumable(machine, None)
 
     async def _may_subscribe(self, task_id: str) -> bool:
-        """Whether a subscription leaves a task as it is; not as long as nobody knows."""
+        """Return whether a subscription leaves a task unchanged; False while that is unknown."""
         if self._calls.subscribing_is_safe is None:
-            with contextlib.suppress(A2AError):  # which comes again when the task is polled
+            with contextlib.suppress(A2AError):  # polling the task raises it again
                 await self.get_task(task_id)
         return self.subscribing_is_safe
 
@@ -274,7 +274,7 @@ class StreamCalls:
             origin=self._origin,
         )
 
-    def _live(
+    def _resumable(
         self, machine: StreamMachine, connection: Stream[StreamResponse] | None
     ) -> ResumableStream:
         resilience = self._calls.resilience
@@ -290,10 +290,10 @@ class StreamCalls:
             poll_interval=self._poll_interval,
         )
 
-    # ── What the stream is made of ───────────────────────────────────────────────────────────
+    # ── The requests of the stream ───────────────────────────────────────────────────────────
 
     async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
-        """Subscribes to the task, once: the stream itself tries again."""
+        """Subscribe to the task, once: retrying is the stream's task."""
         self.check_open(task_id)
         self._request_id = self._calls.env.new_id()
         reply = await self._calls.stream(
@@ -308,7 +308,7 @@ class StreamCalls:
         return reply.value
 
     async def get_task(self, task_id: str) -> Task:
-        """Fetches the task."""
+        """Fetch the task."""
         self.check_open(task_id)
         task = await self._calls.get_task(task_id, self.scope)
         if self._origin is not None and self._calls.journaling is not None:
@@ -316,7 +316,7 @@ class StreamCalls:
         return task
 
     async def find_task(self, error: A2AError | None) -> Task:
-        """Searches for the task of the message that was sent last: see `SendOperation.search`."""
+        """Search for the task of the message that was sent last: see `SendOperation.search`."""
         self.check_open("")
         if self._sending is None:
             text = "no message was sent"
@@ -324,7 +324,7 @@ class StreamCalls:
         return await self._sending.search(error, self.deadline)
 
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
-        """Tells observers."""
+        """Notify observers of a reconnect."""
         self._calls.observers.reconnected(
             request_id=self._request_id,
             agent=self._calls.agent,
@@ -334,18 +334,18 @@ class StreamCalls:
         )
 
     def register(self, task_id: str, stream: ResumableStream) -> None:
-        """Notes a stream of a task."""
+        """Register a stream of a task."""
         self._calls.streams.setdefault(task_id, WeakSet()).add(stream)
 
     def unregister(self, task_id: str, stream: ResumableStream) -> None:
-        """Forgets it."""
+        """Remove a stream of a task."""
         others = self._calls.streams.get(task_id, WeakSet[ResumableStream]())
         others.discard(stream)
         if not others:
             self._calls.streams.pop(task_id, None)
 
     async def tell(self, consumers: Iterable[Consumer], event: Event, task: Task | None) -> None:
-        """Tells consumers of an event."""
+        """Call consumers with an event."""
         await self._calls.tell(consumers, event, task, self.deadline)
 
     @property
@@ -355,7 +355,7 @@ class StreamCalls:
 
     @property
     def subscribing_is_safe(self) -> bool:
-        """Whether a subscription leaves a task as it is, as far as anybody has answered."""
+        """Whether a subscription leaves a task unchanged; False until an agent has answered."""
         return bool(self._calls.subscribing_is_safe)
 
     @property
@@ -364,9 +364,9 @@ class StreamCalls:
         return self._calls.is_closed
 
     async def pause(self, seconds: float) -> None:
-        """Waits, and no longer than until the client is closed."""
+        """Wait, until the client is closed at the latest."""
         await self._calls.pause(seconds)
 
     def check_open(self, task_id: str) -> None:
-        """Raises an `A2AConnectionError` if the client is closed."""
+        """Raise an `A2AConnectionError` if the client is closed."""
         self._calls.check_watching(task_id)

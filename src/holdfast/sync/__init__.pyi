@@ -1169,20 +1169,21 @@ class EventStream:
     """The events of one task, or the one message that an agent answers with.
 
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
-    It survives cut connections: each event comes once, in order, and the last one ends the task.
-    Leaving it early, at any moment, closes the connection and does not cancel the agent's task.
-    An iteration in progress ends with it; to begin one then is an error, as there would be more.
+    It survives cut connections: each event is yielded once, in order, and the last one ends the
+    task. Leaving it early, at any moment, closes the connection and does not cancel the agent's
+    task. Leaving also ends an iteration in progress; starting an iteration afterwards is an error
+    if the stream had not ended.
 
     To be used by one thread at a time. A cancelled iteration can be resumed: waits continue where
-    they stood, and a request that was cut short is made again.
+    they were, and an interrupted request is made again.
     """
     def __enter__(self) -> Self:
-        """Sends the message, and waits for the first event; a task is subscribed to only later.
+        """Send the message, and wait for the first event; a subscription is made only later.
 
         Raises:
             OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
                 found.
-            A2AError: What else went wrong before the first event.
+            A2AError: Another failure before the first event.
             RuntimeError: It was entered before.
         """
 
@@ -1193,38 +1194,38 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None: ...
     def close(self) -> None:
-        """Closes the connection; the agent continues. Can be called twice."""
+        """Close the connection; the agent continues. Can be called twice."""
 
     def __iter__(self) -> Self:
-        """Begins to iterate, or continues.
+        """Begin to iterate, or continue.
 
         Raises:
             RuntimeError: The stream was closed, or has failed, before its end.
         """
 
     def __next__(self) -> Event:
-        """The next event.
+        """Wait for the next event.
 
         Raises:
             ReconnectError: The stream was cut, and could not be resumed; `task` is the
                 task as last seen.
-            DeadlineExceededError: The time is over; `task` is the task as last seen.
-            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            DeadlineExceededError: The timeout expired; `task` is the task as last seen.
+            TaskAuthRequiredError: The timeout expired while the task waits for an authorization.
             A2AError: The agent refuses to continue.
             RuntimeError: The stream was not entered, or another task is reading it.
         """
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes any more: it has ended, has failed, or was closed."""
+        """Whether no more events follow: the stream has ended, has failed, or was closed."""
 
     @property
     def task(self) -> Task | None:
-        """The task as the events so far make it; None where there is none."""
+        """The task according to the events so far; None where there is none."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether `task` still waits for what the stream's message replied to.
+        """Whether `task` still waits for the message of this stream, which is a reply to it.
 
         Some servers begin the stream of a reply with the task as it was before the reply. That
         event is yielded like any other, but it is not the answer: `result` waits for the next.
@@ -1232,21 +1233,21 @@ class EventStream:
 
     @property
     def message(self) -> Message | None:
-        """The last message of the stream; where there is no task, it is the answer."""
+        """The last message of the stream; without a task, it is the answer."""
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """URIs of the extensions that the agent has activated, as its first reply says."""
+        """URIs of the extensions that the agent has activated, according to its first reply."""
 
     @property
     def reconnects(self) -> int:
-        """How often the task was subscribed to again after a cut; where it is polled, never."""
+        """The number of resubscriptions after a cut; always 0 for a task that is polled."""
 
     @property
     def last_error(self) -> A2AError | None:
-        """What a connection of the stream broke with last; None if none did.
+        """The error that broke a connection of the stream last; None if there was none.
 
-        The agent's own error is among these, where it ends a stream with one.
+        An error with which the agent itself ends a stream counts, too.
         """
 
     @property
@@ -1255,16 +1256,16 @@ class EventStream:
 
     @property
     def gap(self) -> bool:
-        """Whether status messages may be missing: agents need not keep those of a cut.
+        """Whether status messages may be missing: agents need not keep those sent during a cut.
 
-        The task itself, its artifacts and its state, is never less for that.
+        The task itself, with its artifacts and its state, is always complete.
         """
 
     def text_changes(self, *, raise_on_failure: bool = True) -> Iteration[TextChange]:
-        """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
+        """Iterate over the changes of the answer's text: see `TextDelta`, `TextReset`.
 
         A task that waits for input ends the iteration like a completed one: the state of `task` is
-        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
+        INPUT_REQUIRED then, and `result` contains the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
@@ -1279,14 +1280,14 @@ class EventStream:
         """
 
     def text_deltas(self, *, raise_on_failure: bool = True) -> Iteration[str]:
-        """Iterates over the text of the answer as it grows: new text only.
+        """Iterate over the text of the answer as it grows: new text only.
 
-        Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
-        text back: what it says in its place follows then, and `text_changes` tells of the reset.
-        A line end is between two artifacts.
+        Joined, it is the text of the answer, unless the agent writes artifacts in turns or
+        replaces text: the new text follows then, and `text_changes` reports the reset. A line
+        feed separates two artifacts.
 
         A task that waits for input ends the iteration like a completed one: the state of `task` is
-        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
+        INPUT_REQUIRED then, and `result` contains the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
@@ -1301,7 +1302,7 @@ class EventStream:
         """
 
     def result(self) -> Answer:
-        """Waits for the answer: until the task is over or needs input.
+        """Wait for the answer: until the task is over or needs input.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
@@ -1364,22 +1365,21 @@ class FanOut:
     ) -> None: ...
 
 class PendingCall:
-    """A call that has no outcome yet, as the journal tells it; given by `Client.pending`.
+    """A call that has no outcome in the journal; returned by `Client.pending`.
 
-    To go on with it never sends its message again: a task that is known is waited for, and one
-    that is not is looked for, as after a lost reply.
+    Resuming it never sends its message again: the client waits for a task that is known, and
+    searches for a task that is not, as after a lost reply.
     """
     @property
     def message_id(self) -> str:
-        """Id of the message that was to be sent, or was."""
+        """Id of the message of the call, which may not have been sent."""
 
     @property
     def damage(self) -> JournalError | None:
-        """Why the journal's record of the call cannot be read; None where it can.
+        """The error of reading the journal's record of the call; None if it is readable.
 
         A damaged call cannot be resumed, only forgotten: `resume` and `stream` raise this error.
-        What else could
-        not be read of the record is missing here, and `began` is 1970-01-01.
+        Other unreadable parts of the record are missing here, and `began` is 1970-01-01.
         """
 
     @property
@@ -1392,11 +1392,11 @@ class PendingCall:
 
     @property
     def agent(self) -> str:
-        """The name of where it was sent: see `CallRecord.agent`."""
+        """The name of the agent that it was sent to: see `CallRecord.agent`."""
 
     @property
     def began(self) -> datetime:
-        """When it began, in UTC."""
+        """When the call began, in UTC."""
 
     @property
     def state(self) -> TaskState | None:
@@ -1411,56 +1411,56 @@ class PendingCall:
 
     @property
     def held_until(self) -> datetime | None:
-        """When the lease ends unless its holder renews it, in UTC; None where none is held."""
+        """When the lease ends unless its holder renews it, in UTC; None if there is no lease."""
 
     @property
     def message(self) -> Message | None:
-        """The message, to be sent again by hand; None unless the journal stores messages.
+        """The message, to be sent again manually; None unless the journal stores messages.
 
         Raises:
-            JournalError: What the journal has stored of it is ``"damaged"``.
+            JournalError: The stored message is ``"damaged"``.
         """
 
     def resume(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> Answer:
-        """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
+        """Wait for the answer as `Client.wait` does, and return it as `Client.ask` does.
 
         If another process holds the call, this method waits until that lease is renewed or ends: a
         process that crashed does not renew its lease.
 
         Args:
-            poll_interval: Seconds between two looks where the task has to be polled.
+            poll_interval: Seconds between two polls where the task has to be polled.
             options: See `CallOptions`.
 
         Raises:
-            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
-                could not be looked for, or not to the end, `search_error` says why, and the call
-                can be resumed again.
-            DuplicateTasksError: More than one task was found; the call is over with that.
+            OutcomeUnknownError: No task of the message was found, which ends the call. Where the
+                search was not possible, or not complete, `search_error` has the reason, and the
+                call can be resumed again.
+            DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
                 another message, as after a restart that lost its tasks; the call stays pending.
-            JournalError: Somebody works on it, or it is over.
+            JournalError: Another client works on the call, or the call is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            DeadlineExceededError: The time is over; the call can be resumed again.
+            DeadlineExceededError: The timeout expired; the call can be resumed again.
         """
 
     def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
-        """The same as it comes: the task as it stands, and then what happens to it.
+        """Stream the outcome: the current state of the task, and then its events.
 
-        It is taken over when the stream is entered; for what that raises see `resume`.
+        The call is taken over when the stream is entered; for the errors see `resume`.
 
         Args:
-            poll_interval: Seconds between two looks where the task has to be polled.
+            poll_interval: Seconds between two polls where the task has to be polled.
             options: See `CallOptions`.
         """
 
     def forget(self) -> None:
-        """Ends the call without an answer; the agent is told nothing, and goes on.
+        """End the call without an answer; the agent is not notified, and continues.
 
         A call whose record is damaged can be forgotten, too, where the journal is a
-        `SqliteJournal` or another one that has `forget_damaged`.
+        `SqliteJournal` or another journal with `forget_damaged`.
 
         Raises:
-            JournalError: Somebody works on it, or may: see `is_held`; or it is over.
+            JournalError: Another client works on the call, or may: see `is_held`; or it is over.
         """
 
 def ask(
