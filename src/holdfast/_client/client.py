@@ -1,6 +1,6 @@
 """The client: the protocol's operations as methods, and waiting for the tasks that they create.
 
-The path of every call is one list, in `assembly.py`; this file has no second one.
+The layers of every call are listed in `holdfast._pipeline.order`.
 """
 
 from __future__ import annotations

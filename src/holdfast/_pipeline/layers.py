@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast._aio.cancel_scope import CancelScope, wait_until
 from holdfast._aio.per_loop import PerLoop
-from holdfast._aio.watchdog import Watchdog
+from holdfast._aio.watchdog import TimeLimit, Watchdog
 from holdfast._pipeline.call_errors import complete, deadline_exceeded, ended, with_outcome
 from holdfast._pipeline.connection import (
     Bounds,
@@ -173,7 +173,7 @@ class DeadlineLayer(PassThrough):
 
     async def _bounded(self, call: AnyCall, waiting: Coroutine[Any, Any, T]) -> T:
         in_flight = self._in_flight.here()
-        limit = in_flight.watchdog.until(call.deadline.at)
+        limit = TimeLimit(in_flight.watchdog, call.deadline.at)
         try:
             with limit:
                 return await waiting

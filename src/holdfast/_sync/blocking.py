@@ -45,6 +45,7 @@ _PHRASES = (
     ("async with", "with"),
     ("async for", "for"),
     (" an async generator", " a generator"),
+    (", plain or async,", ""),
     (" of the running event loop", ""),
     (", in the running event loop", ""),
     (" in the running event loop", ""),

@@ -24,7 +24,7 @@
 from __future__ import annotations
 
 from holdfast import doctor as diagnosis
-from holdfast._client import connect as assembly
+from holdfast._client import connect as _connect
 from holdfast._client.batch import BulkRun as _BulkRun
 from holdfast._client.circuit import Circuit as _Circuit
 from holdfast._client.client import Client as _Client
@@ -70,6 +70,6 @@ EventStream = blocking_class(_EventStream)
 FanOut = blocking_class(_FanOut)
 PendingCall = blocking_class(_PendingCall)
 
-ask = blocking_function(assembly.ask)
-connect = blocking_function(assembly.connect)
+ask = blocking_function(_connect.ask)
+connect = blocking_function(_connect.connect)
 diagnose = blocking_function(diagnosis.diagnose)

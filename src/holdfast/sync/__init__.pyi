@@ -779,7 +779,7 @@ class Client:
         reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
-            operation: A row of `holdfast._model.operations`.
+            operation: The operation, of `holdfast.extend.OPERATIONS`.
             params: Its parameters; a message has its id already.
             options: See `SendOptions`; ``on_unknown`` applies to messages.
 
@@ -1540,7 +1540,7 @@ def connect(
         card_ttl: Seconds for which the card is cached if its server does not say
             (``Cache-Control``); 0 shares a card only among the calls that wait for its fetch.
         card_verifier: Verifies the signatures of the agent's card: a `CardVerifier`, or a
-            function, plain or async, that gets the JSON object of a signed card as received, and
+            function that gets the JSON object of a signed card as received, and
             raises if a signature is wrong. Of a verified card, only what its signature covers is
             used; a card whose signature is wrong is refused; see `Client.card_verification` for
             the result. Pass a card as its JSON object or file: an `AgentCard` may lack members
