@@ -1,4 +1,4 @@
-"""One call of the caller's, which may take several requests: what all of them have in common."""
+"""The data that all requests of one call of the caller's have in common."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = ["CallScope"]
 
 
 class CallScope(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of the caller's: when it ends, and what goes with each of its requests.
+    """A call of the caller's: its deadline, and what each of its requests carries.
 
     Attributes:
-        deadline: When all of it ends.
+        deadline: The deadline of the whole call.
         headers: Checked, names in lower case.
         extensions: URIs for ``A2A-Extensions``.
         context: For credential services, interceptors and layers.
-        tenant: In place of the interface's; None for that.
+        tenant: The tenant in place of the interface's; None for the interface's.
         timeouts: Limits of each attempt; None for the client's.
         consumers: Called with the tasks and messages that the call receives.
-        call_group: What its requests share.
+        call_group: The state that its requests share.
         on_unknown: What to do about a message whose reply was lost.
-        label: What the caller calls it in the journal.
+        label: The caller's label of the call in the journal.
     """
 
     deadline: Deadline
@@ -51,7 +51,7 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> Secrets:
-        """What its requests carry."""
+        """The secrets that its requests carry."""
         return self.call_group.secrets
 
     def within(self, deadline: Deadline) -> CallScope:
@@ -60,7 +60,7 @@ class CallScope(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def hiding_secrets(self) -> Generator[None]:
-        """For errors that are made of an agent's words outside of the stack of layers."""
+        """Hide secrets in errors made from an agent's words outside of the stack of layers."""
         try:
             yield
         except A2AError as error:

@@ -1,6 +1,6 @@
-"""What callers pass by keyword: the types of the options of a call and of a client.
+"""The types of the options of a call and of a client, which are passed by keyword.
 
-Programs that hand options on can take them as ``**options: Unpack[CallOptions]`` as well.
+A function that passes options on can declare them as ``**options: Unpack[CallOptions]``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 CALL_TIMEOUT = 900.0
-"""Seconds of a call for which nobody names a timeout."""
+"""Default time limit of a call, in seconds."""
 
 
 CARD_TTL = 300.0
@@ -63,16 +63,16 @@ CARD_TTL = 300.0
 
 
 class CallOptions(TypedDict, total=False):
-    """What every operation of a `Client` takes besides its own arguments.
+    """The options that every operation of a `Client` takes besides its own arguments.
 
     Attributes:
-        timeout: Seconds for all of it, with its retries and its waiting; the client's own if it
-            is left out or None, which is no way to wait for ever.
+        timeout: Seconds for the whole call, including retries and waits; the client's own if left
+            out or None (None does not disable the limit).
         headers: Sent with each request of the call, to trusted origins only.
         extensions: URIs for ``A2A-Extensions``, besides those of the client.
         context: For credential services, interceptors and layers; see `ClientCallContext`.
-        tenant: In place of the one that the card or `connect` names; of every request of the
-            call. Protocol 0.3 knows none.
+        tenant: Tenant of every request of the call, in place of the one of the card or `connect`.
+            Protocol 0.3 has no tenants.
         timeouts: Limits of each attempt; those of the client if left out or None.
     """
 
@@ -85,10 +85,10 @@ class CallOptions(TypedDict, total=False):
 
 
 class SendOptions(CallOptions, total=False):
-    """What is taken besides that by every operation of a `Client` that sends a message.
+    """The options of every operation of a `Client` that sends a message.
 
     Attributes:
-        on_unknown: What to do if its reply is lost; see `connect`. The client's own if left out.
+        on_unknown: What to do if the reply is lost; see `connect`. The client's own if left out.
     """
 
     on_unknown: OnUnknown
@@ -104,15 +104,15 @@ def check_call_options(
     sends: bool = False,
     of: Callable[..., Any] | None = None,
 ) -> SendOptions:
-    """Return the options of a call, checked, with names of headers in lower case.
+    """Check the options of a call, and return them with header names in lower case.
 
     Args:
-        options: What the caller passes.
+        options: The caller's options.
         sends: Whether the call may send a message.
-        of: The method that takes the options, for those who mistype one of its own arguments.
+        of: The method that takes the options, for errors about its own arguments.
 
     Raises:
-        ValueError: A timeout, header or URI that cannot be right.
+        ValueError: A timeout, header or URI that is not valid.
         TypeError: An option that does not exist, or is of another type.
     """
     check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, of=of)
@@ -138,7 +138,7 @@ def check_call_options(
 
 
 class ClientOptions(TypedDict, total=False):
-    """Those of `ConnectOptions` that say nothing of where the agent is, nor of its answers."""
+    """The `ConnectOptions` that concern neither the agent's address nor its replies."""
 
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
     card_verifier: CardVerifier | CardVerifierCallable | None
@@ -165,7 +165,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class CreateOptions(ClientOptions, total=False):
-    """Those of `ConnectOptions` that `ClientFactory.create` has no argument of its own for."""
+    """The `ConnectOptions` that are not arguments of `ClientFactory.create` itself."""
 
     card_ttl: float
     url: str | None
@@ -181,7 +181,7 @@ class CreateOptions(ClientOptions, total=False):
 
 
 class ConnectOptions(CreateOptions, total=False):
-    """The options of `connect`, which says what they are."""
+    """The options of `connect`, which documents them."""
 
     interceptors: Sequence[Interceptor]
     consumers: Sequence[Consumer]

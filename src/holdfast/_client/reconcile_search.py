@@ -97,13 +97,13 @@ class RetryLater(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The task that the message made."""
+    """The task that the message created."""
 
     task: Task
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """The message made more than one task."""
+    """The message created more than one task."""
 
     tasks: tuple[Task, ...]
 
@@ -131,7 +131,7 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     """A search that has ended.
 
     Attributes:
-        result: What was found.
+        result: The result of the search.
         seen: The task as a list has shown it, where it could not be fetched, or was not found.
         searched: The places that were searched, in order, a line each.
         summary: A sentence about the search, if nothing was found.
@@ -185,19 +185,19 @@ class Reconciliation:
         if not has_list:
             for place in self._places:
                 place.close_list()
-        self._looks = 0
-        self._at = 0
+        self._rounds = 0
+        self._place_index = 0
         self._pages = 0
         self._size = MAX_SIZE
         self._tokens: set[str] = set()
         self._since: datetime | None = None
         self._matches: dict[str, Task] = {}
-        self._late: A2AError | None = None
+        self._deadline_error: A2AError | None = None
         self.seen: Task | None = None
         self.step: (
             GetTask | ListPage | Fetch | RetryLater | Found | Duplicate | Absent | Inconclusive
         )
-        self._look()
+        self._begin_round()
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -227,13 +227,15 @@ class Reconciliation:
             return f"The search of {named} {how}"
         if named:
             failed = [place for place in self._places if place.trouble]
-            return "; ".join(f"The search of {one.name} failed: {one.trouble}" for one in failed)
+            return "; ".join(
+                f"The search of {place.name} failed: {place.trouble}" for place in failed
+            )
         if is_begun and why is not None:
             return f"The search was not finished after {seconds:.3g} s: {why.message}"
         return "No search was made" if why is None else f"No search was made: {why.message}"
 
     def got(self, task: Task) -> None:
-        """Take the task that the message was for."""
+        """Take the task that the message continues."""
         self._place.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
@@ -243,17 +245,17 @@ class Reconciliation:
         self._next_place()
 
     def fetched(self, task: Task) -> None:
-        """Take the whole task that a list has shown."""
+        """Take the complete task that a list has shown."""
         listed = self.seen
         self.step = Found(task if listed is None or task.id == listed.id else listed)
 
     def not_fetched(self, error: A2AError) -> None:
-        """Take the failure of that request; if it is permanent, the task of the list must do."""
+        """Take the failure of that request; after a permanent one, use the task of the list."""
         may_pass = error.transient or isinstance(error, DeadlineExceededError)
         if not may_pass and self.seen is not None:
             self.step = Found(self.seen)
-        elif self._late is not None:
-            self.step = self._end(self._late)
+        elif self._deadline_error is not None:
+            self.step = self._end(self._deadline_error)
         else:
             self._pause()
 
@@ -274,14 +276,14 @@ class Reconciliation:
         token = page.next_page_token
         may_read_more = self._pages < self._max_pages
         if may_read_more and self._since is not None and self._begin_of_time() < self._since:
-            self._since = self._begin_of_time()  # its clock is behind: some tasks were left out
+            self._since = self._begin_of_time()  # the agent's clock is behind: tasks were omitted
             self._tokens.clear()
             self.step = self._page()
         elif token and may_read_more and token not in self._tokens:
             self._tokens.add(token)
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
-            if not self._is_aside:  # a list without a time may have no end
+            if not self._lists_without_time:  # a list without a time may have no end
                 self._place.read(is_cut_short=bool(token))
             self._next_place()
 
@@ -299,13 +301,13 @@ class Reconciliation:
             self._next_place()
         elif isinstance(error, DeadlineExceededError):
             self._place.trouble = error.message
-            if not self._place.looks:  # otherwise what was read before counts
+            if not self._place.looks:  # otherwise the results of the earlier rounds count
                 self._place.error = error
             self._pause()
         elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
             self._size //= 10  # histories are long
             self._ask_place()
-        elif self._is_aside:
+        elif self._lists_without_time:
             self._next_place()  # the next round by time shows whether the failure lasts
         elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
             self._place.ask = ListPage()  # an agent of 0.3 has no such filter
@@ -316,7 +318,7 @@ class Reconciliation:
 
     def waited(self) -> None:
         """Begin the next round."""
-        self._look()
+        self._begin_round()
 
     def finish(self, late: A2AError) -> None:
         """End the search at its deadline; ``late`` is the error if there was no time for a round.
@@ -325,8 +327,8 @@ class Reconciliation:
         """
         if len(self._matches) > 1:
             self.step = Duplicate(tuple(self._matches.values()))
-        elif self.seen is not None and self._late is None:
-            self._late = late
+        elif self.seen is not None and self._deadline_error is None:
+            self._deadline_error = late
             self.step = Fetch(self.seen.id)
         else:
             self.step = self._end(late)
@@ -339,33 +341,37 @@ class Reconciliation:
 
     @property
     def _place(self) -> Place:
-        return self._places[self._at]
+        return self._places[self._place_index]
 
     @property
-    def _is_aside(self) -> bool:
-        """Whether this round, the second, fourth, eighth and so on, lists without a time."""
-        look = self._looks + 1
-        return isinstance(self._place.ask, Since) and look > 1 and not look & (look - 1)
+    def _lists_without_time(self) -> bool:
+        """Whether this round (the second, fourth, eighth and so on) lists without a time."""
+        round_number = self._rounds + 1
+        return (
+            isinstance(self._place.ask, Since)
+            and round_number > 1
+            and not round_number & (round_number - 1)
+        )
 
     def _failed_here(self, error: A2AError, *, has_path: bool) -> None:
         place = self._place
         if place.is_list and has_no_list(error, has_path=has_path):
             self.has_list = False
             place.close_list()
-        else:  # a page may be gone since the one before named it
+        else:  # a page may have disappeared since the previous page named it
             may_pass, is_refused = bool(self._tokens), self._is_refused
             place.failed(error, may_pass=may_pass, is_refused=is_refused)
 
-    def _look(self) -> None:
+    def _begin_round(self) -> None:
         self._matches.clear()
-        self._at = -1
+        self._place_index = -1
         self._next_place()
 
     def _next_place(self) -> None:
-        self._at += 1
-        while self._at < len(self._places) and self._place.is_closed:
-            self._at += 1
-        if self._at < len(self._places):
+        self._place_index += 1
+        while self._place_index < len(self._places) and self._place.is_closed:
+            self._place_index += 1
+        if self._place_index < len(self._places):
             self._ask_place()
         else:
             self._conclude()
@@ -374,7 +380,7 @@ class Reconciliation:
         self._pages = 0
         self._tokens.clear()
         ask = self._place.ask
-        goes_by_time = isinstance(ask, Since) and not self._is_aside
+        goes_by_time = isinstance(ask, Since) and not self._lists_without_time
         self._since = self._begin_of_time() if goes_by_time else None
         self.step = ask if isinstance(ask, GetTask) else self._page()
 
@@ -407,11 +413,11 @@ class Reconciliation:
         return Absent() if is_read and not is_cut_short else Inconclusive()
 
     def _pause(self) -> None:
-        self._looks += 1
-        self.step = RetryLater(self._looks)
+        self._rounds += 1
+        self.step = RetryLater(self._rounds)
 
     def _begin_of_time(self) -> datetime:
-        """The earliest time, by the agent's clock, of a task of the message."""
+        """Return the earliest time, by the agent's clock, of a task of the message."""
         if self.clock_skew is None:
             began = self._sent_at - _MARGIN_UNKNOWN
         else:
@@ -423,7 +429,7 @@ class Reconciliation:
         if self._is_own_context and task.context_id == message.context_id:
             return True
         ask = self._place.ask
-        asked = ask.context_id if isinstance(ask, ListPage) else None
-        if asked is not None and task.context_id not in {None, "", asked}:
+        context_id = ask.context_id if isinstance(ask, ListPage) else None
+        if context_id is not None and task.context_id not in {None, "", context_id}:
             return False
         return has_message(task, message.message_id)

@@ -1,8 +1,8 @@
-"""What follows from a search for a message whose reply was lost: its task, an error, or a resend.
+"""The consequence of a search for a lost message: its task, an error, or sending it again.
 
 All of this is pure, and the same for every caller of `holdfast._client.reconcile`. The message is
-never sent again unless its caller says so (`OnUnknown`); ``"resend_if_absent"`` goes by the
-search.
+never sent again unless its caller allows it (`OnUnknown`); ``"resend_if_absent"`` depends on the
+result of the search.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = ["is_resent", "is_searched_for", "outcome_unknown", "task_found"]
 
 
 def is_searched_for(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
-    """Whether a caller wants a message looked for."""
+    """Return whether a caller wants a search for a message."""
     return on_unknown in {"reconcile", "resend_if_absent"} and policy.timeout > 0
 
 
 def is_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
-    """Whether a caller wants a message sent again.
+    """Return whether a caller wants a message sent again.
 
     Args:
-        on_unknown: What the caller said.
-        search: The search for the message that was not found; None if there was none.
+        on_unknown: The caller's option.
+        search: The search, which has not found the message; None if there was none.
     """
     if on_unknown == "resend_if_absent":
         return search is not None and isinstance(search.result, Absent)
@@ -46,16 +46,16 @@ def is_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
 
 
 def task_found(lost: OutcomeUnknownError, search: SearchReport | None) -> Task | None:
-    """Return the task that a search has found; None if nothing is known of it.
+    """Return the task that a search has found; None if no task is known.
 
     Args:
         lost: The error of the message whose reply was lost.
         search: The search; None if there was none.
 
     Raises:
-        DuplicateTasksError: The message made more than one task.
-        A2AError: It made a task, which was seen in a list, and could not be fetched; ``executed``
-            is True.
+        DuplicateTasksError: The message created more than one task.
+        A2AError: It created a task, which was seen in a list and could not be fetched;
+            ``executed`` is True.
     """
     match search:
         case SearchReport(result=Found(task=task)):
@@ -91,13 +91,13 @@ def outcome_unknown(
     times: int = 1,
     failed: A2AError | None = None,
 ) -> OutcomeUnknownError:
-    """The error for the caller: what was lost, what a search came to, and what may be done.
+    """Return the error for the caller: the loss, the result of the search, and what to do.
 
     Args:
-        lost: The error of the last time that the reply was lost.
+        lost: The error of the latest lost reply.
         search: The search that followed; None if there was none.
         times: How often the message was sent, and may have arrived.
-        failed: Why it could not be sent once more.
+        failed: The error of an attempt to send it once more.
     """
     error = copy(lost)
     sentences = [lost.message]
@@ -106,12 +106,12 @@ def outcome_unknown(
         error.searched = search.searched
         error.search_error = result.why if isinstance(result, Inconclusive) else None
         sentences.append(search.summary)
-    often = "once" if times == 1 else f"{times} times"
+    count = "once" if times == 1 else f"{times} times"
     if failed is not None:
         error.attempts = failed.attempts
-        sentences.append(f"It was sent {often}, and could not be sent again: {failed.message}")
+        sentences.append(f"It was sent {count}, and could not be sent again: {failed.message}")
     else:
-        sentences.append("It was not sent again" if times == 1 else f"It was sent {often}")
+        sentences.append("It was not sent again" if times == 1 else f"It was sent {count}")
     sentences.append(
         "Look for it among the agent's tasks, or send it again if running it twice does no harm"
         if search is None

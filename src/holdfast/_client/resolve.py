@@ -1,4 +1,4 @@
-"""What carries requests and what remembers calls, however the caller names them."""
+"""Resolving a journal, which callers pass as a file, as an address or as an object."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["check_tls", "journal_file", "resolve_engine", "resolve_journal", "re
 
 
 def resolve_journal(journal: str | os.PathLike[str] | Journal) -> Journal:
-    """The journal to use.
+    """Return the journal to use.
 
     Raises:
-        ValueError: An address that names no file, or a database in memory.
+        ValueError: An address that names no file, or an in-memory database.
         TypeError: It is not a journal.
     """
     if isinstance(journal, str | os.PathLike):
-        from holdfast._journal.sqlite import SqliteJournal  # sqlite3 is not for everybody
+        from holdfast._journal.sqlite import SqliteJournal  # not every Python has sqlite3
 
         return SqliteJournal(journal_file("journal", journal))
     check_able("journal", journal)
@@ -46,14 +46,14 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def journal_file(name: str, journal: str | os.PathLike[str]) -> str:
-    """The file of a journal.
+    """Return the file of a journal.
 
     Args:
-        name: What messages call it.
+        name: The name of the option in error messages.
         journal: The file, or an address that names it.
 
     Raises:
-        ValueError: An address that names none.
+        ValueError: An address that names no file.
         TypeError: A path of bytes.
     """
     address = os.fspath(journal)

@@ -1,4 +1,4 @@
-"""The journal's records of the messages of a run, and the answers of those sent before."""
+"""The journal's records of a run's messages, and the answers of messages sent before."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class RunRecords:
 
     Args:
         core: Makes the requests.
-        journaling: Where the records are.
+        journaling: The journal with the records.
         run_id: Names the run.
-        poll_interval: Seconds between two looks at a task.
+        poll_interval: Seconds between two polls of a task.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class RunRecords:
         self._poll_interval = poll_interval
 
     def label(self, key: str) -> str:
-        """What the journal calls a message: see `label_of`."""
+        """Return the label of a message in the journal: see `label_of`."""
         return label_of(self._run_id, key)
 
     async def find(self, key: str, message: Message, deadline: Deadline) -> EarlierSend | None:
-        """A message that may have been sent; None for one that was not.
+        """Return the earlier send of a message; None if it was not sent.
 
         Raises:
-            RunItemChangedError: Another message had its key, and may have been sent.
+            RunItemChangedError: Another message had the same key, and may have been sent.
             JournalError: The journal cannot be read.
-            DeadlineExceededError: It was not read in time.
+            DeadlineExceededError: The journal was not read in time.
         """
         reading = self._journaling.find_label(self.label(key))
 
@@ -90,7 +90,7 @@ class RunRecords:
 
 
 class EarlierSend:
-    """A message that was sent before, or may have been."""
+    """A message that was sent before, or may have been sent."""
 
     def __init__(
         self,
@@ -109,18 +109,18 @@ class EarlierSend:
 
     @property
     def agent(self) -> str:
-        """What the journal calls the agent that it was sent to."""
+        """The name in the journal of the agent that it was sent to."""
         return self._record.agent
 
     async def answer(self, scope: CallScope) -> Answer | None:
-        """The answer, whoever brings the call to its end; None if it turned out to be not sent.
+        """Return the answer, whichever client finishes the call; None if it was not sent.
 
         Args:
-            scope: When all of that ends, and what goes with each request.
+            scope: The deadline, and what each request carries.
 
         Raises:
-            CallEndedError: It has ended, and has no answer that can be given.
-            A2AError: Why else there is none.
+            CallEndedError: The call has ended, and its answer is not stored.
+            A2AError: Another reason for no answer.
         """
         record = self._record
         while (outcome := record.outcome) is None:
@@ -141,7 +141,7 @@ class EarlierSend:
                         return await events.result()
                 except JournalError as error:
                     if error.reason not in {"held", "over", "taken_over"}:
-                        raise  # else somebody else was quicker
+                        raise  # otherwise another client has finished the call
         if outcome == "not_sent":
             return None
         result = await self._result(record, outcome, scope)
@@ -154,7 +154,7 @@ class EarlierSend:
     async def _result(
         self, record: CallRecord, outcome: CallOutcome, scope: CallScope
     ) -> Task | Message:
-        """What answered a call that is over."""
+        """Return the answer of a call that is over."""
         if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"the outcome of message {record.message_id} is unknown, as an earlier run "
@@ -171,9 +171,9 @@ class EarlierSend:
             if task is not None:
                 return task
         detail = "" if record.detail is None else f" ({record.detail})"
-        there = "" if record.agent == self._journaling.agent else f" to {record.agent}"
+        target = "" if record.agent == self._journaling.agent else f" to {record.agent}"
         raise CallEndedError(
-            f"the call of message {record.message_id}{there} has ended before, as "
+            f"the call of message {record.message_id}{target} has ended before, as "
             f"{outcome}{detail}, and no answer of it is stored; it was not sent again",
             message_id=record.message_id,
             outcome=outcome,
@@ -182,7 +182,7 @@ class EarlierSend:
         )
 
     async def _task(self, record: CallRecord, task_id: str, scope: CallScope) -> Task | None:
-        """The task that answered a call; None where that went to another agent."""
+        """Return the task that answered a call; None if the call went to another agent."""
         is_here = record.agent == self._journaling.agent
         try:
             task = await self._core.get_task(task_id, scope)
@@ -192,6 +192,6 @@ class EarlierSend:
         except A2AError as error:
             if not is_here and isinstance(error, TaskNotFoundError):
                 return None
-            error.executed = True  # the message, whatever became of this look
+            error.executed = True  # the message was executed, even if this request failed
             raise
         return task if is_here or task.context_id == record.context_id else None

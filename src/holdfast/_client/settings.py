@@ -1,6 +1,6 @@
 """The options of a client, checked in one place before anything is opened.
 
-`connect` makes a client of what is returned here; others use it to check options alone.
+`connect` makes a client from the result; other callers use it to check options alone.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ __all__ = ["ClientSettings", "check_connect_options"]
 
 
 class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `connect` that were checked, in the form in which a client uses them.
+    """The checked options of `connect`, in the form in which a client uses them.
 
-    What is not here is used as it was passed: the engine, TLS, and the journal.
+    Options that are missing here are used as they were passed: the engine, TLS, and the journal.
 
     Attributes:
-        provider: Where credentials come from; None for nowhere.
+        provider: The source of credentials; None for no credentials.
         timeout: Seconds of a call that names no timeout.
         card_ttl: Seconds that a card is cached if its server does not say.
-        resilience: What to do when things go wrong.
+        resilience: Retries, timeouts and other policies.
         limits: How large a reply to accept.
-        registry: What is known of agents.
+        registry: The shared state of agents.
         env: Wall time, randomness and ids.
         url: The address of the interface, in place of the card's.
-        producers: Make the transports of the caller's own bindings.
-        configuration: How messages are treated where a call does not say.
+        producers: Make the transports of custom bindings.
+        configuration: The configuration of messages where a call does not override it.
         streaming: Whether to use streams where they are offered.
         on_unknown: What to do about a message whose reply was lost.
-        context_ids: Who names the context of a conversation.
-        shared_store: Whether replicas share a store; None to learn it.
+        context_ids: Whether the agent or the client creates the id of a conversation.
+        shared_store: Whether replicas share a store; None to find out.
         headers: Sent with every request; names in lower case.
         extensions: URIs for ``A2A-Extensions`` of every call.
         networks: Networks that the card or a redirect may point into.
@@ -73,9 +73,9 @@ class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
         interceptors: In order.
         consumers: In order.
         observers: In order.
-        call_layers: The caller's layers around each call.
-        attempt_layers: The same, around each attempt.
-        routing: What else `route_to` takes.
+        call_layers: Custom layers around each call.
+        attempt_layers: Custom layers around each attempt.
+        routing: The remaining arguments of `route_to`.
     """
 
     provider: AuthProvider | None
@@ -104,14 +104,14 @@ class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
     routing: dict[str, Any]
 
     def __repr__(self) -> str:
-        return "ClientSettings(…)"  # headers and the provider are secret
+        return "ClientSettings(…)"  # headers and the provider contain secrets
 
     def route(self, target: AgentTarget) -> Route:
         """Return the route to an agent.
 
         Raises:
-            ValueError: An option about routes, or the target, cannot be right.
-            ImportError: gRPC is asked for, and its extra is not installed.
+            ValueError: An option about routes, or the target, is not valid.
+            ImportError: gRPC is requested, and its extra is not installed.
             TypeError: One of them is of another type.
         """
         return route_to(
@@ -125,10 +125,10 @@ class ClientSettings(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
-    """Check the options of `connect`, which says what they are; nothing is opened.
+    """Check the options of `connect`, which documents them; nothing is opened.
 
     Raises:
-        ValueError: A value that cannot be right, or options that contradict each other.
+        ValueError: A value that is not valid, or options that contradict each other.
         TypeError: A value of another type.
     """
     resilience, limits, env = options.get("resilience"), options.get("limits"), options.get("env")

@@ -1,4 +1,4 @@
-"""The way to an agent, from what the caller says of it: checked before anything is sent."""
+"""The route to an agent, from the caller's options: checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _LEFT_OUT: Mapping[str, str] = {
 }
 
 AgentTarget: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
-"""How an agent can be named."""
+"""The ways to name an agent."""
 
 
 def as_targets(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> list[AgentTarget]:
-    """Where the agent is, which may be several places.
+    """Return the targets of an agent, several for replicas.
 
     Raises:
-        ValueError: No place is named; or several, and one address for all.
+        ValueError: No target is named; or several, and one address for all of them.
     """
     if not isinstance(agent, list | tuple):
         return [_own(agent)]
-    agents = [_own(one) for one in cast("Sequence[AgentTarget]", agent)]
+    agents = [_own(target) for target in cast("Sequence[AgentTarget]", agent)]
     if not agents:
         message = "the list of agents is empty; it must have a URL, a Path or a card"
         raise ValueError(message)
@@ -63,7 +63,7 @@ def as_targets(agent: AgentTarget | Sequence[AgentTarget], url: str | None) -> l
 
 
 def _own(agent: object) -> AgentTarget:
-    """Return what names an agent; a card of the official SDK in Holdfast's form."""
+    """Return the target; a card of the official SDK is converted."""
     return cast("AgentTarget", from_sdk(agent, AgentCard))
 
 
@@ -82,20 +82,20 @@ def route_to(
     within: NetworkReach | None = None,
     grpc: GrpcUse = "left out",
 ) -> Route:
-    """The way to an agent, from what the caller says of it; see `holdfast.connect`.
+    """Return the route to an agent, from the caller's options; see `holdfast.connect`.
 
     Raises:
-        ValueError: Something in it cannot be right, or excludes something else.
-        ImportError: gRPC is asked for, and its extra is not installed.
+        ValueError: An option is not valid, or contradicts another one.
+        ImportError: gRPC is requested, and its extra is not installed.
         TypeError: An argument of another type.
     """
-    own = tuple(label for label in produced if label not in BINDINGS)
-    supported = _known_bindings("supported_protocol_bindings", supported, (*BINDINGS, *own))
-    bindings = _known_bindings("bindings", bindings, supported or (*BINDINGS, *own))
+    custom = tuple(label for label in produced if label not in BINDINGS)
+    supported = _known_bindings("supported_protocol_bindings", supported, (*BINDINGS, *custom))
+    bindings = _known_bindings("bindings", bindings, supported or (*BINDINGS, *custom))
     if isinstance(url, str) and is_of_grpc_alone(url):
-        supported = _grpc_alone(supported)
+        supported = _grpc_only(supported)
     left_out = () if GRPC_BINDING in produced else _left_out(grpc, {*supported, *bindings})
-    supported = supported or (*(HTTP_BINDINGS if left_out else BINDINGS), *own)
+    supported = supported or (*(HTTP_BINDINGS if left_out else BINDINGS), *custom)
     if tenant is not None:
         check_kind("tenant", tenant, str)
         check_text("tenant", tenant)
@@ -112,15 +112,15 @@ def route_to(
         option = "allow_legacy=True" if version is None else f'protocol_version="{version}"'
         text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
         raise ValueError(text)
-    named = [
+    addresses = [
         _check_address(address, "address in credential_origins", any_scheme=bool(produced))
         for address in items("credential_origins", credential_origins)
     ]
     if url is not None:
-        named.append(_check_address(url, "url", any_scheme=bool(produced)))
+        addresses.append(_check_address(url, "url", any_scheme=bool(produced)))
     if isinstance(agent, str):
         _check_has_card(agent)
-        named.append(check_url(agent, "agent URL", or_path=True))
+        addresses.append(check_url(agent, "agent URL", or_path=True))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
         text = f"agent must be a URL, a Path, an AgentCard or a dict, not {kind_of(agent)}"
         raise TypeError(text)
@@ -132,7 +132,7 @@ def route_to(
         tenant=tenant,
         version=version,
         allow_legacy=allow_legacy,
-        trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
+        trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in addresses)),
         trust_first=not isinstance(agent, str),
         source=agent if isinstance(agent, str) else None,
         left_out=left_out,
@@ -142,11 +142,11 @@ def route_to(
 
 
 def load_given_card(agent: AgentTarget, route: Route) -> str | Path | AgentCard:
-    """Reads a card that the caller brought along, and checks that it has an interface to call.
+    """Read a card that the caller passed, and check that it has an interface to call.
 
     Raises:
         InvalidAgentCardError: It is not usable.
-        ValueError: None of its interfaces can be called in the way that is asked for.
+        ValueError: None of its interfaces matches the caller's options.
     """
     if isinstance(agent, str | Path):
         return agent
@@ -172,21 +172,21 @@ def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> 
 
 
 def _left_out(grpc: GrpcUse, named: set[str]) -> tuple[tuple[str, str], ...]:
-    """Why gRPC is not to be chosen; empty if it may be.
+    """Return the reason for not choosing gRPC, by binding; empty if gRPC may be chosen.
 
     Raises:
-        ImportError: It is asked for, and its extra is not installed.
+        ImportError: gRPC is requested, and its extra is not installed.
     """
     if grpc == "missing" and GRPC_BINDING in named:
         raise missing_extra("GRPC", "grpc")
     return () if grpc == "spoken" or GRPC_BINDING in named else ((GRPC_BINDING, _LEFT_OUT[grpc]),)
 
 
-def _grpc_alone(supported: tuple[str, ...]) -> tuple[str, ...]:
-    """What may be spoken at an address of gRPC.
+def _grpc_only(supported: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the bindings that may be used at an address of gRPC.
 
     Raises:
-        ValueError: Nothing.
+        ValueError: No binding is left.
     """
     if supported and GRPC_BINDING not in supported:
         text = f"url is an address of gRPC, and supported_protocol_bindings has no {GRPC_BINDING}"
@@ -203,12 +203,12 @@ def _check_has_card(agent: str) -> None:
         raise ValueError(text)
 
 
-def _check_address(url: str, what: str, *, any_scheme: bool) -> str:
-    """Checks an address of an interface, which may be one of gRPC."""
+def _check_address(url: str, name: str, *, any_scheme: bool) -> str:
+    """Check an address of an interface, which may be a gRPC address."""
     is_grpc = isinstance(cast("object", url), str) and is_of_grpc_alone(url)
-    check_url(url, what, any_scheme=any_scheme or is_grpc)
+    check_url(url, name, any_scheme=any_scheme or is_grpc)
     if is_grpc and grpc_address(url) is None:
-        text = f"the {what} is not an address of gRPC, such as grpc://host:50051"
+        text = f"the {name} is not an address of gRPC, such as grpc://host:50051"
         raise ValueError(text)
     return url
 
@@ -221,20 +221,23 @@ def _check_version(version: str) -> None:
 
 
 def check_transport_producers(
-    given: Mapping[str, TransportProducer] | None,
+    producers: Mapping[str, TransportProducer] | None,
 ) -> dict[str, TransportProducer]:
-    """What makes the transports of bindings, by the names of these.
+    """Return the producers of transports by the names of their bindings.
 
     Raises:
         ValueError: A name is empty.
-        TypeError: It is no mapping, or something in it cannot be called.
+        TypeError: It is not a mapping, or one of its values is not callable.
     """
-    if given is None:
+    if producers is None:
         return {}
-    check_kind("transport_producers", given, Mapping)
-    for label, producer in given.items():
+    check_kind("transport_producers", producers, Mapping)
+    for label, producer in producers.items():
         not_empty("the name of a binding in transport_producers", label)
         hooks("transport_producers", (producer,), "__call__")
-    # Cards write the names of bindings in either case; what Holdfast speaks is taken over so, too.
-    upper = {label: label.upper() for label in given}
-    return {upper[n] if upper[n] in BINDINGS else n: made for n, made in given.items()}
+    # Cards write the names of bindings in either case; the built-in names match in both, too.
+    upper = {label: label.upper() for label in producers}
+    return {
+        upper[label] if upper[label] in BINDINGS else label: producer
+        for label, producer in producers.items()
+    }

@@ -1,8 +1,8 @@
-"""Waiting for one task: by polling it, and by news of it where there are any.
+"""Waiting for one task: by polling it, and by notifications of changes where there are any.
 
-Rules: a failure that may pass does not end the wait, since an agent that restarts can be asked
-again; the agent is not asked before it wants to be; a deadline ends every wait, and its error has
-the task as last seen and the last failure.
+Rules: a temporary failure does not end the wait, since an agent that restarts can be called
+again; the agent is not called before its Retry-After; a deadline ends every wait, and its error
+has the task as last seen and the last failure.
 
 `TaskWaiter` is the loop, for clients and receivers of push notifications alike; `watch_task` runs
 it for a client, with its consumers, its journal and its secrets.
@@ -33,12 +33,12 @@ class TaskWaiter:
 
     Args:
         task_id: The task.
-        task: The same as last seen; None if it was not.
-        deadline: When to give up.
-        get: Fetches the task, itself within the deadline; None where no agent can be asked.
-        delay: Seconds until the next request, by the seconds that are left.
-        pause: Waits for some seconds; returns at once with the task where there is news of it.
-        on_change: Called with each fetched task that differs from the one before; what it raises
+        task: The task as last seen; None if it was not seen.
+        deadline: The deadline of the wait.
+        get: Fetches the task, itself within the deadline; None where no agent can be called.
+        delay: Seconds until the next request, given the seconds that are left.
+        pause: Waits for some seconds; returns the task at once when a notification arrives.
+        on_change: Called with each fetched task that differs from the previous one; its exception
             ends the wait.
 
     Attributes:
@@ -67,23 +67,23 @@ class TaskWaiter:
         self._not_before = 0.0  # the next one, on the event loop's clock
 
     async def wait(self, until: Callable[[Task], bool], *, is_due: bool = False) -> Task:
-        """Return the task once it is as wanted.
+        """Wait until the task satisfies a predicate, and return it.
 
         Args:
-            until: Whether it is.
+            until: The predicate.
             is_due: Whether the first request is made at once.
 
         Raises:
             DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
             TaskAuthRequiredError: The same, where the task waits for an authorization.
-            A2AError: A failure that will not pass; `executed` is True where the task was seen.
+            A2AError: A permanent failure; `executed` is True where the task was seen.
         """
         while self.task is None or not until(self.task):
-            if self._left() <= 0:
+            if self._time_left() <= 0:
                 raise self.deadline_error()
-            if is_due or not await self._has_news():
+            if is_due or not await self._is_notified():
                 is_due = False
-                if self._get is not None and self._left() > 0:
+                if self._get is not None and self._time_left() > 0:
                     await self._request(self._get)
         return self.task
 
@@ -91,30 +91,30 @@ class TaskWaiter:
         """Return the error of a wait that has reached its deadline.
 
         Args:
-            failure: What failed last; the last request's if left out.
+            failure: The last failure; that of the last request if left out.
         """
         last = self._failure or failure
         return wait_deadline_error(self._deadline, self.task, self._task_id, last)
 
-    def _left(self) -> float:
+    def _time_left(self) -> float:
         return self._deadline.left(asyncio.get_running_loop().time())
 
-    async def _has_news(self) -> bool:
-        """Waits until the next request is due; whether there was news before."""
-        left, now = self._left(), asyncio.get_running_loop().time()
+    async def _is_notified(self) -> bool:
+        """Wait until the next request is due; return whether a notification arrived before."""
+        left, now = self._time_left(), asyncio.get_running_loop().time()
         wait = left
         if self._get is not None:
             wait = min(left, max(self._delay(left), self._not_before - now))
-        news = await self._pause(wait)
-        if news is not None:
-            self.task = news
-        return news is not None
+        notified = await self._pause(wait)
+        if notified is not None:
+            self.task = notified
+        return notified is not None
 
     async def _request(self, get: Callable[[], Awaitable[Task]]) -> None:
         try:
             fetched = await get()
         except DeadlineExceededError as error:
-            raise self.deadline_error(error)  # noqa: B904  it has its cause
+            raise self.deadline_error(error)  # noqa: B904  it has its own cause
         except A2AError as error:
             if not error.transient:
                 task = self.task
@@ -145,16 +145,16 @@ async def watch_task(
     until: Callable[[Task], bool],
     origin: Origin | None = None,
 ) -> Task:
-    """Polls a task of a client until it is as wanted, with each change told to the consumers.
+    """Poll a task of a client until it satisfies a predicate, and call consumers with changes.
 
     Args:
         core: Makes the requests.
         task_id: The task.
-        task: The same as last seen; None fetches it at once.
-        scope: The deadline, the consumers, and what goes with each request.
+        task: The task as last seen; None fetches it at once.
+        scope: The deadline, the consumers, and what each request carries.
         interval: Seconds between two requests; the first waits are shorter.
-        until: Whether the task is as wanted.
-        origin: The message that made the task, where that is known.
+        until: The predicate of the task.
+        origin: The message that created the task, where that is known.
 
     Raises:
         TaskNotFoundError: The agent does not have it; or, where its ``origin`` is known, has

@@ -1,4 +1,4 @@
-"""Bindings that a caller brings: their transports stand where the client's own binding stands."""
+"""Custom bindings: caller-supplied transports take the place of the client's own binding."""
 
 from __future__ import annotations
 
@@ -36,45 +36,45 @@ __all__ = ["ProducedTransports", "TransportProducer"]
 P = TypeVar("P")
 R = TypeVar("R")
 
-_MOST = 100
-"""Transports that are kept, besides those with a call in them: an agent may change its card as
-often as it likes. The ones that were not used for longest are closed."""
+_MAX_IDLE = 100
+"""Idle transports that are kept: an agent may change its card as often as it likes. The least
+recently used ones are closed."""
 
-_CLOSING = 5.0
-"""Seconds that a caller's transport has to close."""
+_CLOSE_TIMEOUT_S = 5.0
+"""Seconds that a caller-supplied transport has to close."""
 
 TransportProducer = Callable[[AgentCard, AgentInterface], Transport]
 """Makes the transport for an interface of a card, when it is first called.
 
-It carries calls to that interface: parameters with the interface's tenant, headers and query with
-the credentials in them. It raises an `A2AError` that says what is known of the execution; what it
-does not say (``executed``) is taken for unknown. It is closed with the client, or earlier when a
-hundred others were used since; within 5 seconds, and never while a call is in it that still has
-time. What closing it earlier raises is raised when the client is closed. It belongs to the event
-loop in which it was made. Where the names of addresses lead is for it to look at (`Call.reach`);
-numbers that must not be reached are refused before.
+The transport carries calls to that interface: parameters with the interface's tenant, headers and
+query with the credentials in them. It raises an `A2AError` whose ``executed`` says whether the
+call was executed; without it, that counts as unknown. The transport is closed with the client, or
+earlier once a hundred others were used since; within 5 seconds, and never while it carries a call
+that still has time. An error of an earlier close is raised when the client is closed. The
+transport belongs to the event loop in which it was made. It has to check the addresses to which
+host names resolve (`Call.reach`) itself; forbidden IP addresses are refused before it is called.
 """
 
 
 class ProducedTransports(PassThrough):
-    """The bottom of the stack: a caller's transports by their bindings, and the client's own."""
+    """The bottom of the stack: caller-supplied transports by binding, and the client's own."""
 
     def __init__(self, inner: Transport, producers: Mapping[str, TransportProducer]) -> None:
         super().__init__(inner)
         self._producers = dict(producers)
         self._made = PerLoop[dict[AgentInterface, _Produced]](dict)
-        self._letting_go = PerLoop[set[asyncio.Task[None]]](set)
+        self._closings = PerLoop[set[asyncio.Task[None]]](set)
         self._failure: Exception | None = None
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Makes the call once.
+        """Make one attempt.
 
         Raises:
-            A2AError: What the transport raises.
-            TypeError: A producer made something else.
-            NetworkPolicyError: The address names a number that must not be reached.
+            A2AError: The error of the transport.
+            TypeError: A producer returned something else than a transport.
+            NetworkPolicyError: The address contains an IP address that must not be reached.
         """
-        produced = self._entered(call)
+        produced = self._enter(call)
         if produced is None:
             return await self._inner.unary(call)
         try:
@@ -84,15 +84,15 @@ class ProducedTransports(PassThrough):
         return msgspec.structs.replace(reply, endpoint=call.endpoint)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Makes the call once; the transport is in use until the stream is closed.
+        """Make one attempt; the transport is in use until the stream is closed.
 
         Raises:
             UnsupportedOperationError: The transport has no streams; nothing was sent.
-            A2AError: What the transport raises.
-            TypeError: A producer made something else.
-            NetworkPolicyError: The address names a number that must not be reached.
+            A2AError: The error of the transport.
+            TypeError: A producer returned something else than a transport.
+            NetworkPolicyError: The address contains an IP address that must not be reached.
         """
-        produced = self._entered(call)
+        produced = self._enter(call)
         if produced is None:
             return await self._inner.stream(call)
         try:
@@ -107,8 +107,8 @@ class ProducedTransports(PassThrough):
             self._leave(produced)
             raise
 
-    def _entered(self, call: AnyCall) -> _Produced | None:
-        """The transport for a call, which is in it from now on; None if it is not a caller's."""
+    def _enter(self, call: AnyCall) -> _Produced | None:
+        """Return the transport of a call, now in use; None for the client's own bindings."""
         endpoint = endpoint_of(call)
         if call.card is None:
             message = "the call has no card yet"
@@ -124,59 +124,59 @@ class ProducedTransports(PassThrough):
         if produced is None:
             produced = _Produced(_produce(producer, call.card, interface))
         made[interface] = produced  # the most recently used one comes last
-        call.progress.sent = True  # for all that can be known of it here
+        call.progress.sent = True  # from here on, the client cannot know
         call.progress.secrets.note(call.headers, call.query, interface.url)
         produced.calls += 1
         return produced
 
     def _leave(self, produced: _Produced) -> None:
         produced.calls -= 1
-        self._let_some_go(self._made.here())
+        self._close_surplus(self._made.here())
 
     async def close(self) -> None:
-        """Closes every transport that was made.
+        """Close every transport that was made.
 
         Raises:
-            TimeoutError: One did not close in time.
-            Exception: What one of them raised, now or when it was let go.
+            TimeoutError: A transport did not close in time.
+            Exception: An error of closing a transport, now or earlier.
         """
         all_made = self._made.here_and_closed()
         self._made.forget()
         closing = [
-            close(made.pop(interface).transport, seconds=_CLOSING)
+            close(made.pop(interface).transport, seconds=_CLOSE_TIMEOUT_S)
             for made in all_made
             for interface in list(made)
         ]
         try:
             outcomes = await asyncio.gather(
-                *self._letting_go.here(), *closing, return_exceptions=True
+                *self._closings.here(), *closing, return_exceptions=True
             )
         finally:
             await self._inner.close()
         failure, self._failure = self._failure, None
         raise_first((failure, *outcomes))
 
-    def _let_some_go(self, made: dict[AgentInterface, _Produced]) -> None:
-        """Closes what is too much and has no call in it, in nobody's time."""
-        too_many = len(made) - _MOST
-        if too_many <= 0:
+    def _close_surplus(self, made: dict[AgentInterface, _Produced]) -> None:
+        """Close idle transports beyond the limit, in tasks that no call waits for."""
+        surplus = len(made) - _MAX_IDLE
+        if surplus <= 0:
             return
         idle = [interface for interface, produced in made.items() if not produced.calls]
-        in_flight = self._letting_go.here()
-        for interface in idle[:too_many]:
-            closing = asyncio.ensure_future(self._let_go(made.pop(interface).transport))
+        in_flight = self._closings.here()
+        for interface in idle[:surplus]:
+            closing = asyncio.ensure_future(self._close_now(made.pop(interface).transport))
             in_flight.add(closing)
             closing.add_done_callback(in_flight.discard)
 
-    async def _let_go(self, transport: Transport) -> None:
+    async def _close_now(self, transport: Transport) -> None:
         try:
-            await close(transport, seconds=_CLOSING)
-        except Exception as error:  # noqa: BLE001  told when the client is closed
+            await close(transport, seconds=_CLOSE_TIMEOUT_S)
+        except Exception as error:  # noqa: BLE001  raised when the client is closed
             self._failure = self._failure or error
 
 
 class _Produced:
-    """A caller's transport, and how many calls are in it."""
+    """A caller-supplied transport, and how many calls are using it."""
 
     __slots__ = ("calls", "transport")
 
@@ -186,14 +186,14 @@ class _Produced:
 
 
 class _InUse(StreamWrapper[R]):
-    """A stream of a caller's transport, which tells when it is closed."""
+    """A stream of a caller-supplied transport, which reports when it is closed."""
 
     def __init__(self, inner: Stream[R], closed: Callable[[], None]) -> None:
         super().__init__(inner)
         self._closed: Callable[[], None] | None = closed
 
     async def close(self) -> None:
-        """Closes it."""
+        """Close the stream."""
         closed, self._closed = self._closed, None
         try:
             await self._inner.close()
@@ -203,11 +203,11 @@ class _InUse(StreamWrapper[R]):
 
 
 def _check_host(url: str, reach: NetworkReach) -> None:
-    """Checks the number in an address, if there is one; where a name leads, the transport sees."""
+    """Check an IP address in a URL; for a host name, the transport checks what it resolves to."""
     host = urlsplit(url).hostname or url.rpartition(":")[0].strip("[]")
-    number = ip_literal(host)
-    if number is not None and reach.refuses(str(number)):
-        raise reach_error(url, str(number), reach)
+    ip_address = ip_literal(host)
+    if ip_address is not None and reach.refuses(str(ip_address)):
+        raise reach_error(url, str(ip_address), reach)
 
 
 def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInterface) -> Transport:

@@ -1,6 +1,6 @@
-"""The seam of operations: calls, replies, and what carries the one to the other.
+"""The interface between operations and bindings: calls, replies, and the transports between them.
 
-A `Transport` takes a `Call` and gives a `Reply` or raises an `A2AError`; where the operation
+A `Transport` takes a `Call` and returns a `Reply` or raises an `A2AError`; where the operation
 streams, the reply's value is an open `Stream`. A layer is a function from a transport to a
 transport; the whole client is layers over a binding.
 """
@@ -58,7 +58,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def endpoint_of(call: AnyCall) -> Endpoint:
-    """Where a call goes, for what stands below the choice of that."""
+    """Return the endpoint of a call, for layers below the choice of an endpoint."""
     endpoint = call.endpoint
     if endpoint is None:
         message = "the call has no endpoint yet"
@@ -67,7 +67,7 @@ def endpoint_of(call: AnyCall) -> Endpoint:
 
 
 def addressed(call: Call[P, R]) -> Call[P, R]:
-    """The call with the tenant of its interface, unless its parameters name one.
+    """Return the call with the tenant of its interface, unless its parameters name one.
 
     Raises:
         VersionNotSupportedError: They name one, and the interface is of a version without tenants.
@@ -91,31 +91,31 @@ def addressed(call: Call[P, R]) -> Call[P, R]:
 
 
 class CallGroup(msgspec.Struct):
-    """What the calls share that are made for one call of the caller's.
+    """The state that is shared by the requests of one call of the caller's.
 
     Attributes:
-        secrets: What their requests carry. Whoever makes a request notes it; read by those who
-            tell of an error.
-        places: How many of them are under way that were let in; the others need no leave then.
-            Written and read by `AdmissionLayer`.
-        home: Number of the replica where a message was sent, and may have arrived; None where
-            there is none. Written and read by `ReplicaLayer`.
-        message_id: Id of that message; None where another operation than a message was sent.
+        secrets: The secrets that the requests carry. Written where a request is made; read where
+            an error is reported.
+        places: How many of its requests hold a slot of the concurrency limit; the others need no
+            slot then. Written and read by `AdmissionLayer`.
+        home: Number of the replica to which a message was sent, and where it may have arrived;
+            None where there is none. Written and read by `ReplicaLayer`.
+        message_id: Id of that message; None where another operation was sent.
             Written and read by `ReplicaLayer`.
-        sends: How many tries were made to send a message. Written by `AttemptLayer`, read by
-            those who made the call.
-        operation: Name of the one that the caller asked for: the one that sends the message, else
-            the first; None before.
+        sends: How many attempts were made to send a message. Written by `AttemptLayer`, read by
+            the code that made the call.
+        operation: Name of the operation that the caller called: the one that sends the message,
+            else the first; None before.
             Written by `ClientCore`, read by `RetryLayer`.
-        request_id: Names that one in logs and errors. Written by `ClientCore`, read by those who
-            tell what came of it.
+        request_id: Names the call in logs and errors. Written by `ClientCore`, read where its
+            outcome is reported.
         ends_with_request: Whether the caller's call is over with its request; False where it may
             take several. Written by `ObservedCall`, and by `ClientCore` for requests that the
-            caller did not ask for; read by `Observers`.
-        attempts: How many attempts its requests took that are over. Written and read by
-            `Observers`, like `agent`.
+            caller did not make; read by `Observers`.
+        attempts: How many attempts of its requests are over. Written and read by `Observers`,
+            like `agent`.
         agent: The address of the last attempt, as observers get it.
-        is_observed: Whether an observer, or the log, takes what goes well. Written by
+        is_observed: Whether an observer, or the log, takes successful calls. Written by
             `ClientCore` when the call begins.
     """
 
@@ -133,30 +133,30 @@ class CallGroup(msgspec.Struct):
 
 
 class CallProgress(Progress):
-    """How far a call has come: the only part of a call that changes.
+    """The progress of a call: the only part of a call that changes.
 
     Attributes:
-        sent: Whether a byte of the current attempt may have left. Written by the engine;
-            taken back by `AttemptLayer` before and after an attempt, and by `CredentialsLayer`
+        sent: Whether a byte of the current attempt may have been sent. Written by the engine;
+            reset by `AttemptLayer` before and after an attempt, and by `CredentialsLayer`
             where nothing was executed.
         began: When the call began, on the event loop's clock.
-        lacks_credentials: Whether the current attempt failed because there were none: that says
-            nothing of the agent. Written by `CredentialsLayer`.
-        attempts: The attempts that are over, in order. Written by `AttemptLayer`; those above it
-            tell of them, and see by them whether an attempt was made.
-        card: How far the fetch of the card has come that this call waits for, if it does. Written
+        lacks_credentials: Whether the current attempt failed because there were no credentials,
+            which does not count against the agent. Written by `CredentialsLayer`.
+        attempts: The attempts that are over, in order. Written by `AttemptLayer`; the layers
+            above report them, and see by them whether an attempt was made.
+        card: The progress of the fetch of the card that this call waits for, if any. Written
             by `AgentCardResolver` and `InterfaceLayer`, read by `DeadlineLayer` and observers.
-        endpoint: Where the last attempt was made; None before. Written by `AttemptLayer`, and by
-            `HedgeLayer` for the one of two that counts; read by both and `RetryLayer`.
-        ways: Each way that the call may take, and how often it has failed there, was refused, or
-            is being made. Written and read by `try_in_order`; `HedgeLayer` gives its second
-            attempt a copy.
-        call_group: What it shares with other calls.
+        endpoint: The endpoint of the last attempt; None before. Written by `AttemptLayer`, and by
+            `HedgeLayer` for the attempt whose reply is used; read by both and `RetryLayer`.
+        ways: The candidates (interfaces or replicas) of the call, and how often it has failed
+            there, was refused, or is being made. Written and read by `try_in_order`; `HedgeLayer`
+            gives its second attempt a copy.
+        call_group: The state that it shares with other calls.
     """
 
     began: float = 0.0
     lacks_credentials: bool = False
-    attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
+    attempts: list[Attempt] = []  # noqa: RUF012  msgspec copies it for each instance
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
     ways: dict[Hashable, int] = {}  # noqa: RUF012  the same
@@ -164,22 +164,22 @@ class CallProgress(Progress):
 
     @property
     def secrets(self) -> Secrets:
-        """What the requests carry."""
+        """The secrets that the requests carry."""
         return self.call_group.secrets
 
     def goes_on(self, at: float) -> None:
-        """Notes when the next attempt begins, or is to begin at the earliest."""
+        """Note the earliest time at which the next attempt begins."""
         last = self.attempts[-1]
         wait = max(0.0, at - self.began - last.started - last.duration)
         self.attempts[-1] = msgspec.structs.replace(last, wait=wait)
 
     @property
     def has_others(self) -> bool:
-        """Whether a way is left at which the call has not failed; read by `RetryLayer`."""
+        """Whether there is a candidate at which the call has not failed; read by `RetryLayer`."""
         return 0 in self.ways.values()
 
     def join(self, other: CallProgress) -> None:
-        """Takes over what was tried for the same call apart from it."""
+        """Add what another progress of the same call has recorded."""
         after = other.began - self.began
         self.attempts[:] = joined_attempts(self.attempts, other.attempts, after=after)
         for way, times in other.ways.items():
@@ -187,39 +187,40 @@ class CallProgress(Progress):
 
     @property
     def executed(self) -> bool | None:
-        """Whether the call was executed that has no reply: False for no, None for unknown."""
+        """Whether a call without a reply was executed: False for no, None for unknown."""
         attempts = [attempt.executed for attempt in self.attempts]
         return was_executed([*attempts, None if self.sent else False])
 
 
 class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller tells those who look at one call: credential services, interceptors, layers.
+    """A caller's data for credential services, interceptors and layers, for one call.
 
-    It goes with the call, and not to the agent.
+    It is not sent to the agent.
 
     Attributes:
-        state: Anything, by name; `InMemoryContextCredentialStore` looks for ``"sessionId"``.
+        state: Any values, by name; `InMemoryContextCredentialStore` reads ``"sessionId"``.
     """
 
     state: MutableMapping[str, Any] = {}
 
     def __repr__(self) -> str:
-        return f"ClientCallContext({', '.join(self.state)})"  # names only: it may hold secrets
+        return f"ClientCallContext({', '.join(self.state)})"  # names only: values may be secret
 
 
 class AuthProvider(Protocol):
-    """Where credentials come from; asked anew for each attempt.
+    """A source of credentials, called for each attempt.
 
-    An `A2AError` that it raises counts as a failure of the attempt, of which nothing was sent;
-    any other exception is raised as it is. What it takes counts against the call's deadline.
+    An `A2AError` that it raises counts as a failure of the attempt, in which nothing was sent;
+    any other exception is raised as it is. The time that it takes counts against the call's
+    deadline.
     """
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
-        """What the call is to carry. Its ``card`` is None where the card itself is fetched."""
+        """Return the credentials of a call; its ``card`` is None where the card is fetched."""
         ...
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Told of a 401; True asks to try once more with new credentials.
+        """Handle a 401; return True to try once more with new credentials.
 
         ``call`` is the call as it was sent, with the credentials that were refused.
         """
@@ -233,20 +234,21 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
         operation: A row of the table of operations.
         params: Its parameters.
         request_id: Names the call in logs and errors, and is the JSON-RPC id.
-        deadline: When the whole call ends.
+        deadline: The deadline of the whole call.
         timeouts: Limits of each attempt; None for those of the client.
         headers: The caller's headers and the credentials; they go to trusted origins only.
         query: Parameters to add to the address, unencoded; they are treated like the headers.
         extensions: URIs for ``A2A-Extensions``.
-        context: What the caller says about it.
-        endpoint: Where the call goes; None until it is chosen.
-        reach: How far inside that may lie; None where the caller named it and set no bound.
+        context: The caller's data about the call.
+        endpoint: The endpoint of the call; None until it is chosen.
+        reach: The most private network in which the endpoint may be; None where the caller named
+            its address and set no limit.
         card: The card that names the endpoint; None until it is chosen.
-        auth: Where credentials come from; None for nowhere.
-        attempt: Number of the try, from 1.
-        is_retried: Whether to try it again where that is safe; who looks after that by themselves
-            say no.
-        progress: How far it has come.
+        auth: The source of credentials; None for no credentials.
+        attempt: Number of the attempt, from 1.
+        is_retried: Whether to retry it where that is safe; False where the code that makes the
+            call retries itself.
+        progress: The progress of the call.
     """
 
     operation: Operation[P, R]
@@ -280,14 +282,14 @@ class Call(RedactedRepr, msgspec.Struct, Generic[P, R], frozen=True, kw_only=Tru
 
 
 class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """What came back.
+    """The reply to a call.
 
     Attributes:
         value: The typed answer.
-        headers: Of the HTTP reply, or the metadata of gRPC; look them up in lower case.
-        raw: The body as received; of gRPC, the message.
-        endpoint: Who answered.
-        attempts: Every try that was made, the successful one last.
+        headers: Headers of the HTTP reply, or the metadata of gRPC; names in lower case.
+        raw: The body as received; for gRPC, the message.
+        endpoint: The endpoint that answered.
+        attempts: Every attempt that was made, the successful one last.
     """
 
     value: R
@@ -308,33 +310,33 @@ class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class Stream(Protocol[T_co]):
-    """What one connection brings, event by event, until its end of file.
+    """The events of one connection, until its end.
 
-    Whoever has one closes it, whatever happened.
+    The code that receives a stream has to close it in every case.
     """
 
     def __aiter__(self) -> Self: ...
 
     def __anext__(self) -> Coroutine[Any, Any, T_co]:
-        """Waits for the next event.
+        """Wait for the next event.
 
         Raises:
-            StopAsyncIteration: The connection ended in good order.
-            A2AError: It broke, or the agent tells of an error.
+            StopAsyncIteration: The connection ended normally.
+            A2AError: The connection broke, or the agent reports an error.
         """
         ...
 
     @property
     def next_nowait(self) -> Callable[[], T_co | None]:
-        """Gives the next event if it is there already, else None; a method will do.
+        """Return the next event if it is buffered, else None; may be a method.
 
-        Events come in bursts, and to wait for each, through all layers, costs more than to read
-        it. It never fails: what fails is waited for.
+        Events come in bursts, and waiting for each of them through all layers costs more than
+        reading it. It never raises: failures are raised by waiting.
         """
         ...
 
     async def close(self) -> None:
-        """Lets go of the connection; the agent goes on. Can be called twice."""
+        """Close the connection; the agent continues. Can be called twice."""
         ...
 
 
@@ -342,11 +344,11 @@ class StreamWrapper(Generic[T]):
     """A stream over another one; derive from it, and override what changes.
 
     Args:
-        inner: What is below.
+        inner: The stream below.
 
     Attributes:
-        next_nowait: Gives None, so that ``__anext__`` sees every event. A stream that has nothing
-            to do with single events hands on what the one below has.
+        next_nowait: Returns None, so that ``__anext__`` sees every event. A stream that does not
+            handle single events passes on the function of the stream below.
     """
 
     def __init__(self, inner: Stream[T]) -> None:
@@ -357,96 +359,96 @@ class StreamWrapper(Generic[T]):
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, T]:
-        """The next event from below."""
+        """Wait for the next event from below."""
         return self._inner.__anext__()
 
     async def close(self) -> None:
-        """Closes what is below."""
+        """Close the stream below."""
         await self._inner.close()
 
 
 def _nothing() -> None:
-    """Nothing is there."""
+    """Return None: nothing is buffered."""
 
 
 class Transport(Protocol):
     """Carries calls."""
 
     def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
-        """Makes a call that has one answer; most write it with ``async def``.
+        """Make a call that has one reply; most implementations are ``async def``.
 
         Raises:
-            A2AError: Whatever went wrong, with facts.
+            A2AError: The call failed; the error has the facts.
         """
         ...
 
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
-        """Makes a call that is answered by events; it returns when the first one has come.
+        """Make a call that is answered by events; it returns once the first one has arrived.
 
         Raises:
-            A2AError: Whatever went wrong before the first event, with facts.
+            A2AError: The call failed before the first event; the error has the facts.
         """
         ...
 
     async def close(self) -> None:
-        """Frees everything."""
+        """Close everything."""
         ...
 
 
 CallNext = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
-"""How a layer hands a call to what is below."""
+"""The function by which a layer makes a call at the transport below."""
 
 
 class PassThrough:
-    """A transport over another one; derive your layers from it, and override what they change.
+    """A transport over another one; derive layers from it, and override what they change.
 
-    Override `through` for what is the same for both kinds of calls: a stream is a call whose reply
-    is there when its first event is. What happens to an open stream is for `stream`.
+    Override `through` for behaviour that both kinds of calls share: a stream is a call whose reply
+    has arrived when its first event has. Override `stream` for what happens to an open stream.
 
     Args:
-        inner: What is below.
+        inner: The transport below.
     """
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
 
     def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
-        """Makes the call below."""
+        """Make the call below."""
         return self.through(call, self._inner.unary)
 
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
-        """Opens the stream below."""
+        """Open the stream below."""
         return self.through(call, self._inner.stream)
 
     def through(
         self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
-        """Makes a call of either kind.
+        """Make a call of either kind.
 
         Args:
             call: The call.
-            onward: Makes it below.
+            onward: Makes the call below.
         """
         return onward(call)
 
     async def close(self) -> None:
-        """Frees what is below."""
+        """Close the transport below."""
         await self._inner.close()
 
 
 class ExtensibleLayer(PassThrough):
-    """A layer below which another one may be put while the client is in use."""
+    """A layer below which another one may be inserted while the client is in use."""
 
     def put_below(self, layer: Layer) -> None:
-        """Put a layer between this one and what is below; calls in flight pass it by."""
+        """Insert a layer between this one and the one below; calls in flight do not pass it."""
         self._inner = layer(self._inner)
 
 
 class UnaryOnly:
-    """Derive from it a transport that cannot stream; tasks are looked after by polling then."""
+    """Base class of a transport that cannot stream; tasks are polled then."""
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Refuses.
+        """Refuse the call.
 
         Raises:
             UnsupportedOperationError: Always; nothing was sent.
@@ -456,11 +458,11 @@ class UnaryOnly:
 
 
 Layer = Callable[[Transport], Transport]
-"""Puts a transport over another one; a class that takes the inner one is a layer too."""
+"""Puts a transport over another one; a class that takes the inner one is a layer, too."""
 
 
 def compose(layers: Iterable[Layer], transport: Transport) -> Transport:
-    """Puts layers over a transport; the first one is the outermost."""
+    """Put layers over a transport; the first one is the outermost."""
     return reduce(lambda inner, layer: layer(inner), reversed(list(layers)), transport)
 
 
