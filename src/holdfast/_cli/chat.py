@@ -43,7 +43,7 @@ __all__ = ["Chat"]
 _PROMPT, _REPLY_PROMPT, _MORE_PROMPT = "> ", "reply> ", "... "
 
 _COMMAND = re.compile(r"/([A-Za-z][\w-]*)\s*")
-"""A line that is a command to the chat; one with more words, as a path, is for the agent."""
+"""Lines that are commands to the chat; a line with more words, as a path, is for the agent."""
 _LEAVING = ("exit", "quit")
 
 _HELP = """\
@@ -94,7 +94,7 @@ class Chat:
         self._conversation: Conversation = session.client.conversation()
         self._answer: asyncio.Task[None] | None = None
         self._is_stopped = False
-        self._is_named = False  # the task, by the caller, who has said nothing to it yet
+        self._is_named = False  # the task, by the caller, who has not sent it a message yet
 
     async def run(
         self, first: Part | None, *, task_id: str | None, context_id: str | None
@@ -116,7 +116,7 @@ class Chat:
             raise
         with self._terminal.interrupts(self._stop):
             if first is not None:
-                await self._say(first)
+                await self._send(first)
             elif task is not None and task.state is not TaskState.INPUT_REQUIRED:
                 await self._follow()
             while (line := await self._read()) is not None:
@@ -125,15 +125,15 @@ class Chat:
                         break
                     self._command(command[1])
                 elif line.strip():
-                    await self._say(
+                    await self._send(
                         Part(text=line.removeprefix("/") if line[:2] == "//" else line)
                     )
                 else:
                     await self._follow()
-        self._leave()
+        self._report_continuation()
 
     def _command(self, name: str) -> None:
-        """Obey a line that is a command to the chat itself."""
+        """Execute a line that is a command to the chat itself."""
         if name == "help":
             self._output.note(_HELP)
         else:
@@ -149,7 +149,7 @@ class Chat:
         task = None if task_id is None else await self._open(task_id)
         self._is_named = task is not None
         try:
-            self._go_on(task, context_id)
+            self._continue(task, context_id)
         except ValueError as error:
             raise click.UsageError(f"--context-id: {error}") from None
         return task
@@ -171,14 +171,14 @@ class Chat:
         self._output.emit(StreamEnded())
         return task
 
-    def _go_on(self, task: Task | None, context_id: str | None) -> None:
+    def _continue(self, task: Task | None, context_id: str | None) -> None:
         self._conversation = self._session.client.conversation(
             task=task,
             context_id=context_id,
             poll_interval=self._session.settings.poll_interval,
         )
 
-    # ── What is typed ────────────────────────────────────────────────────────────────────────
+    # ── Input ────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self) -> str | None:
         """Read the next message; None at the end. A backslash at its end continues a line."""
@@ -205,7 +205,7 @@ class Chat:
                 if lines[-1] == line:
                     return "\n".join(lines)
 
-    def _leave(self) -> None:
+    def _report_continuation(self) -> None:
         """Say how to continue the conversation later."""
         context_id, task = self._conversation.context_id, self._open_task
         words = ["--context-id", context_id] if context_id else []
@@ -222,12 +222,12 @@ class Chat:
         task, is_named, self._is_named = self._open_task, self._is_named, False
         if task is None or task.state.is_interrupted or is_named:
             return task
-        self._go_on(None, self._conversation.context_id)
+        self._continue(None, self._conversation.context_id)
         return None
 
-    # ── What the agent answers ───────────────────────────────────────────────────────────────
+    # ── Answers ──────────────────────────────────────────────────────────────────────────────
 
-    async def _say(self, part: Part) -> None:
+    async def _send(self, part: Part) -> None:
         session, task = self._session, self._task_to_reply_to()
         message = Message(
             message_id=session.new_message_id(),
@@ -241,10 +241,10 @@ class Chat:
         events = self._conversation.stream_message(
             message, metadata=self._metadata, timeout=session.left(), headers=session.svc_params
         )
-        await self._let(self._show(events))
+        await self._wait_for(self._show(events))
 
     async def _follow(self) -> None:
-        """Follow an answer again that was left, if there is one."""
+        """Follow an abandoned answer again, if there is one."""
         session, task = self._session, self._open_task
         if task is None:
             return
@@ -256,16 +256,16 @@ class Chat:
             timeout=session.left(),
             headers=session.svc_params,
         )
-        await self._let(self._show(events))
+        await self._wait_for(self._show(events))
         if events.task is not None and self._open_task is not None:  # else it was dropped
-            self._go_on(events.task, None)
+            self._continue(events.task, None)
 
     def _stop(self) -> None:
-        """Leave the answer that is arriving, if there is one."""
+        """Abandon the answer that is arriving, if there is one."""
         if self._answer is not None:
             self._is_stopped = self._answer.cancel()
 
-    async def _let(self, answer: Coroutine[Any, Any, None]) -> None:
+    async def _wait_for(self, answer: Coroutine[Any, Any, None]) -> None:
         """Wait for the end of an answer, or for Ctrl-C."""
         self._answer, self._is_stopped = asyncio.create_task(answer), False
         try:
@@ -274,7 +274,7 @@ class Chat:
             if not self._is_stopped:
                 raise
             self._output.interrupted()
-            self._left()
+            self._report_unfinished()
         except A2AError as error:
             self._output.emit(StreamEnded())
             self._failed(error)
@@ -306,8 +306,8 @@ class Chat:
         task = events.task
         warn_of_gap(self._session, self._output, events)
         if task is not None and task.state.is_terminal and task.state in OUTCOMES:
-            why = await why_over(events)
-            self._output.emit(Notice.warning(f"{named_outcome(task)}{why}"))
+            reason = await why_over(events)
+            self._output.emit(Notice.warning(f"{named_outcome(task)}{reason}"))
 
     def _failed(self, error: A2AError) -> None:
         failure, task = describe(error, self._session), self._open_task
@@ -315,18 +315,18 @@ class Chat:
         if is_answering and task is not None and failure.hint == self._session.go_on(task.id):
             failure = dataclasses.replace(failure, hint=None)  # the hint that follows repeats it
         if task is not None and isinstance(error, TaskNotFoundError):
-            self._go_on(None, self._conversation.context_id)
+            self._continue(None, self._conversation.context_id)
             failure = dataclasses.replace(failure, hint=f"{failure.hint}; {_BEGINS_ANEW}")
         self._output.emit(Failed(failure))
         if is_answering:
-            self._left()
-        elif not isinstance(error, OutcomeUnknownError):  # its text says it
+            self._report_unfinished()
+        elif not isinstance(error, OutcomeUnknownError):  # its text says so
             self._output.emit(
                 Notice.warning(_UNANSWERED[self._session.may_have_left and error.executed])
             )
 
-    def _left(self) -> None:
-        """Say what is known of an answer that was not followed to its end."""
+    def _report_unfinished(self) -> None:
+        """Report the known state of an answer that was not followed to its end."""
         session, task = self._session, self._open_task
         if session.message_id is not None:
             may_have = "was in flight; the agent may have received it"

@@ -1,9 +1,9 @@
-"""What commands run in: event loop, network, file system, terminal, wall time.
+"""The environment of commands: event loop, network, file system, terminal, wall time.
 
-Rules: each of them is imported when it is used, as `--version`, help and completions use none. A
-line is read from the terminal only while nothing else is in flight, so that the event loop stands
-still meanwhile, and needs no thread that would outlive it; Ctrl-C ends the reading, or calls a
-function. What was typed can be brought back and edited, and is forgotten with the process.
+Rules: each part is imported on first use, as `--version`, help and completions use none. A
+line is read from the terminal only while nothing else is in flight, so that the event loop may
+block meanwhile, and no thread is needed that would outlive it; Ctrl-C ends the reading, or calls a
+function. Typed lines can be recalled and edited, and are forgotten with the process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
     import asyncio
     import gc
 
-    gc.freeze()  # what is imported by now stays, and is not searched for garbage
+    gc.freeze()  # imported modules stay, and are not searched for garbage
     gc.enable()
     asyncio.run(main)
 
@@ -79,24 +79,24 @@ async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
 
 
 def _aiohttp_engine(*, verify: bool, tls: TlsConfig | None = None) -> HttpEngine:
-    from holdfast._net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
+    from holdfast._net.aiohttp import AiohttpEngine  # heavy: not imported for help
     from holdfast._net.tls_config import TlsConfig
 
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr, which is ours
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # otherwise gRPC writes to our stderr
     if tls is None and not verify:
         tls = TlsConfig(verify=False)
     return AiohttpEngine(ssl=True if tls is None else tls)
 
 
 LOGINS = (".config", "holdfast", "logins")
-"""Where logins are kept, below the home directory."""
+"""The directory of logins, below the home directory."""
 
 
-class InterruptedLine(Exception):  # noqa: N818  it is no error
+class InterruptedLine(Exception):  # noqa: N818  it is not an error
     """Ctrl-C was pressed while a line was read.
 
     Args:
-        typed: What had been typed, as far as that is known.
+        typed: The typed text, as far as it is known.
 
     Attributes:
         typed: As given.
@@ -108,32 +108,32 @@ class InterruptedLine(Exception):  # noqa: N818  it is no error
 
 
 class Terminal(Protocol):
-    """Where lines are typed."""
+    """A terminal that lines are read from."""
 
     async def read(self, prompt: str) -> str:
-        """Reads a line; what is pasted at once may have several.
+        """Read a line; pasted text may have several.
 
         Args:
-            prompt: What is shown before it.
+            prompt: The text before the input.
 
         Raises:
-            EOFError: Nothing more will be typed, as after Ctrl-D.
+            EOFError: There is no more input, as after Ctrl-D.
             InterruptedLine: Ctrl-C was pressed.
-            UnicodeError: What was typed is no text.
+            UnicodeError: The input is not text.
         """
         ...
 
     def interrupts(self, call: Callable[[], None]) -> AbstractContextManager[None]:
-        """Calls at each Ctrl-C while no line is read, as long as the context is open."""
+        """Call a function at each Ctrl-C while no line is read and the context is open."""
         ...
 
     def discard(self) -> None:
-        """Forgets what was typed and not read, which would go to the shell otherwise."""
+        """Discard unread input, which the shell would execute otherwise."""
         ...
 
 
 def open_terminal() -> Terminal | None:
-    """The terminal of the process; None if its input or its output is none."""
+    """Return the terminal of the process; None if its input or output is not a terminal."""
     streams: tuple[TextIO | None, ...] = sys.stdin, sys.stdout
     if not all(stream is not None and stream.isatty() for stream in streams):
         return None
@@ -142,10 +142,10 @@ def open_terminal() -> Terminal | None:
 
 @contextlib.contextmanager
 def interrupts(call: Callable[[], None]) -> Generator[None]:
-    """Call in the event loop at each Ctrl-C while the context is open.
+    """Call a function in the event loop at each Ctrl-C while the context is open.
 
-    A Ctrl-C that comes before the loop has seen the one before raises `KeyboardInterrupt`: the
-    loop is blocked, for example by a pipe whose reader reads no more.
+    A Ctrl-C before the loop has handled the one before raises `KeyboardInterrupt`: the
+    loop is blocked, for example by a pipe that is not read.
     """
     import asyncio
 
@@ -172,20 +172,20 @@ def interrupts(call: Callable[[], None]) -> Generator[None]:
 
 
 class _Terminal:
-    """Reads lines with what Python's own `input` offers."""
+    """Reads lines with the features of Python's own `input`."""
 
     def __init__(self) -> None:
         self._is_reading = False
         self._reads = 0
         self._typed = ""
         self._buffer: Callable[[], str] = str
-        with contextlib.suppress(ImportError):  # without it, what the terminal itself offers
-            import readline  # here only: it may write to the terminal that it finds
+        with contextlib.suppress(ImportError):  # without it, the terminal's own features remain
+            import readline  # here only: it may write to the terminal
 
             self._buffer = readline.get_line_buffer
             if "libedit" not in (readline.__doc__ or ""):
                 readline.parse_and_bind("set enable-bracketed-paste on")
-                readline.parse_and_bind("tab: self-insert")  # there are no files to complete
+                readline.parse_and_bind("tab: self-insert")  # no files to complete
 
     async def read(self, prompt: str) -> str:
         try:
@@ -214,7 +214,7 @@ class _Terminal:
             loop.call_soon_threadsafe(unless_read, self._reads)
 
         def unless_read(reads: int) -> None:
-            if reads == self._reads:  # else it was meant for what was under way before the line
+            if reads == self._reads:  # otherwise it was meant for work before the line
                 call()
 
         before = signal.signal(signal.SIGINT, interrupted)
@@ -234,19 +234,19 @@ class _Terminal:
 
 @dataclass(frozen=True, kw_only=True)
 class CliEnvironment:
-    """What commands run in.
+    """The environment of commands.
 
     Attributes:
         run: Runs a coroutine to its end.
-        engine: Makes what carries requests; `verify` says whether certificates are verified, and
-            `tls`, which is there if the client shows one of its own, says all of it.
-        home: Gives the home directory.
-        directory: Gives the working directory.
-        cache: Gives the directory of cached cards; None for no cache.
-        terminal: Gives the terminal that somebody sits at; None for none.
-        interrupts: Calls at each Ctrl-C, as long as the context is open.
+        engine: Makes the engine that sends requests; `verify`: whether certificates are verified;
+            `tls`, with a certificate of the client only: all TLS settings.
+        home: Returns the home directory.
+        directory: Returns the working directory.
+        cache: Returns the directory of cached cards; None for no cache.
+        terminal: Returns the terminal of the user; None if there is none.
+        interrupts: Calls a function at each Ctrl-C, while the context is open.
         env: Wall time, randomness and ids.
-        look_at_tls: Looks at the TLS of a server; see `holdfast._net.tls`.
+        look_at_tls: Examines the TLS of a server; see `holdfast._net.tls`.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = _run
@@ -260,10 +260,10 @@ class CliEnvironment:
     look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
 
     def read_configuration(self, named: str | None) -> Configuration:
-        """Reads the configuration files.
+        """Read the configuration files.
 
         Args:
-            named: The file to read in place of the local one, as the caller wrote it.
+            named: The file to read in place of the local one, as written.
 
         Raises:
             OSError: That file cannot be read.

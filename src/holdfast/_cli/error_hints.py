@@ -1,4 +1,4 @@
-"""What the caller can do about an error: a short next step, best a command to copy."""
+"""Hints about errors: a short next step for the caller, preferably a command to copy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ __all__ = [
 _SERVER_ERROR, _BUSY = 500, 503
 
 _MAX_REQUEST_CHARACTERS = 300
-"""Characters of what a card asks for that a hint shows at most."""
+"""Maximum characters of a card's requirements in a hint."""
 
 _NOT_ACCEPTED = "check the credentials: the agent does not accept them"
 
@@ -68,7 +68,7 @@ _INTERFACES = "supportedInterfaces["
 _ENDPOINT = "--endpoint URL --transport BINDING in place of --agent-card"
 _CALL_ANOTHER_ADDRESS = f"to call another address: {_ENDPOINT}"
 _NO_SUCH_PATH = frozenset({404, 405, 410})
-"""HTTP statuses of servers that have nothing at an address, or something other than an agent."""
+"""HTTP statuses of an address without a service, or with one that is not an agent."""
 
 _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host's name in --agent-card and in the agent's card",
@@ -81,12 +81,12 @@ _BY_FAILURE: Mapping[str, str] = {
 
 
 def no_hint(_error: A2AError, _state: CommandState) -> str | None:
-    """There is nothing useful to say."""
+    """Return no hint."""
     return None
 
 
 def resume_task(error: A2AError, state: CommandState) -> str | None:
-    """How to go on with what the time was too short for."""
+    """Return how to resume after a timeout."""
     if isinstance(error, errors.OutcomeUnknownError):
         return search_for_message(error, state)
     task: Task | None = state.task or getattr(error, "task", None)
@@ -97,7 +97,7 @@ def resume_task(error: A2AError, state: CommandState) -> str | None:
 
 
 def search_for_message(error: A2AError, state: CommandState) -> str | None:
-    """Name the command that searches for a message whose outcome is unknown."""
+    """Return the command that searches for a message whose outcome is unknown."""
     message_id, context_id = state.message_id, None
     if isinstance(error, errors.OutcomeUnknownError):
         message_id, context_id = error.message_id, error.context_id
@@ -110,7 +110,7 @@ def search_for_message(error: A2AError, state: CommandState) -> str | None:
 
 
 def may_have_run(error: A2AError, state: CommandState) -> bool:
-    """Return whether an error says of the message in flight that it may have been executed."""
+    """Return whether an error says that the message in flight may have been executed."""
     says_so = error.transient or isinstance(
         error, errors.InvalidAgentResponseError | errors.LimitExceededError
     )
@@ -119,7 +119,7 @@ def may_have_run(error: A2AError, state: CommandState) -> bool:
 
 
 def check_reference(error: A2AError, state: CommandState) -> str | None:
-    """What a reference to a card may be, where there is no card."""
+    """Return the forms of a reference to a card, if there is no card."""
     if (error.http_status or 0) >= _SERVER_ERROR:
         return retry_later(error, state)
     reference = masked_reference(state.settings.agent_card)
@@ -133,20 +133,20 @@ def check_reference(error: A2AError, state: CommandState) -> str | None:
 
 
 def give_credentials(error: A2AError, state: CommandState) -> str | None:
-    """The credentials that are missing, or that these are not the right ones."""
+    """Return which credentials are missing, or that the given ones are wrong."""
     settings = state.settings
     if state.card is None and bearer_challenge(error.headers) is not None:
         has_token = state.auth is not None and (settings.bearer or not settings.credentials)
-        shown = shlex.quote(masked_reference(str(state.reference)))
+        reference = shlex.quote(masked_reference(str(state.reference)))
         if settings.is_credential_origin:
             return _NOT_ACCEPTED if has_token else _credentials_to_give(state)
         if has_token:
             return (
                 "no credential is sent before the card declares a scheme for it; if you trust "
-                f"this server: --credential-origin {shown}"
+                f"this server: --credential-origin {reference}"
             )
         return (
-            f"{_credentials_to_give(state)} together with --credential-origin {shown}, if you "
+            f"{_credentials_to_give(state)} together with --credential-origin {reference}, if you "
             "trust this server; otherwise no credential is sent before the card declares a scheme "
             "for it"
         )
@@ -158,7 +158,7 @@ def give_credentials(error: A2AError, state: CommandState) -> str | None:
 
 
 def get_permission(_error: A2AError, state: CommandState) -> str | None:
-    """Whose permission is missing."""
+    """Return whose permission is missing."""
     if state.card is None:
         return (
             "check the address; a card that was saved by other means can be named as a file with "
@@ -174,25 +174,25 @@ def get_permission(_error: A2AError, state: CommandState) -> str | None:
 
 
 def _credentials_to_give(state: CommandState) -> str:
-    """The credentials that are missing, in each of the ways that are enough."""
+    """Return the missing credentials, in each sufficient alternative."""
     ways = _ways(state)
     if state.card is None:
-        given = {_to_set(Need("--bearer"))}
+        options = {_setting_text(Need("--bearer"))}
     elif not ways:
-        given = {_to_set(Need(flag)) for flag in ("--api-key", "--bearer")}
+        options = {_setting_text(Need(flag)) for flag in ("--api-key", "--bearer")}
     else:
-        given = {_all_of(way, state.settings) for way in ways if way.hindrance is None}
-    if not given:
+        options = {_all_of(way, state.settings) for way in ways if way.hindrance is None}
+    if not options:
         requested = shortened(", or ".join(way.words for way in ways), _MAX_REQUEST_CHARACTERS)
-        many = "the command line can give none of these"
-        return f"the agent asks for {requested}; {ways[0].hindrance if len(ways) == 1 else many}"
+        none = "the command line can give none of these"
+        return f"the agent asks for {requested}; {ways[0].hindrance if len(ways) == 1 else none}"
     login = _login(state)
     first = "" if login is None else f"log in: {login}, or "
-    return first + shortened(f"set {', or '.join(sorted(given))}", _MAX_REQUEST_CHARACTERS)
+    return first + shortened(f"set {', or '.join(sorted(options))}", _MAX_REQUEST_CHARACTERS)
 
 
 def _login(state: CommandState) -> str | None:
-    """The command that gets a token, where the card takes one of OAuth or OpenID Connect alone."""
+    """Return the command that gets a token, if the card accepts only OAuth or OpenID Connect."""
     card = state.card
     if card is None:
         return None
@@ -212,7 +212,7 @@ def _login(state: CommandState) -> str | None:
 
 
 def _flow(flows: OAuthFlows) -> list[str]:
-    """What names the flow of a card that does not have the default one."""
+    """Return the option for the flow of a card that lacks the default one."""
     if flows.device_code is None and flows.authorization_code is not None:
         return ["--flow", "authorization-code"]
     if flows.device_code is None and flows.client_credentials is not None:
@@ -221,7 +221,7 @@ def _flow(flows: OAuthFlows) -> list[str]:
 
 
 def _all_of(way: Way, settings: Settings) -> str:
-    missing = sorted(_to_set(need) for need in _missing(way, settings))
+    missing = sorted(_setting_text(need) for need in _missing(way, settings))
     if len(way.needs) == 1:
         return missing[0]
     also = " as well" if len(missing) < len(way.needs) else ""
@@ -229,14 +229,14 @@ def _all_of(way: Way, settings: Settings) -> str:
     return f"{' and '.join(missing)}{also}: the agent asks for {together} together"
 
 
-def _to_set(need: Need) -> str:
+def _setting_text(need: Need) -> str:
     flag = need.flag or ""
-    what = f" to {shlex.quote(need.param)}" if need.param else ""
-    return f"{_VARIABLES[flag]} (or {flag}){what}"
+    target = f" to {shlex.quote(need.param)}" if need.param else ""
+    return f"{_VARIABLES[flag]} (or {flag}){target}"
 
 
 def has_given_credentials(state: CommandState) -> bool:
-    """Whether what the card asks for was given, or anything at all if it says nothing."""
+    """Return whether required credentials were given, or any if the card requires none."""
     settings, ways = state.settings, _ways(state)
     if "authorization" in settings.svc_params:
         return True
@@ -246,7 +246,7 @@ def has_given_credentials(state: CommandState) -> bool:
 
 
 def _missing(way: Way, settings: Settings) -> list[Need]:
-    """What of a way is given neither by its flag nor as a service parameter."""
+    """Return the parts of an alternative that neither a flag nor a service parameter supplies."""
     return [
         need
         for need in way.needs
@@ -259,32 +259,32 @@ def _ways(state: CommandState) -> list[Way]:
 
 
 def check_connection(error: A2AError, _state: CommandState) -> str | None:
-    """What to look at by how the agent could not be reached."""
+    """Return what to check, by the way in which the agent was unreachable."""
     return _BY_FAILURE.get(getattr(error, "failure", ""))
 
 
 def _check_address(error: A2AError, state: CommandState) -> str:
-    """A client with TLS and a server without it wait for each other until one gives up."""
+    """Return what to check if TLS is missing: client and server then wait for each other."""
     secure = (error.agent or str(state.reference)).startswith("https://")
     return f"check the address{' (does it speak http://?)' if secure else ''}"
 
 
 def check_listener(error: A2AError, state: CommandState) -> str | None:
-    """What to look at when somebody listens there, or seems to, and says nothing."""
+    """Return what to check if a server listens there, or seems to, and does not answer."""
     if getattr(error, "phase", "") == "connect":
         return f"{_check_address(error, state)} and the network"
     return "check that it is the agent that listens at this address"
 
 
 def retry_later(error: A2AError, _state: CommandState) -> str | None:
-    """When to try again."""
+    """Return when to try again."""
     if error.retry_after is None:
         return "try again later"
     return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
 
 
 def retry_later_if_busy(error: A2AError, state: CommandState) -> str | None:
-    """When to try again, where the agent has no time now."""
+    """Return when to try again, if the agent is busy."""
     is_busy = error.http_status == _BUSY or error.retry_after is not None
     if is_busy:
         return retry_later(error, state)
@@ -292,53 +292,53 @@ def retry_later_if_busy(error: A2AError, state: CommandState) -> str | None:
 
 
 def check_path(error: A2AError, state: CommandState) -> str | None:
-    """Return where an address comes from that has no agent; otherwise when to try again."""
+    """Return the source of an address that has no agent; otherwise when to try again."""
     if error.http_status not in _NO_SUCH_PATH or state.card is None:
         return retry_later_if_busy(error, state)
     if state.settings.is_endpoint:
         parts = urlsplit(error.agent or state.settings.agent_card)
         card = f"holdfast card get --agent-card {parts.scheme}://{parts.netloc}"
         return f"check the path of --endpoint; the agent's card names the right one: {card}"
-    shown = state.command("card", "get")
-    return f"the address comes from the agent's card: {shown} shows it; {_CALL_ANOTHER_ADDRESS}"
+    command = state.command("card", "get")
+    return f"the address comes from the agent's card: {command} shows it; {_CALL_ANOTHER_ADDRESS}"
 
 
 def name_endpoint(error: A2AError, _state: CommandState) -> str | None:
     """Return how to call an agent whose card names no supported binding."""
     if "pip install" in error.message:
-        return None  # it says what is missing
+        return None  # its text says what is missing
     *others, last = BINDINGS
     return f"if the agent has an address for {', '.join(others)} or {last}: {_ENDPOINT}"
 
 
 def trust_interface(_error: A2AError, state: CommandState) -> str | None:
-    """How to name the interface that no credentials go to otherwise."""
+    """Return how to name the interface that gets no credentials otherwise."""
     save = state.command("card", "get", "-o", "json")
     return f"if you trust it: {save} > card.json, then --agent-card card.json"
 
 
 def declare_extension(error: A2AError, _state: CommandState) -> str | None:
-    """How to declare the extension that the agent requires."""
+    """Return how to declare the extension that the agent requires."""
     uris = cast("errors.ExtensionSupportRequiredError", error).extensions
     flags = " ".join(f"--extension {shlex.quote(uri)}" for uri in uris)
     return f"if the message follows it: {flags}" if uris else None
 
 
 def omit_extension(error: A2AError, _state: CommandState) -> str | None:
-    """Which extension not to declare."""
+    """Return which extension not to declare."""
     uris = cast("errors.ExtensionNotSupportedError", error).extensions
     return f"leave out {' '.join(f'--extension {shlex.quote(uri)}' for uri in uris)}"
 
 
 def name_address(error: A2AError, state: CommandState) -> str | None:
-    """How to name the address that lies too far inside."""
+    """Return how to name an address in a network that is too private."""
     if state.card is not None:
         return trust_interface(error, state)
     return f"if you trust it: --agent-card {error.agent}"
 
 
 def correct_card(error: A2AError, state: CommandState) -> str | None:
-    """How to correct a card that cannot be right."""
+    """Return how to correct an invalid card."""
     if state.card is None and (getattr(error, "field", None) or "").startswith(_INTERFACES):
         if isinstance(state.reference, Path):
             return f"correct the interface in {state.reference}"
@@ -350,27 +350,29 @@ def correct_card(error: A2AError, state: CommandState) -> str | None:
 
 
 def name_card_keys(error: A2AError, _state: CommandState) -> str | None:
-    """What helps where a card is merely not verified."""
+    """Return what to do about a card that is merely not verified."""
     if getattr(error, "outcome", None) != "unverifiable" or error.transient:
         return None
     return "name its author's keys by --card-keys, or where they are by --card-key-host"
 
 
 def choose_version(error: A2AError, state: CommandState) -> str | None:
-    """The version to ask for: one of ours, and the agent's if there is a sign of what that is."""
+    """Return the version to request: a supported one, and the agent's if there is a sign of it."""
     if state.settings.version not in PROTOCOL_VERSIONS:
         return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
-    other, card = error.other_version, state.card
-    if other is not None:
-        return f"if the agent speaks {other}: --a2a-version {other}"
+    agent_version, card = error.other_version, state.card
+    if agent_version is not None:
+        return f"if the agent speaks {agent_version}: --a2a-version {agent_version}"
     if card is None or not isinstance(error, errors.VersionNotSupportedError):
         return None
-    declared, spoken = ", ".join(declared_versions(card)), " and ".join(PROTOCOL_VERSIONS)
-    return f"the agent's card offers {declared}; holdfast speaks {spoken}; {_CALL_ANOTHER_ADDRESS}"
+    declared, supported = ", ".join(declared_versions(card)), " and ".join(PROTOCOL_VERSIONS)
+    return (
+        f"the agent's card offers {declared}; holdfast speaks {supported}; {_CALL_ANOTHER_ADDRESS}"
+    )
 
 
 def check_task_id(_error: A2AError, state: CommandState) -> str | None:
-    """What to look at where there is no such task, or configuration."""
+    """Return what to check if there is no such task or configuration."""
     if state.asks_for_config:
         return "check the ids of the task and of the configuration, and that both are this agent's"
     if state.task is not None:

@@ -54,7 +54,7 @@ def describe(error: A2AError, state: CommandState) -> Failure:
 
 
 def _transport_code(error: A2AError, state: CommandState) -> int | str | None:
-    """The code that the transport carried (a2a-cli, appendix B); None where nothing answered."""
+    """Return the code of the transport (a2a-cli, appendix B); None without an answer."""
     if error.grpc_status:
         return error.grpc_status
     if error.code is None or (state.binding == "HTTP+JSON" and error.http_status):
@@ -63,7 +63,7 @@ def _transport_code(error: A2AError, state: CommandState) -> int | str | None:
 
 
 def _code(row: _Row, error: A2AError, state: CommandState) -> str:
-    """A row's own code, or the protocol's name of the error."""
+    """Return a row's own code, or the protocol's name of the error."""
     if row.code is None:
         return _NAMES.get(type(error), type(error).__name__)
     if row.kind is errors.AuthenticationError and not hints.has_given_credentials(state):
@@ -72,11 +72,11 @@ def _code(row: _Row, error: A2AError, state: CommandState) -> str:
 
 
 _NAMES: Mapping[type[A2AError], str] = {errors.ParseError: "JSONParseError"}
-"""Where the protocol's name (A2A 9.5) is not our class's."""
+"""The protocol's names (A2A 9.5) that differ from the names of our classes."""
 
 
 def _kind(error: A2AError) -> type[A2AError]:
-    """The kind that an error counts as: a reply that was lost to the timeout is a timeout."""
+    """Return the class that an error counts as: a reply lost to the timeout is a timeout."""
     lost, cause = isinstance(error, errors.OutcomeUnknownError), error.__cause__
     late = isinstance(cause, errors.DeadlineExceededError) and cause.deadline != _SEARCH
     return errors.DeadlineExceededError if lost and late else type(error)
@@ -97,7 +97,7 @@ def _plain_message(error: A2AError, _state: CommandState) -> str:
 
 
 def _timed_out_message(error: A2AError, state: CommandState) -> str:
-    """Say which timeout expired, and what was known then."""
+    """Say which timeout expired, and what was known by then."""
     seconds = state.settings.timeout
     if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
         seconds = error.timeout  # a cancel has a shorter one
@@ -110,11 +110,11 @@ def _timed_out_message(error: A2AError, state: CommandState) -> str:
             f"{limit}; the outcome of message {error.message_id} is unknown; it was not sent again"
         )
     if state.task is not None:
-        seen = f"task {state.task.id} was last seen {state.task.state}"
-        return f"{limit}; {seen}{_since_then(error)}"
+        last_state = f"task {state.task.id} was last seen {state.task.state}"
+        return f"{limit}; {last_state}{_since_then(error)}"
     if state.card is None:
-        where = masked_reference(str(state.reference))
-        return f"{limit}; the agent's card was still awaited from {where}{_since_then(error)}"
+        reference = masked_reference(str(state.reference))
+        return f"{limit}; the agent's card was still awaited from {reference}{_since_then(error)}"
     return limit
 
 
@@ -144,22 +144,22 @@ def _reply_lost_message(error: A2AError, _state: CommandState) -> str:
     message_id = cast("errors.OutcomeUnknownError", error).message_id
     cause = error.__cause__
     if isinstance(cause, errors.A2AError):
-        why = one_line(cause)
+        reason = one_line(cause)
     elif error.attempts:
-        why = "its reply was lost"
+        reason = "its reply was lost"
     else:  # of another process, known from a journal
-        why = (
+        reason = (
             "it may have been sent, and the process that recorded it ended before a reply was "
             "recorded"
         )
-    return f"the outcome of message {message_id} is unknown: {why}; it was not sent again"
+    return f"the outcome of message {message_id} is unknown: {reason}; it was not sent again"
 
 
 def _without_credentials_message(error: A2AError, _state: CommandState) -> str:
     """Say that an interface gets no credentials."""
-    where = cast("errors.CredentialOriginError", error).origin
+    origin = cast("errors.CredentialOriginError", error).origin
     return (
-        f"the agent's interface is at {where}, which is not where the card came from; nothing "
+        f"the agent's interface is at {origin}, which is not where the card came from; nothing "
         "was sent there"
     )
 
@@ -199,8 +199,8 @@ def _over_limit_message(error: A2AError, _state: CommandState) -> str:
 def _http_message(error: A2AError, state: CommandState) -> str:
     """Return an HTTP error in one line, without the advice for programs: the hint replaces it."""
     copied = copy.copy(error)
-    what, advice, _ = error.message.partition(CHECK_ADDRESS)
-    copied.message = f"{what}{advice.partition(':')[0]}"
+    fact, advice, _ = error.message.partition(CHECK_ADDRESS)
+    copied.message = f"{fact}{advice.partition(':')[0]}"
     return _plain_message(copied, state)
 
 
@@ -224,7 +224,7 @@ class _Row(NamedTuple):
     """How one kind of error is described.
 
     Attributes:
-        kind: The class; its subclasses are meant, too.
+        kind: The class, including its subclasses.
         code: The code; None for the protocol's name of the error.
         exit: The exit code.
         hint: Returns what the caller can do; None if there is nothing useful to say.

@@ -1,4 +1,4 @@
-"""Why a command could not do its job, as it is reported, and how far it had come."""
+"""The failures of commands, as they are reported, and the progress of a command at its failure."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ INTERRUPTED, CLOSED_PIPE = 130, 141
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a command could not do its job.
+    """The failure of a command.
 
     Attributes:
-        code: The error's name in the protocol, or a code of the command line.
+        code: The name of the error in the protocol, or a code of the command line.
         message: What happened.
         hint: What to do about it; None if there is nothing useful to say.
-        a2a_code: The code of the transport: of JSON-RPC its number, of HTTP and gRPC the status.
+        a2a_code: The code of the transport: the number of JSON-RPC, or the status of HTTP or gRPC.
         exit: The exit code.
-        instead: Help that says it all, where there is room for it.
+        instead: The whole help, for outputs with room for it.
     """
 
     code: str
@@ -65,7 +65,7 @@ class Failure:
 
 
 class CommandError(Exception):
-    """A command cannot do its job, for a reason of its own.
+    """A failure of a command for a reason of its own.
 
     Args:
         failure: What to report.
@@ -80,7 +80,7 @@ class CommandError(Exception):
 
 
 class CommandState(Protocol):
-    """How far a command had come."""
+    """The progress of a command."""
 
     @property
     def settings(self) -> Settings: ...
@@ -118,7 +118,7 @@ class CommandState(Protocol):
 
 
 def usage(message: str, command: str, *, instead: str | None = None) -> Failure:
-    """A command line that cannot be right."""
+    """Return the failure of an invalid command line."""
     return Failure(
         code="A2ACLI_ERR_USAGE",
         message=message,
@@ -129,7 +129,7 @@ def usage(message: str, command: str, *, instead: str | None = None) -> Failure:
 
 
 def internal(error: BaseException) -> Failure:
-    """Something that must not happen."""
+    """Return the failure of an unexpected exception."""
     return Failure(
         code="A2ACLI_ERR_INTERNAL",
         message=f"{type(error).__name__}{f': {error}' if str(error) else ''}",
@@ -138,24 +138,24 @@ def internal(error: BaseException) -> Failure:
 
 
 def unwritable(error: OSError, state: CommandState | None = None) -> Failure:
-    """A result that cannot be shown, which undoes nothing of what led to it.
+    """Return the failure of a result that cannot be shown; what led to it has taken effect.
 
     Args:
-        error: Why it cannot.
-        state: How far the command had come; None if it had not begun.
+        error: The error of the output.
+        state: The progress of the command; None if it had not begun.
     """
     message = f"the output cannot be written: {error.strerror or error}"
     hint = None
     if state is not None:
-        done = ["the message was sent"] if state.may_have_left else []
+        effects = ["the message was sent"] if state.may_have_left else []
         task = state.task
         if task is not None:
-            done.append(f"task {task.id} was last seen {task.state}")
+            effects.append(f"task {task.id} was last seen {task.state}")
             look = state.command("task", "get", task.id)
             hint = look if task.state.is_terminal else state.go_on(task.id)
-        elif done:
+        elif effects:
             hint = "sending it again would run it once more"
-        message = "; ".join((message, *done))
+        message = "; ".join((message, *effects))
     return Failure(code="A2ACLI_ERR_INTERNAL", message=message, hint=hint)
 
 
@@ -170,21 +170,21 @@ def out_of_time(seconds: float) -> Failure:
 
 
 def unusable(path: Path | str, problem: str, hint: str | None = None) -> CommandError:
-    """A file that a command cannot do without, and cannot use."""
+    """Return the error of a file that a command requires and cannot use."""
     return CommandError(
         Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)
     )
 
 
 def why_away(error: A2AError) -> str:
-    """Say why the agent cannot be reached, in one line, without the attempts."""
+    """Return why the agent cannot be reached, in one line, without the attempts."""
     copied = copy.copy(error)
     copied.excerpt = copied.retry_stopped_reason = None
     return one_line(copied)
 
 
 def one_line(error: A2AError) -> str:
-    """Return an error in one line, without its attempts, which the caller of this describes."""
+    """Return an error in one line, without its attempts, which the caller describes."""
     copied = copy.copy(error)
     copied.attempts, copied.retry_after, copied.retry_stopped_reason = (), None, None
     return str(copied)

@@ -1,7 +1,7 @@
-"""How a command is executed: from its options to its output and exit code.
+"""The execution of a command: from its options to its output and exit code.
 
-Rules: whatever goes wrong is told in one form; a task that was begun is named before the command
-ends, whoever ends it.
+Rules: every failure is reported in one form; a task that was begun is named before the command
+ends, however it ends.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ __all__ = [
 
 
 class Diagnostics(logging.Handler):
-    """Shows what the library logs, while the context is open.
+    """Shows the library's log records, while the context is open.
 
     Args:
-        output: Where to.
-        enabled: Whether to show all.
+        output: Where records are shown.
+        enabled: Whether to show all records.
     """
 
     def __init__(self, output: Output, *, enabled: bool) -> None:
@@ -74,19 +74,19 @@ class Diagnostics(logging.Handler):
         self._level = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows one record."""
+        """Show one record."""
         try:
             if record.name == SECURITY_LOGGER:
                 self._output.emit(
                     Notice.warning(record.getMessage().partition("; pass ")[0])
-                )  # of Python
+                )  # a warning of Python
             else:
                 self._output.emit(Notice("Debug", record.getMessage()))
         except OSError:
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
-        """Nobody reads standard error any more: nothing can be said about that."""
+        """Ignore that standard error has no reader: nothing can be reported there."""
 
     def __enter__(self) -> None:
         self._level = self._logger.level
@@ -124,17 +124,17 @@ def execute(
     needs_card: bool = False,
     output: Output | None = None,
 ) -> int:
-    """Runs an action against the agent, and reports how it failed, if it did.
+    """Run an action against the agent, and report its failure, if it fails.
 
     Args:
         ctx: The command's context.
-        action: What to do.
-        can_follow: Whether there is something to follow with ``--stream``.
-        needs_card: Whether it is about the agent's card, and not about an interface alone.
-        output: Where things are said; what the options say if left out.
+        action: The action.
+        can_follow: Whether ``--stream`` has an effect.
+        needs_card: Whether it requires the agent's card, and not only an interface.
+        output: Where results are shown; that of the options if left out.
 
     Raises:
-        click.UsageError: The options cannot be right.
+        click.UsageError: The options are invalid.
     """
     world: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
@@ -151,12 +151,12 @@ def execute(
 
 
 def announce(ctx: click.Context, output: Output, settings: Settings | None = None) -> None:
-    """Say once what of the configuration may be a mistake, and what of it weakens a command.
+    """Report once the likely mistakes of the configuration, and the weakening settings.
 
     Args:
         ctx: The command's context.
-        output: Where it is said.
-        settings: The settings, as far as they are known.
+        output: Where they are reported.
+        settings: The settings, if they are known.
     """
     configuration = loaded_configuration(ctx)
     if configuration is not None and not ctx.meta.get(_ANNOUNCED):
@@ -168,10 +168,10 @@ def announce(ctx: click.Context, output: Output, settings: Settings | None = Non
 
 
 def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = False) -> str | Path:
-    """Where the card is.
+    """Return the address or file of the card.
 
     Raises:
-        click.UsageError: The reference cannot be one.
+        click.UsageError: The reference is invalid.
         CommandError: It is in a catalog, and cannot be found there.
     """
     try:
@@ -182,7 +182,7 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
 
 
 def perform(world: CliEnvironment, session: Session, output: Output, action: Action) -> int:
-    """Runs an action, and gives the exit code."""
+    """Run an action, and return the exit code."""
 
     async def act() -> None:
         async with session:
@@ -212,7 +212,7 @@ def perform(world: CliEnvironment, session: Session, output: Output, action: Act
 
 def _failure(error: Exception, session: Session) -> Failure:
     if isinstance(error, A2AError):
-        from holdfast._cli.error_table import describe  # most commands do without
+        from holdfast._cli.error_table import describe  # most commands do not need it
 
         return describe(error, session)
     if isinstance(error, CommandError):
@@ -222,15 +222,15 @@ def _failure(error: Exception, session: Session) -> Failure:
 
 
 def _give_up(task: Task, output: Output) -> None:
-    """Completes what was begun, for those who read it."""
+    """Complete the output that was begun, for its readers."""
     try:
         output.emit(WaitEnded(task))
-    except BrokenPipeError:  # what there is to say on standard error is said all the same
+    except BrokenPipeError:  # standard error still gets its text
         discard()
 
 
 def _left(session: Session, output: Output) -> None:
-    """Says how to go on to those who left before the task was named, or who still look on."""
+    """Show how to resume, unless the output ends with the task and its reader has gone."""
     task, is_named = session.task, output.has_named_task
     if task is not None and not task.state.is_terminal and (not is_named or _is_seen(sys.stderr)):
         output.emit(Notice.hint(session.go_on(task.id)))
@@ -239,12 +239,12 @@ def _left(session: Session, output: Output) -> None:
 
 
 def _is_seen(stream: TextIO | None) -> bool:
-    """Whether somebody sits before a stream."""
+    """Return whether a stream is a terminal."""
     return stream is not None and stream.isatty()
 
 
 def _interrupted(session: Session, output: Output) -> None:
-    """Says how to go on after Ctrl-C: the agent knows nothing of it."""
+    """Show how to resume after Ctrl-C: the agent is not informed of it."""
     if session.task is not None:
         _give_up(session.task, output)
         output.emit(Notice.hint(session.go_on(session.task.id)))
@@ -255,16 +255,16 @@ def _interrupted(session: Session, output: Output) -> None:
             )
         )
     elif session.awaits_card:
-        where = masked_reference(str(session.reference))
+        reference = masked_reference(str(session.reference))
         output.emit(
             Notice.warning(
-                f"interrupted while waiting for the agent card of {where}; nothing was sent"
+                f"interrupted while waiting for the agent card of {reference}; nothing was sent"
             )
         )
 
 
 def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:
-    """Reports what went wrong before the options were understood, which a file may explain."""
+    """Report a failure before the options were parsed, with likely causes in a file."""
     output = output_for(form, in_lines=in_lines)
     try:
         if ctx is not None:
@@ -278,7 +278,7 @@ def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | No
 
 
 def cannot_write(error: OSError, session: Session | None = None) -> int:
-    """Says so where that can still be said."""
+    """Report an output that cannot be written, if that is still possible."""
     settings = None if session is None else session.settings
     with contextlib.suppress(OSError):
         output_for("text", settings).emit(Failed(unwritable(error, session)))
@@ -287,17 +287,17 @@ def cannot_write(error: OSError, session: Session | None = None) -> int:
 
 
 def nobody_reads() -> int:
-    """Leaves quietly when an output is closed at its other end, as by ``| head``."""
+    """Exit quietly when the reader of an output has gone, as with ``| head``."""
     discard()
     return CLOSED_PIPE
 
 
 def discard() -> None:
-    """Forgets what an output does not take."""
+    """Discard the buffered output."""
     streams: tuple[TextIO | None, ...] = sys.stdout, sys.stderr
     for stream in filter(None, streams):
         try:
             stream.flush()
         except OSError:
-            # What is still buffered would be written, and fail, once more at exit.
+            # Otherwise Python writes the buffer, and fails, once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

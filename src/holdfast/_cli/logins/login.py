@@ -2,7 +2,7 @@
 
 Rules: a secret comes from the environment or from a file, never as an argument; nothing secret
 goes to an authorization server that a card alone names, unless the caller trusts its origin; what
-a person has to do is told on standard error, and nothing is asked for.
+a person has to do is shown on standard error, and nothing is asked.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
     from holdfast._cli.logins.store import Login
     from holdfast.errors import AuthenticationError
 
-    named = session.settings.agent_source
-    if not named.is_trusted:
+    source = session.settings.agent_source
+    if not source.is_trusted:
         message = (
-            f"{named.place} names the agent, but the file may not be yours; name the agent to log "
-            "in at with --agent-card"
+            f"{source.place} names the agent, but the file may not be yours; name the agent to "
+            "log in at with --agent-card"
         )
         raise click.UsageError(message)
     try:
@@ -96,8 +96,8 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
             session, output, request, server, scopes=scopes, resource=resource, secret=secret
         )
         store = session.logins.store(agent)
-        # A new login gets a new token; and the token must meet no older login, whose server it is
-        # not for, if this is the last that the command does.
+        # A new login gets a new token; and the token must not meet an older login, of another
+        # server, if this is the last step of the command.
         await session.logins.remove(agent)
         return server, scopes, await provider(store).token()
 
@@ -129,11 +129,11 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
         resource=resource,
     )
     session.logins.save(login)
-    _tell(output, login, token, "Logged in")
+    _show_login(output, login, token, "Logged in")
 
 
 def _resource(request: LoginRequest, address: str) -> str | None:
-    """Whom the token for the agent at an address is for; None where that is not said."""
+    """Return the resource of a token for the agent at an address; None if it is not sent."""
     from holdfast._wire.origins import audience
 
     if request.resource is None:
@@ -142,10 +142,10 @@ def _resource(request: LoginRequest, address: str) -> str | None:
 
 
 def _check_pkce(request: LoginRequest, server: AuthorizationServer) -> None:
-    """Checks that a code is protected, before a browser is opened and an older login forgotten.
+    """Check that the code is protected, before a browser is opened and an older login removed.
 
     Raises:
-        CommandError: The server does not say so.
+        CommandError: The server does not declare it.
     """
     from holdfast._auth.oauth.servers import PKCE_METHOD, PKCE_NOT_ADVERTISED
 
@@ -164,7 +164,7 @@ def _check_pkce(request: LoginRequest, server: AuthorizationServer) -> None:
 async def _server(
     session: Session, request: LoginRequest
 ) -> tuple[AuthorizationServer, tuple[str, ...]]:
-    """The authorization server, and what the token must be for."""
+    """Return the authorization server, and the scopes of the token."""
     from holdfast._auth.oauth.servers import card_server, card_server_origins, check_endpoint
     from holdfast.auth.oauth import FromCard
 
@@ -188,19 +188,19 @@ async def _server(
         )
         raise CommandError(failure)
     try:
-        where = FromCard(request.trusted)
+        trusted = FromCard(request.trusted)
     except ValueError as error:
         message = f"--trust-server: {error}"
         raise click.UsageError(message) from None
-    named = card_server(card, flow, where)
-    if named is None:
+    declared = card_server(card, flow, trusted)
+    if declared is None:
         raise click.UsageError(_UNNAMED.format(request.flow))
-    scopes = tuple(request.scopes) or named.scopes
-    if named.server is not None:
-        return named.server, scopes
-    url = named.metadata_url or ""
-    server = await _discover_server(engine, url, at=url)
-    where.check_server(server)
+    scopes = tuple(request.scopes) or declared.scopes
+    if declared.server is not None:
+        return declared.server, scopes
+    url = declared.metadata_url or ""
+    server = await _discover_server(engine, url, metadata_url=url)
+    trusted.check_server(server)
     return server, scopes
 
 
@@ -214,12 +214,12 @@ def _provider(
     resource: str | None,
     secret: str | None,
 ) -> Callable[[TokenStore], OAuthProvider]:
-    """What gets the token, once it is known where that is kept."""
+    """Return the provider of the token, once the place of the token is known."""
     from holdfast.auth.oauth import AuthorizationCode, ClientCredentials, DeviceCode
 
-    def prompt(told: DevicePrompt) -> None:
-        output.emit(Notice("Open", told.verification_uri_complete or told.verification_uri))
-        output.emit(Notice("Code", told.user_code))
+    def prompt(device: DevicePrompt) -> None:
+        output.emit(Notice("Open", device.verification_uri_complete or device.verification_uri))
+        output.emit(Notice("Code", device.user_code))
 
     def open_url(url: str) -> None:
         output.emit(Notice("Open", url))
@@ -270,7 +270,7 @@ async def show_login(session: Session, output: Output) -> None:
     if login is None:
         output.emit(Record({"agent": agent, "loggedIn": False}, [f"Not logged in: {agent}"]))
         return
-    _tell(output, login, await session.logins.store(agent).load(""), "Logged in")
+    _show_login(output, login, await session.logins.store(agent).load(""), "Logged in")
 
 
 async def show_all_logins(world: CliEnvironment, output: Output) -> None:
@@ -278,10 +278,10 @@ async def show_all_logins(world: CliEnvironment, output: Output) -> None:
     from holdfast.errors import AuthenticationError
 
     logins = Logins(world.home())
-    kept, problems = logins.all()
+    saved, problems = logins.all()
     members: list[dict[str, Any]] = []
     lines: list[str] = []
-    for login in kept:
+    for login in saved:
         try:
             token = await logins.store(login.agent).load("")
         except AuthenticationError as error:
@@ -296,7 +296,7 @@ async def show_all_logins(world: CliEnvironment, output: Output) -> None:
 
 
 async def _agent(session: Session) -> str:
-    """The origin that a login is for."""
+    """Return the origin that a login is for."""
     from holdfast._wire.origins import canonical_origin
 
     if not isinstance(session.reference, str):
@@ -304,19 +304,19 @@ async def _agent(session: Session) -> str:
     return canonical_origin(await session.named_address())
 
 
-def _tell(output: Output, login: Login, token: Token | None, what: str) -> None:
-    output.emit(Record(*_described(login, token, what)))
+def _show_login(output: Output, login: Login, token: Token | None, label: str) -> None:
+    output.emit(Record(*_described(login, token, label)))
 
 
-def _described(login: Login, token: Token | None, what: str) -> tuple[dict[str, Any], list[str]]:
-    """A login as members of a document, and as lines."""
+def _described(login: Login, token: Token | None, label: str) -> tuple[dict[str, Any], list[str]]:
+    """Return a login as members of a document, and as lines."""
     ends = None if token is None or token.expires_at is None else token.expires_at
     until = None if ends is None else datetime.fromtimestamp(ends, UTC).isoformat("T", "seconds")
     renewed = token is not None and (
         token.refresh_token is not None or login.flow == "client-credentials"
     )
     scopes = list((token and token.scopes) or login.scopes)
-    lines = [f"{what}: {login.agent}", f"Flow: {login.flow}", f"Client: {login.client_id}"]
+    lines = [f"{label}: {login.agent}", f"Flow: {login.flow}", f"Client: {login.client_id}"]
     lines += [f"Authorization server: {login.issuer or login.token_endpoint}"]
     lines += [f"Scopes: {' '.join(scopes)}"] if scopes else []
     lines += [f"Token ends: {until or 'not known'}{'; renewed by itself' if renewed else ''}"]
@@ -345,22 +345,22 @@ _BY_FAILURE = {
 
 
 async def _discover_server(
-    engine: HttpEngine, issuer: str, *, at: str | None = None
+    engine: HttpEngine, issuer: str, *, metadata_url: str | None = None
 ) -> AuthorizationServer:
     """Read the metadata of an authorization server.
 
     Args:
         engine: Sends the requests.
         issuer: The issuer that ``--issuer`` names, or the address of the metadata.
-        at: The address of the metadata where the agent's card names it.
+        metadata_url: The address of the metadata, if the agent's card names it.
 
     Raises:
         CommandError: The server cannot be used.
         NetworkPolicyError: The address is in a network that must not be reached.
     """
-    source = "--issuer" if at is None else "the address that the agent's card names"
+    source = "--issuer" if metadata_url is None else "the address that the agent's card names"
     try:
-        return (await discover(engine, issuer, metadata_url=at)).server
+        return (await discover(engine, issuer, metadata_url=metadata_url)).server
     except NetworkPolicyError:
         raise
     except AuthenticationError as error:

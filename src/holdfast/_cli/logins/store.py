@@ -1,7 +1,7 @@
-"""Logins that outlive a command: how tokens for an agent are had, and the tokens (a2a-cli 12.2).
+"""Logins that outlive a command: how to get tokens for an agent, and the tokens (a2a-cli 12.2).
 
 Rules: a login is for the origin of one agent, and its token goes nowhere else; it is in files that
-their owner alone can read; no client secret is ever written down, but read anew from the
+only their owner can read; a client secret is never written, but read anew from the
 environment, or from the file that the caller names.
 """
 
@@ -44,18 +44,18 @@ __all__ = ["KeptCredentials", "Login", "Logins", "OneToken"]
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How tokens for an agent are had; nothing in it is secret.
+    """How to get tokens for an agent; nothing in it is secret.
 
     Attributes:
         agent: The agent's origin.
-        flow: How it was logged in.
+        flow: The flow of the login.
         client_id: The client's id.
-        token_endpoint: Where tokens come from.
-        issuer: How the server names itself.
-        client_auth: How the client says who it is there.
+        token_endpoint: The token endpoint.
+        issuer: The issuer of the server.
+        client_auth: The client's authentication method there.
         is_confidential: Whether it has a secret.
-        scopes: What tokens are for.
-        resource: Whom they are for (RFC 8707); None where the server was not told.
+        scopes: The scopes of tokens.
+        resource: The resource of tokens (RFC 8707); None if it was not sent.
     """
 
     agent: str
@@ -81,11 +81,11 @@ class Logins:
         self._tokens = FileTokenStore(self._directory)
 
     def store(self, agent: str) -> TokenStore:
-        """Where the token of one agent is kept."""
+        """Return the store of the token of one agent."""
         return OneToken(self._tokens, canonical_origin(agent))
 
     def save(self, login: Login) -> None:
-        """Keeps how tokens for an agent are had.
+        """Save a login.
 
         Raises:
             AuthenticationError: It cannot be written.
@@ -93,7 +93,7 @@ class Logins:
         write_private(self._file(login.agent), msgspec.json.encode(login))
 
     def find(self, agent: str) -> Login | None:
-        """How tokens for an agent are had; None if nobody is logged in there.
+        """Return the login of an agent; None if there is none.
 
         Raises:
             AuthenticationError: The file cannot be read, or others can read it.
@@ -111,7 +111,7 @@ class Logins:
         return login if login.agent == canonical_origin(agent) else None
 
     def has(self, agent: str) -> bool:
-        """Whether there is a login for an agent, of any kind."""
+        """Return whether there is a login for an agent, of any kind."""
         return self._file(agent).exists()
 
     def agents(self) -> list[str]:
@@ -119,7 +119,7 @@ class Logins:
         return [login.agent for login in self.all()[0]]
 
     def all(self) -> tuple[list[Login], list[str]]:
-        """Return the logins by agent, and what is wrong with files that hold none."""
+        """Return the logins by agent, and the problems with files that hold none."""
         logins: list[Login] = []
         problems: list[str] = []
         for path in sorted(self._directory.glob("*.login")):
@@ -132,11 +132,11 @@ class Logins:
         return sorted(logins, key=lambda login: login.agent), problems
 
     def path(self, agent: str) -> Path:
-        """Return the file of a login, whether it is there or not."""
+        """Return the file of a login, whether it exists or not."""
         return self._file(agent)
 
     async def remove(self, agent: str) -> bool:
-        """Forgets a login with its token; says whether there was one."""
+        """Remove a login with its token; return whether there was one."""
         path = self._file(agent)
         was_there = path.exists()
         await self.store(agent).remove("")
@@ -148,11 +148,11 @@ class Logins:
 
 
 class OneToken:
-    """A store in which one token has its place, whatever it is called.
+    """A store of one token under a fixed key.
 
     Args:
-        store: Where it is kept.
-        key: What it is called there.
+        store: The underlying store.
+        key: The key of the token there.
     """
 
     def __init__(self, store: TokenStore, key: str) -> None:
@@ -160,19 +160,19 @@ class OneToken:
         self._key = key
 
     async def load(self, _key: str, /) -> Token | None:
-        """The token."""
+        """Return the token."""
         return await self._store.load(self._key)
 
     async def save(self, _key: str, token: Token, /) -> None:
-        """Keeps the token."""
+        """Save the token."""
         await self._store.save(self._key, token)
 
     async def remove(self, _key: str, /) -> None:
-        """Forgets the token."""
+        """Remove the token."""
         await self._store.remove(self._key)
 
     def turn(self, _key: str, /) -> AbstractAsyncContextManager[None]:
-        """Lets one after the other get the token."""
+        """Return a lock: one caller after the other gets the token."""
         return self._store.turn(self._key)
 
 
@@ -186,15 +186,15 @@ class _Ended(AuthorizationCode):
 
 
 class KeptCredentials:
-    """Shows the token of whoever is logged in at an agent; an `AuthProvider`.
+    """Sends the token of the login at an agent; an `AuthProvider`.
 
     Args:
         logins: The logins.
-        secret: Gives the client's secret for a login, if there is one.
-        engine: What carries requests to authorization servers.
-        env: Where wall time comes from.
-        answers: Whether a card's server that asks for a token gets it, though its card is not
-            known yet: the caller named it as one that credentials are for.
+        secret: Returns the client's secret for a login, if there is one.
+        engine: Sends requests to authorization servers.
+        env: Supplies wall time.
+        answers: Whether a card's server that asks for a token gets it before its card is known:
+            the caller named it by ``--credential-origin``.
     """
 
     def __init__(
@@ -228,14 +228,14 @@ class KeptCredentials:
         return any(self._logins.has(agent) for agent in agents)
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
-        """The token for the origin of a call whose card asks for one."""
+        """Return the token for the origin of a call whose card asks for one."""
         is_card = call.operation is GET_AGENT_CARD
         is_asked = self._card_is_guarded if is_card else self._is_asked_for
         provider = self._provider(call) if is_asked else None
         return Credentials() if provider is None else await provider.credentials(call)
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Whether there is another token."""
+        """Return whether there is another token."""
         provider = self._provider(call)
         if call.operation is GET_AGENT_CARD and not self._card_is_guarded:
             is_requested = self._answers and bearer_challenge(error.headers) is not None
@@ -246,7 +246,7 @@ class KeptCredentials:
         return await provider.on_unauthorized(call, error)
 
     def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
-        """Told of a token that is of no use any more."""
+        """Note that a token was refused."""
         provider = self._provider(call)
         if provider is not None:
             provider.note_refused(call, error)
@@ -274,5 +274,5 @@ class KeptCredentials:
         kind = ClientCredentials if login.flow == "client-credentials" and secret else _Ended
         try:
             return kind(server, login.client_id, secret, **options)
-        except ImportError as error:  # the extra was there when they logged in
+        except ImportError as error:  # the extra was installed at login
             raise AuthenticationError(str(error), executed=False) from None

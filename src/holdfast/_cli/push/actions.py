@@ -1,4 +1,4 @@
-"""What commands about push configurations do with their agent."""
+"""The actions of commands about push configurations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["create_push_config", "delete_push_config", "get_push_config", "list_
 async def create_push_config(
     session: Session, output: Output, *, config: TaskPushNotificationConfig
 ) -> None:
-    """Tells the agent where to send news of a task.
+    """Set where the agent sends push notifications of a task.
 
     Raises:
         click.UsageError: The secrets in it are for another agent.
     """
     for name in ("push_token", "push_credentials"):
-        if name in session.settings.withheld:  # without them it would be another configuration
+        if name in session.settings.withheld:  # without them the configuration would differ
             raise click.UsageError(session.settings.withheld[name])
     output.hide((*config.secrets, *secrets_in_reference(config.url)))
     await session.prepare()
@@ -40,7 +40,7 @@ async def create_push_config(
 async def get_push_config(
     session: Session, output: Output, *, task_id: str, config_id: str
 ) -> None:
-    """Shows one configuration."""
+    """Show one configuration."""
     session.asks_for_config = True
     await session.prepare()
     config = await session.client.get_task_push_notification_config(
@@ -57,7 +57,7 @@ async def list_push_configs(
     limit: int | None,
     page_token: str | None,
 ) -> None:
-    """Shows one page of a task's configurations."""
+    """Show one page of a task's configurations."""
     await session.prepare()
     page = await session.client.list_task_push_notification_configs(
         task_id,
@@ -76,7 +76,7 @@ async def list_push_configs(
 async def delete_push_config(
     session: Session, output: Output, *, task_id: str, config_id: str
 ) -> None:
-    """Deletes one configuration; one that is not there is as it was to be."""
+    """Delete one configuration; a missing one counts as deleted."""
     session.asks_for_config = True
     await session.prepare()
     await session.client.delete_task_push_notification_config(

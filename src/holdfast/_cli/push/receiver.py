@@ -47,7 +47,7 @@ __all__ = ["Served", "receive"]
 _MAX_QUEUED_DELIVERIES = 256
 """Deliveries that wait to be shown; further ones are answered once there is room."""
 _POLL_AFTER_S = 60.0
-"""Seconds without news after which the agent is asked."""
+"""Seconds without a delivery after which the task is fetched."""
 _DELETE_TIMEOUT_S = 3.0
 """Seconds for deleting the configuration at the end."""
 
@@ -55,18 +55,18 @@ _DELETE_TIMEOUT_S = 3.0
 async def receive(
     session: Session, output: Output, *, task_id: str, host: str, port: int, url: str | None
 ) -> None:
-    """Shows what the agent pushes of a task, until the task is over or needs somebody to act.
+    """Show the deliveries about a task, until the task is over or a person must act.
 
     Args:
         session: The agent.
-        output: Where it goes.
+        output: Where deliveries are shown.
         task_id: The task.
         host: The address to listen on.
-        port: The port; 0 takes a free one.
-        url: Where the agent reaches that; the address itself if None.
+        port: The port; 0 for any free one.
+        url: The address that the agent uses; the listening address if None.
 
     Raises:
-        CommandError: Nobody can listen there.
+        CommandError: The address cannot be listened on.
         A2AError: The agent does not push, or the task cannot be waited for.
     """
     await session.prepare()
@@ -93,7 +93,7 @@ async def _receive(
     async with PushReceiver(url) as receiver:
         config = receiver.config(task_id)
         output.hide(config.secrets)
-        taken = _Taken(receiver, task_id)
+        deliveries = _Deliveries(receiver, task_id)
         rules = host_rules(
             url,
             listens_on=listens_on,
@@ -101,7 +101,7 @@ async def _receive(
             allowed_origins=None,
             hint="the agent must call the address that --url names",
         )
-        served.application = HostCheck(taken, rules)
+        served.application = HostCheck(deliveries, rules)
         created = await session.client.create_task_push_notification_config(
             config, timeout=session.left(), headers=session.svc_params
         )
@@ -123,14 +123,14 @@ async def _receive(
                     poll_interval=_POLL_AFTER_S,
                 )
             )
-            task = await _show(session, output, taken, waiting)
+            task = await _show(session, output, deliveries, waiting)
         finally:
-            with contextlib.suppress(A2AError):  # it is of no use to anybody any more
+            with contextlib.suppress(A2AError):  # it is useless by now
                 await session.client.delete_task_push_notification_config(
                     task_id, created.id or config.id or "", timeout=_DELETE_TIMEOUT_S
                 )
     if session.settings.stream:
-        if taken.state is not task.state:
+        if deliveries.state is not task.state:
             output.emit(StreamEvent(task, task))  # the last line carries the state
         output.emit(StreamEnded())
     else:
@@ -139,19 +139,19 @@ async def _receive(
 
 
 async def _show(
-    session: Session, output: Output, taken: _Taken, waiting: asyncio.Future[Task]
+    session: Session, output: Output, deliveries: _Deliveries, waiting: asyncio.Future[Task]
 ) -> Task:
-    """Shows what comes until the wait is over."""
+    """Show deliveries until the wait is over."""
     try:
-        while not waiting.done() or not taken.events.empty():
-            coming = asyncio.ensure_future(taken.events.get())
+        while not waiting.done() or not deliveries.events.empty():
+            coming = asyncio.ensure_future(deliveries.events.get())
             try:
                 both: set[asyncio.Future[Any]] = {waiting, coming}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if not coming.done():
                     break
                 event, session.task = coming.result()
-                taken.note(event)
+                deliveries.note(event)
                 if session.settings.stream:
                     output.emit(StreamEvent(event, session.task))
             finally:
@@ -163,11 +163,11 @@ async def _show(
             await waiting
 
 
-class _Taken:
-    """An ASGI application: the receiver, and what it took, in order, each delivery once.
+class _Deliveries:
+    """An ASGI application: the receiver, and its deliveries, in order, each once.
 
     Attributes:
-        events: What was taken, and the task as it stood then.
+        events: The deliveries, each with the task after it.
         state: The last state that was shown.
     """
 
@@ -181,7 +181,7 @@ class _Taken:
         self.state: TaskState | None = None
 
     def note(self, event: Event) -> None:
-        """Notes what an event that is shown says."""
+        """Record the state in an event that is shown."""
         if isinstance(event, Task | TaskStatusUpdateEvent):
             self.state = event.status.state
 
@@ -191,19 +191,19 @@ class _Taken:
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Has the receiver judge a request, and keeps the event if it is taken."""
+        """Have the receiver check a request, and keep the event if it is accepted."""
         body, statuses = bytearray(), list[int]()
 
-        async def heard() -> Message:
+        async def receive_request() -> Message:
             message = await receive()
             body.extend(message.get("body", b""))
             return message
 
-        async def answered(message: Message) -> None:
+        async def send_answer(message: Message) -> None:
             statuses.extend([message["status"]] if "status" in message else [])
             await send(message)
 
-        await self._receiver(scope, heard, answered)
+        await self._receiver(scope, receive_request, send_answer)
         if statuses == [200]:
             await self._keep(bytes(body))
 
@@ -214,37 +214,37 @@ class _Taken:
         self._seen[digest] = None
         if len(self._seen) > _MAX_QUEUED_DELIVERIES:
             del self._seen[next(iter(self._seen))]
-        event = read_notification(body, Limits()).event  # the receiver has read it before
+        event = read_notification(body, Limits()).event  # the receiver has parsed it before
         if event is not None:
             await self.events.put((event, self._receiver.get_task(self._task_id)))
 
 
-_SHUTDOWN = 2.0
-"""Seconds that requests have to end when the context closes."""
-_KEPT_ALIVE = 15.0
+_SHUTDOWN_TIMEOUT_S = 2.0
+"""Seconds for requests to end when the context closes."""
+_KEEPALIVE_TIMEOUT_S = 15.0
 
 
 class Served:
-    """Serves while the context is open.
+    """A server, while the context is open.
 
     Args:
         host: The address to listen on.
-        port: The port; 0 takes a free one.
+        port: The port; 0 for any free one.
 
     Attributes:
-        url: Where it listens, once the context is open.
-        application: What answers; everything is answered by 503 until there is one.
+        url: The listening address, once the context is open.
+        application: The application; all requests get 503 until there is one.
 
     Raises:
-        OSError: On entry: nobody can listen there.
+        OSError: On entry: the address cannot be listened on.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
         self._runner = web.ServerRunner(
-            web.Server(self._answer, access_log=None, keepalive_timeout=_KEPT_ALIVE),
-            shutdown_timeout=_SHUTDOWN,
+            web.Server(self._answer, access_log=None, keepalive_timeout=_KEEPALIVE_TIMEOUT_S),
+            shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
         )
         self.url = ""
         self.application: Application | None = None
@@ -306,5 +306,5 @@ class Served:
                 body.extend(message.get("body", b""))
 
         await self.application(scope, receive, send)
-        headers.pop("content-length", None)  # aiohttp says it
+        headers.pop("content-length", None)  # aiohttp sets it
         return web.Response(status=status, headers=headers, body=bytes(body))
