@@ -296,7 +296,7 @@ def _outcome_lines(
     if answer is not None:
         shown_lines = [text.field("Message ID", record.message_id)]
         yield from text.render(
-            answer, text.View(verbose=session.settings.verbose), told=shown_lines
+            answer, text.View(verbose=session.settings.verbose), shown_lines=shown_lines
         )
         return
     envelope = output.error_members(failure_of(outcome, session))

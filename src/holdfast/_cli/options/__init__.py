@@ -1,1 +1,1 @@
-"""Options: how they are written, where their values come from, and what they mean."""
+"""Options: their syntax, the sources of their values, and their meaning."""

@@ -1,4 +1,4 @@
-"""Settings from files: which files count, what they say, and which source wins (a2a-cli 8.3).
+"""Settings from files: the files that count, their content, and precedence (a2a-cli 8.3).
 
 Rules:
 - A flag beats the environment, which beats the local file, which beats the global one.
@@ -8,8 +8,8 @@ Rules:
 - A file is the user's own if the user named it, or it is the global one, and it belongs to the
   user and has mode 0600. What any other file may decide is in `holdfast._cli.options.trust`: a
   working directory may have been written by anybody.
-- A found file that belongs to another user is not read. One that is no regular file is not opened
-  for long, and none is read beyond a bound.
+- A found file that belongs to another user is not read. A file that is not regular is not opened
+  for long, and none is read beyond a limit.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ __all__ = [
 _NAME = ".env"
 _GLOBAL = (".config", "a2a-cli", _NAME)
 _MAX_FILE_BYTES = 64 * 1024
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 _PIPE_WAIT_S = 60.0
-"""Seconds that a named pipe has to say all of it."""
+"""Seconds for a named pipe to deliver all of its content."""
 _MAX_PROBLEMS = 10
-"""Wrong lines of a file that are reported one by one, at most."""
+"""Maximum number of wrong lines of a file that are reported one by one."""
 _MAX_LINE_NUMBERS = 5
-"""Numbers of other broken lines that are shown, at most."""
+"""Maximum number of other broken lines whose numbers are shown."""
 
 
 class Source(NamedTuple):
-    """Where the value of a setting comes from.
+    """The source of a setting's value.
 
     Attributes:
-        rank: The smaller one wins.
+        rank: The precedence; the lowest rank wins.
         name: ``flag``, ``environment``, ``file`` or ``default``.
         path: The file.
-        line: The line of it.
-        is_trusted: Whether the user said it: false of a file that is not the user's own.
+        line: The line number in the file.
+        is_trusted: Whether it is the user's own: false for a file that is not.
     """
 
     rank: int
@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file and the line, for people to find."""
+        """Return the file and the line, for people to find."""
         return str(self.path) if self.line is None else f"{self.path}, line {self.line}"
 
 
@@ -83,19 +83,19 @@ _LOCAL_RANK, _GLOBAL_RANK = 2, 3
 
 
 class FileSetting(NamedTuple):
-    """What a file says about a setting."""
+    """The value of a setting in a file."""
 
     value: str
     source: Source
 
 
 class Ignored(NamedTuple):
-    """What a file says about a setting that it may not decide.
+    """A setting in a file that may not decide it.
 
     Attributes:
         variable: The setting.
         source: The file and the line.
-        why: What it may not.
+        why: The reason.
     """
 
     variable: str
@@ -108,11 +108,11 @@ class Ignored(NamedTuple):
 
 @dataclass(frozen=True)
 class _File:
-    """One file and what it says.
+    """A configuration file and its content.
 
     Attributes:
         path: The file.
-        stated: What it says, by variable.
+        stated: The values, by variable.
         similar: Names that resemble those of settings, such as ``HOLDFAST_OUTPUT``.
         hindrance: Why it is not the user's own; empty if it is.
     """
@@ -125,13 +125,13 @@ class _File:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the files say.
+    """The configuration files.
 
     Attributes:
-        files: What each says, the one that counts most first.
+        files: The files, in the order of precedence.
         local: The local file, or the one that the caller named; None if there is none.
         shared: The global file; None if there is none.
-        problems: What is wrong with them, for the caller to know.
+        problems: The problems of the files, for the caller.
     """
 
     files: tuple[_File, ...] = field(default=(), repr=False)
@@ -146,7 +146,7 @@ class Configuration:
 
     @property
     def unknown(self) -> Iterator[tuple[str, Source]]:
-        """The names in the files that resemble a setting's and are not one, and where they are."""
+        """Yield the names in the files that only resemble a setting's, and their sources."""
         for file in self.files:
             for name, stated in file.stated.items():
                 if name not in RULES:
@@ -154,16 +154,16 @@ class Configuration:
             yield from file.similar.items()
 
     def find(self, variable: str, default: str | None = None) -> FileSetting | None:
-        """Return what the files say about a setting, as far as each may decide it.
+        """Return the value of a setting in the files, as far as each may decide it.
 
         Args:
             variable: The setting.
-            default: What counts if no file says anything, as a file would have it.
+            default: The value if no file has one, as a file would have it.
         """
         return self._decide(variable, default)[0]
 
     def ignored(self, defaults: Mapping[str, str | None]) -> Iterator[Ignored]:
-        """Name what files say and may not decide.
+        """Yield the settings in files that may not decide them.
 
         Args:
             defaults: The settings that have a default, with it.
@@ -173,7 +173,7 @@ class Configuration:
                 yield Ignored(variable, stated.source, _why_not(variable, file))
 
     def said_by(self, source: Source, variable: str) -> str | None:
-        """Return what the file of a source says about another setting, if it is the user's own."""
+        """Return another setting in the file of a source, if it is the user's own."""
         files = (file for file in self.files if file.path == source.path and source.is_trusted)
         setting = next((file.stated.get(variable) for file in files), None)
         return None if setting is None else setting.value or None
@@ -189,7 +189,7 @@ class Configuration:
             if stated is None:
                 continue
             if rule.own and stated.source.is_trusted:
-                decided = stated if stated.value else None  # an empty line undoes what is below it
+                decided = stated if stated.value else None  # empty: hides lower precedence
             elif not stated.value:
                 continue
             elif rule.permits(stated.value, decided.value if decided else default):
@@ -202,12 +202,12 @@ class Configuration:
 def read_configuration(
     named: Path | None, *, home: Callable[[], Path], directory: Callable[[], Path]
 ) -> Configuration:
-    """Read the files that there are.
+    """Read the configuration files.
 
     Args:
         named: The file to read in place of the local one.
-        home: Gives the home directory; the global file is below it.
-        directory: Gives the working directory; the local file is there or above it.
+        home: Returns the home directory; the global file is below it.
+        directory: Returns the working directory; the local file is there or above it.
 
     Raises:
         OSError: The named file cannot be read.
@@ -233,25 +233,29 @@ def read_configuration(
 def _below(home: Callable[[], Path]) -> Iterator[Path]:
     try:
         yield home().joinpath(*_GLOBAL)
-    except (OSError, RuntimeError):  # there is no home
+    except (OSError, RuntimeError):  # there is no home directory
         return
 
 
 def _above(directory: Callable[[], Path], shared: Path | None) -> Iterator[Path]:
-    """The places of the local file; the global one is not found a second time."""
+    """Yield the candidates for the local file, without the global one."""
     try:
-        here = directory()
+        working_directory = directory()
     except OSError:  # it was removed
         return
-    yield from (path for place in (here, *here.parents) if (path := place / _NAME) != shared)
+    yield from (
+        path
+        for place in (working_directory, *working_directory.parents)
+        if (path := place / _NAME) != shared
+    )
 
 
 def _find(candidates: Iterator[Path], problems: list[str]) -> Path | None:
-    """The first file that is there, if it may be read."""
+    """Return the first existing file, if it may be read."""
     for path in candidates:
         try:
             link, target = path.lstat(), path.stat()
-        except (OSError, ValueError):  # also a directory that nobody may look into
+        except (OSError, ValueError):  # also a directory without access
             continue
         if stat.S_ISDIR(target.st_mode):
             continue
@@ -284,16 +288,16 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
     stated: dict[str, FileSetting] = {}
     similar: dict[str, Source] = {}
     wrong: list[str] = []
-    others: list[int] = []  # broken lines that may be of other programs
+    foreign_lines: list[int] = []  # broken lines that may be for other programs
     for binding in parse_stream(StringIO(text)):
         key, original = binding.key or "", binding.original.string
         blank = original[: len(original) - len(original.lstrip())]
         line = binding.original.line + len(blank.splitlines())
         source = Source(rank, "file", path, line, is_trusted=not hindrance)
-        ours = _OURS.match(original)
-        if ours is None:
-            others += [line] if binding.error else []
-        elif binding.error and ours["equals"]:
+        match = _SETTING_LINE.match(original)
+        if match is None:
+            foreign_lines += [line] if binding.error else []
+        elif binding.error and match["equals"]:
             wrong.append(f"{path}, line {line} {_UNBALANCED}")
         elif binding.value is None or not looks_like_setting(key):
             wrong.append(f"{path}, line {line} {_NO_SETTING}")
@@ -305,8 +309,8 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
     problems += wrong[:_MAX_PROBLEMS]
     if len(wrong) > _MAX_PROBLEMS:
         problems.append(f"{path} has {len(wrong) - _MAX_PROBLEMS} more such lines")
-    if others:
-        problems.append(f"{path}, {_lines(others)} not NAME=value")
+    if foreign_lines:
+        problems.append(f"{path}, {_lines(foreign_lines)} not NAME=value")
     return _File(path, stated, similar, hindrance)
 
 
@@ -319,7 +323,7 @@ def _swallowed(statement: str) -> Iterator[int]:
     """Yield the offsets of lines with settings that are inside the quotes of another value."""
     lines = statement.strip().splitlines()
     for number, line in enumerate(lines[1:], start=1):
-        if (ours := _OURS.match(line)) is not None and ours["equals"]:
+        if (match := _SETTING_LINE.match(line)) is not None and match["equals"]:
             yield number
 
 
@@ -328,22 +332,22 @@ def _lines(numbers: list[int]) -> str:
     if len(numbers) == 1:
         return f"line {numbers[0]} is"
     more = len(numbers) - _MAX_LINE_NUMBERS
-    shown = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
-    return f"lines {shown}{f' and {more} more' if more > 0 else ''} are"
+    listed = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
+    return f"lines {listed}{f' and {more} more' if more > 0 else ''} are"
 
 
 def _content(path: Path, *, is_named: bool) -> tuple[bytes, os.stat_result]:
-    """What a file holds; opening it waits for nobody.
+    """Return the content of a file; opening it does not block.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is no file that may be read here, or too large.
+        ValueError: It may not be read here, or is too large.
     """
     number = os.open(path, os.O_RDONLY | _OPEN_FLAGS)
     try:
         status = os.fstat(number)
         is_regular = stat.S_ISREG(status.st_mode)
-        # One that is named may be /dev/null, or a pipe that another program writes into.
+        # A named one may be /dev/null, or a pipe that another program writes.
         if not (is_named or is_regular):
             raise ValueError(_NO_FILE)
         content = _bytes_of(number, may_wait=not is_regular)
@@ -356,10 +360,10 @@ def _content(path: Path, *, is_named: bool) -> tuple[bytes, os.stat_result]:
 
 
 def _bytes_of(number: int, *, may_wait: bool) -> bytes:
-    """What comes out of an open file until its end, or one byte more than it may have.
+    """Return the content of an open file to its end, or one byte more than the limit.
 
     Raises:
-        TimeoutError: What it was waited for did not come in time.
+        TimeoutError: The content did not arrive in time.
     """
     content, ends = bytearray(), time.monotonic() + _PIPE_WAIT_S
     while len(content) <= _MAX_FILE_BYTES:
@@ -381,7 +385,7 @@ _NO_FILE = "it is not a regular file"
 
 
 def _not_own(path: Path, status: os.stat_result) -> str:
-    """Why a file is not the user's own; empty if it is."""
+    """Return why a file is not the user's own; empty if it is."""
     if os.name != "posix":
         return ""
     if status.st_uid != os.geteuid():
@@ -407,9 +411,9 @@ def _why_not(variable: str, file: _File) -> str:
 
 
 _PREFIXES = r"(?i:a2a[-_]?cli|holdfast)[-_]"
-"""The beginning of names that may be meant as settings."""
+"""The prefixes of names that may be meant as settings."""
 _LIKE = re.compile(rf"{_PREFIXES}[A-Za-z][\w-]{{0,47}}")
-_OURS = re.compile(rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)")
+_SETTING_LINE = re.compile(rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)")
 _NO_SETTING = "is not A2ACLI_NAME=value"
 _UNBALANCED = "is not read: the quotes of its value are not balanced"
 _QUOTED = "is not read: it is inside the quotes that begin in line"

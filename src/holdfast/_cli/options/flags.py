@@ -1,7 +1,7 @@
-"""The options that commands share: what each is called, how it is read, what it means.
+"""The options that commands share: their names, their parsers, their meaning.
 
 Rules: a flag beats its environment variable, which beats a configuration file, which beats the
-default (a2a-cli 6.5); the variable is named after the flag; a value that cannot be right is a
+default (a2a-cli 6.5); the variable is named after the flag; an invalid value is a
 usage error, found before anything is sent; no help text shows a secret.
 """
 
@@ -68,7 +68,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Settings of every command for click."""
+"""The click settings of every command."""
 
 OUTPUT_FORMATS = ("text", "json")
 DEFAULT_TIMEOUT = 900.0
@@ -90,7 +90,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -
 
 
 def version_line() -> str:
-    """What ``--version`` shows."""
+    """Return the output of ``--version``."""
     return f"holdfast {__version__}"
 
 
@@ -293,7 +293,7 @@ EVERYWHERE = (
         "commands as its headers allow, for a day at most.",
     ),
 )
-"""Options of every command; they can also stand before it."""
+"""Options of every command; they are also valid before its name."""
 
 EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[10:])
 """The same for commands that do not wait for a task."""
@@ -412,7 +412,7 @@ PUSHING = (
 )
 
 Flow = Literal["device-code", "client-credentials", "authorization-code"]
-"""How a token is had; all but the second need a person."""
+"""The flows of a login; all but the second require a person."""
 OAUTH = (
     _option(
         "--flow",
@@ -497,7 +497,7 @@ TCK = (
 
 
 def with_options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
-    """Adds groups of options to a command, in their order."""
+    """Add groups of options to a command, in their order."""
 
     def add(function: F) -> F:
         for option in reversed([option for group in groups for option in group]):

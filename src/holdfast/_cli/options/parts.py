@@ -103,7 +103,7 @@ def _parts(ctx: click.Context, drafts: Sequence[Draft]) -> tuple[Part, ...]:
 
 
 def _argument(draft: Draft) -> Part:
-    """The positional text; ``-`` stands for what standard input holds."""
+    """Return the part of the positional text; ``-`` stands for standard input."""
     if draft.value != "-":
         return _text(draft)
     try:
@@ -152,7 +152,7 @@ def _url(draft: Draft) -> Part:
 
 
 def _data(draft: Draft) -> Part:
-    where = "standard input" if draft.value == "-" else draft.value
+    origin = "standard input" if draft.value == "-" else draft.value
     try:
         content = _standard_input() if draft.value == "-" else regular_bytes(_path(draft.value))
     except (OSError, ValueError) as error:
@@ -162,12 +162,12 @@ def _data(draft: Draft) -> Part:
                 "file, or send it by standard input with --data -"
             )
             raise ValueError(message) from None
-        raise _unreadable("--data", where, error) from None
+        raise _unreadable("--data", origin, error) from None
     try:
         value = codec.parse(content)
         codec.encode(value)
     except (ValueError, OverflowError) as error:
-        message = f"The data of {where} cannot be sent: {error}"
+        message = f"The data of {origin} cannot be sent: {error}"
         raise ValueError(message) from None
     return data_part(value, media_type=draft.media_type)
 
@@ -188,9 +188,9 @@ def _path(text: str) -> Path:
     return Path(url2pathname(text[7:])) if text.startswith("file://") else Path(text).expanduser()
 
 
-def _unreadable(flag: str, what: str, error: Exception) -> ValueError:
+def _unreadable(flag: str, origin: str, error: Exception) -> ValueError:
     reason = getattr(error, "strerror", None) or error
-    return ValueError(f"{flag} {what} cannot be read: {reason}")
+    return ValueError(f"{flag} {origin} cannot be read: {reason}")
 
 
 _READ: Mapping[str, Callable[[Draft], Part]] = {

@@ -43,18 +43,18 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _CONFIGURATION = "holdfast._cli.options.setting_option.configuration"
 _MAX_UNKNOWN_NAMES = 50
-"""Unknown names that are reported at most; a file may hold thousands."""
+"""Maximum number of unknown names to report; a file may have thousands."""
 
 
 class SettingOption(click.Option):
     """An option whose value may also come from the environment or a configuration file.
 
     Args:
-        args: As of `click.Option`.
+        args: The arguments of `click.Option`.
         variable: The environment variable.
-        shown: Writes a value as the environment would have it.
-        mask: Takes what is secret out of what was written.
-        attributes: As of `click.Option`.
+        shown: Formats a value as the environment would have it.
+        mask: Removes secrets from a written value.
+        attributes: The keyword arguments of `click.Option`.
 
     Attributes:
         variable: As given.
@@ -77,7 +77,7 @@ class SettingOption(click.Option):
         super().__init__(*args, envvar=variable, **attributes)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """What the environment says, else a file; before a command's name only flags count."""
+        """Return the value of the environment, else of a file; neither before a command's name."""
         value = super().resolve_envvar_value(ctx)
         if value is not None or ctx.resilient_parsing or isinstance(ctx.command, click.Group):
             return value
@@ -85,7 +85,7 @@ class SettingOption(click.Option):
         return None if stated is None else stated.value
 
     def source(self, ctx: click.Context) -> Source:
-        """Where the value comes from."""
+        """Return the source of the value."""
         match ctx.get_parameter_source(self.name or ""):
             case ParameterSource.COMMANDLINE:
                 return FLAG
@@ -96,61 +96,61 @@ class SettingOption(click.Option):
                 return DEFAULT
 
     def show(self, value: Any) -> str | None:
-        """A value for people to see; None if it is not set."""
+        """Return a value for people to read; None if it is not set."""
         if value is None or value == ():
             return None
         values = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
         return ", ".join(self._mask(self._shown(item)) for item in values)
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Shows as the default what is in effect."""
+        """Show the effective value as the default."""
         extra = super().get_help_extra(ctx)
-        value, where = os.environ.get(self.variable), self.variable
+        value, source_name = os.environ.get(self.variable), self.variable
         if not value:
             try:
                 stated = self._stated(ctx)
-            except click.UsageError:  # help is shown, whatever is wrong with a file
+            except click.UsageError:  # help is shown even if a file is wrong
                 stated = None
             if stated is not None:
-                value, where = stated.value, str(stated.source.path)
+                value, source_name = stated.value, str(stated.source.path)
         if value:
             from holdfast._cli.output.sanitizer import clean_line
 
-            extra["default"] = clean_line(f"{self._mask(value)}, from {where}")
+            extra["default"] = clean_line(f"{self._mask(value)}, from {source_name}")
         return extra
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
-        """Names what a wrong value is written as, and where."""
+        """Name a wrong value's source, as it is written there."""
         source = DEFAULT if ctx is None else self.source(ctx)
         if source in {FLAG, DEFAULT}:
             return super().get_error_hint(ctx)
         return self.written(source)
 
     def written(self, source: Source) -> str:
-        """How a value from a source is written there, for people to find it."""
+        """Return how a value is written in its source, for people to find it."""
         if source is ENVIRONMENT:
             return f"{self.variable} in the environment"
         return self.opts[0] if source.path is None else f"{self.variable} in {source.place}"
 
     @property
     def default_text(self) -> str | None:
-        """The default as a file would have it; None for none, or a switch that is off."""
+        """Return the default as a file would have it; None for none, or a switch that is off."""
         default: object = self.default
         return default if isinstance(default, str) else None
 
     def _stated(self, ctx: click.Context) -> FileSetting | None:
-        """What a file says, where the environment says nothing; an empty variable is a say."""
+        """Return the value of a file, unless the environment has one; an empty variable counts."""
         if self.variable in os.environ:
             return None
         return configuration_of(ctx).find(self.variable, self.default_text)
 
 
 def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
-    """An option of a command whose environment variable is named after its flag.
+    """Return an option whose environment variable is named after its flag.
 
     Args:
-        names: The flag, and others.
-        attributes: As of `SettingOption`.
+        names: The flag, and its other names.
+        attributes: The keyword arguments of `SettingOption`.
     """
     variable = f"{PREFIX}{names[0].lstrip('-').replace('-', '_').upper()}"
     shared = {"variable": variable, "show_envvar": True, "show_default": True}
@@ -158,7 +158,7 @@ def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 
 class _Switch(click.types.BoolParamType):
-    """A flag, which a variable or a file may state in words."""
+    """A flag whose variable or file may state it in words."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -174,20 +174,20 @@ def _shown_switch(value: object) -> str:
 
 
 def configuration_of(ctx: click.Context) -> Configuration:
-    """What the configuration files say; read once, when the first option asks.
+    """Return the configuration files, which are read once, for the first option that asks.
 
     Raises:
         click.UsageError: The file that the caller named cannot be read.
     """
-    named = _named_file(ctx)
+    named_file = _named_file(ctx)
     cached: tuple[str | None, Configuration] | None = ctx.meta.get(_CONFIGURATION)
-    if cached is None or cached[0] != named:
-        cached = ctx.meta[_CONFIGURATION] = named, _read_files(ctx, named)
+    if cached is None or cached[0] != named_file:
+        cached = ctx.meta[_CONFIGURATION] = named_file, _read_files(ctx, named_file)
     return cached[1]
 
 
 def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
-    """A setting that has no flag, from the environment or a file, and where it comes from."""
+    """Return a setting without a flag, from the environment or a file, and its source."""
     if variable in os.environ:
         return os.environ[variable] or None, ENVIRONMENT
     stated = configuration_of(ctx).find(variable)
@@ -195,14 +195,14 @@ def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
 
 
 def beside(ctx: click.Context, source: Source, variable: str) -> str | None:
-    """What a source says about another setting; a flag says nothing of others."""
+    """Return another setting from the same source; None for a flag."""
     if source is ENVIRONMENT:
         return os.environ.get(variable) or None
     return None if source.path is None else configuration_of(ctx).said_by(source, variable)
 
 
 def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
-    """What the files say, if they were read; a pipe, for one, can be read only once."""
+    """Return the configuration, if it was read; a pipe can be read only once."""
     cached = None if ctx is None else ctx.meta.get(_CONFIGURATION)
     return None if cached is None else cached[1]
 
@@ -214,7 +214,7 @@ def notices(
 
     Args:
         ctx: The command's context.
-        configuration: What the files say.
+        configuration: The configuration files.
         every: Whether to include variables of the environment that begin like a setting but
             resemble none: they may belong to another program.
     """
@@ -230,8 +230,8 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
     def advice(name: str) -> str:
         bare = re.split("[-_]", re.sub("(?i)^a2a[-_]cli", "a2acli", name), maxsplit=1)[1]
         bare = bare.upper().replace("-", "_")
-        near = get_close_matches(bare, names, n=1, cutoff=0.75)
-        return f"; did you mean {names[near[0]]}?" if near else ""
+        similar = get_close_matches(bare, names, n=1, cutoff=0.75)
+        return f"; did you mean {names[similar[0]]}?" if similar else ""
 
     for name, source in configuration.unknown:
         yield f"{source.place}: {name} is not a setting of holdfast{advice(name)}"
@@ -242,11 +242,11 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
 
 
 def _ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignored]:
-    """Name what files say and may not decide for a command.
+    """Yield the settings in files that may not decide them for a command.
 
     Args:
         ctx: The command's context.
-        configuration: What the files say.
+        configuration: The configuration files.
     """
     options = [param for param in ctx.command.params if isinstance(param, SettingOption)]
     defaults = {option.variable: option.default_text for option in options}
@@ -254,17 +254,17 @@ def _ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignor
         rule = rule_of(ignored.variable)
         if (
             rule.strictness is None or ignored.variable in defaults
-        ):  # of others there is no default
+        ):  # other settings have no default
             yield ignored
 
 
 def _named_file(ctx: click.Context) -> str | None:
-    """What ``--config`` says; it is read before all other options."""
+    """Return the value of ``--config``, which is read before all other options."""
     above: click.Context | None = ctx
     while above is not None:
         if above.get_parameter_source("config") is ParameterSource.COMMANDLINE:
-            named: str = above.params["config"]
-            return named
+            config: str = above.params["config"]
+            return config
         above = above.parent
     return os.environ.get(f"{PREFIX}CONFIG") or None
 

@@ -1,4 +1,4 @@
-"""What a command was told, put together from its options and from where those may come."""
+"""The settings of a command, resolved from its options and their sources."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
-"""Variable that holds the client's secret; there is no such flag, which would show it."""
+"""Variable of the client's secret; there is no such flag, which would expose it."""
 
 CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
-"""Variable that holds the password of the client's key; there is no such flag."""
+"""Variable of the password of the client's key; there is no such flag."""
 
 __all__ = ["MissingAgentError", "ResolvedSetting", "Settings", "effective", "read_settings"]
 
@@ -45,47 +45,47 @@ class MissingAgentError(click.UsageError):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings:
-    """What every command is told.
+    """The settings of a command.
 
     Attributes:
-        agent_card: The reference, as written; the interface's address if that is named instead.
+        agent_card: The reference, as written; or the address of the interface.
         is_endpoint: Whether it is the address of an interface, and no card is fetched.
         config: The configuration file that the caller named by a flag, as written.
         bearer: A bearer token.
         api_key: An API key.
         svc_params: Service parameters (A2A 3.2.6), names in lower case.
         extensions: URIs of extensions that messages follow.
-        transports: Preferred bindings, best first.
+        transports: Preferred bindings, in the order of preference.
         version: The protocol version to signal; the newest unless the caller asked for one.
-        version_given: Whether the caller did.
+        version_given: Whether the caller asked for it.
         insecure: Whether certificates are left unverified.
-        no_cache: Whether the card is fetched anew, and not kept.
-        client_cert: File of a certificate to show.
+        no_cache: Whether the card is fetched without the cache, and not cached.
+        client_cert: File of the client's certificate.
         client_key: File of its key.
         timeout: Seconds for the whole command.
-        timeout_given: Whether the caller chose them.
+        timeout_given: Whether the caller chose it.
         output: ``text`` or ``json``.
         verbose: Whether to show everything.
-        debug: Whether to tell on stderr how it goes.
+        debug: Whether to log the requests on stderr.
         waits: Whether to wait for the task; None leaves it to the command.
-        stream: Whether to show what comes as it comes.
-        through_auth: Whether to wait on while a task waits for an authorization.
-        poll_interval: Seconds between two looks.
-        card_keys: Keys that cards are signed with, as written.
-        card_key_hosts: Hosts whose key sets count.
+        stream: Whether to show events as they arrive.
+        through_auth: Whether to keep waiting while a task waits for an authorization.
+        poll_interval: Seconds between two polls.
+        card_keys: Keys of cards' signatures, as written.
+        card_key_hosts: Hosts whose key sets are accepted.
         require_signature: Whether a card must be verified.
         client_secret: The client's secret, for authorization servers.
-        client_of_secret: The client's id and the issuer that are named beside that secret, which
-            it is for; None for what is not named.
+        client_of_secret: The client's id and the issuer that the secret's source names for it;
+            None for one that is not named.
         client_key_password: The password of the client's key.
-        credential_origins: Agents, or origins, that the user gives credentials to.
-        withheld: Why credentials do not go to the agent, by the option's name.
-        bound_to: The origin that the others go to; None if it is not known.
-        is_credential_origin: Whether `credential_origins` has the agent.
-        agent_source: Where the agent is named.
-        sources: Where each setting comes from, by the option's name.
-        named: How each setting is written where it comes from, by the option's name.
-        weaknesses: What makes the command less strict, each with where it comes from.
+        credential_origins: Agents, or origins, that credentials are for.
+        withheld: The reasons why credentials are withheld, by the option's name.
+        bound_to: The origin that the other credentials go to; None if unknown.
+        is_credential_origin: Whether `credential_origins` includes the agent.
+        agent_source: The source of the agent.
+        sources: The source of each setting, by the option's name.
+        named: The name of each setting in its source, by the option's name.
+        weaknesses: The settings that make the command less strict, each with its source.
     """
 
     agent_card: str
@@ -128,19 +128,19 @@ class Settings:
 
     @property
     def credentials(self) -> set[str]:
-        """The flags whose credentials are given, wherever they come from."""
+        """The flags of the given credentials, of any source."""
         secrets = {"--bearer": self.bearer, "--api-key": self.api_key}
         return {flag for flag, secret in secrets.items() if secret is not None}
 
 
 class ResolvedSetting(NamedTuple):
-    """The value of a setting, and where it comes from.
+    """The value of a setting, and its source.
 
     Attributes:
         name: The flag without its dashes.
         variable: The environment variable.
         value: As a file would have it, without secrets; None if it is not set.
-        source: Where it comes from.
+        source: The source.
     """
 
     name: str
@@ -150,11 +150,11 @@ class ResolvedSetting(NamedTuple):
 
 
 def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
-    """Puts together what was written before and after the command's name.
+    """Resolve the options before and after the command's name.
 
     Args:
         ctx: The command's context.
-        needs_agent: Whether an agent has to be named; its reference is empty if none is.
+        needs_agent: Whether an agent must be named; its reference is empty if none is.
 
     Raises:
         MissingAgentError: No agent is named.
@@ -170,7 +170,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         if source is FLAG:
             message = "--stream and --async contradict each other."
             raise click.UsageError(message, ctx)
-        waits = True  # a flag beats what is set elsewhere
+        waits = True  # a flag beats other sources
     named = _named(ctx, sources)
     secret, secret_source = value_of(ctx, CLIENT_SECRET)
     return Settings(
@@ -215,7 +215,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
 
 
 def effective(ctx: click.Context) -> Iterator[ResolvedSetting]:
-    """Gives each setting as it is in effect.
+    """Yield each setting in effect.
 
     Raises:
         click.UsageError: Options contradict each other.
@@ -236,7 +236,7 @@ def effective(ctx: click.Context) -> Iterator[ResolvedSetting]:
 
 
 def _named(ctx: click.Context, sources: Mapping[str, Source]) -> dict[str, str]:
-    """How each setting is written where it comes from."""
+    """Return the name of each setting in its source."""
     params = (param for param in ctx.command.params if isinstance(param, SettingOption))
     return {param.name: param.written(sources[param.name]) for param in params if param.name}
 
@@ -244,11 +244,11 @@ def _named(ctx: click.Context, sources: Mapping[str, Source]) -> dict[str, str]:
 def _weaknesses(
     ctx: click.Context, values: Mapping[str, Any], named: Mapping[str, str]
 ) -> Iterator[str]:
-    """What makes the command less strict than it is by default, or than a file asks for."""
+    """Yield the settings that make the command less strict than the default, or than a file."""
     if values["insecure"]:
-        where = "" if named["insecure"] == "--insecure" else f" ({named['insecure']})"
+        origin = "" if named["insecure"] == "--insecure" else f" ({named['insecure']})"
         yield (
-            f"--insecure: TLS certificates are not verified{where}; use this for development only"
+            f"--insecure: TLS certificates are not verified{origin}; use this for development only"
         )
     variable = f"{PREFIX}REQUIRE_SIGNATURE"
     demanded = configuration_of(ctx).find(variable)
@@ -259,9 +259,9 @@ def _weaknesses(
         )
     if values.get("allow_unadvertised_pkce"):
         option = "--allow-unadvertised-pkce"
-        where = named["allow_unadvertised_pkce"]
-        where = "" if where == option else f" ({where})"
-        yield f"{option}: the login may go to a server that ignores code challenges{where}"
+        origin = named["allow_unadvertised_pkce"]
+        origin = "" if origin == option else f" ({origin})"
+        yield f"{option}: the login may go to a server that ignores code challenges{origin}"
     for name in ("issuer", "trust_server"):
         if values.get(name) and not named[name].startswith("-"):
             shown = values[name] if name == "issuer" else ", ".join(values[name])
@@ -294,7 +294,7 @@ def _source(param: click.Parameter | None, ctx: click.Context) -> Source:
 def _waits(
     ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
 ) -> tuple[bool | None, Source]:
-    """What ``--wait`` and ``--async`` say: that from the better source counts."""
+    """Return the value of ``--wait`` and ``--async``: that of the source of higher precedence."""
     candidates = [
         (sources[name], waits)
         for name, waits in (("wait", True), ("asynchronous", False))
@@ -312,7 +312,7 @@ def _waits(
 def _endpoint(
     ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
 ) -> str | None:
-    """The address of the interface, where that names the agent: the better source counts."""
+    """Return the interface's address, if it names the agent by the source of higher precedence."""
     endpoint: str | None = values.get("endpoint")
     if endpoint is None:
         return None
@@ -330,12 +330,12 @@ def _endpoint(
 
 
 def _spelled(first: str, other: str, source: Source) -> str:
-    """Two options as they are written where they come from."""
+    """Return two options as they are written in their source."""
     if source is FLAG:
         return f"--{first} and --{other}"
-    where = "" if source.path is None else f" in {source.path}"
-    named = (f"{PREFIX}{name.upper().replace('-', '_')}" for name in (first, other))
-    return f"{' and '.join(named)}{where}"
+    file_text = "" if source.path is None else f" in {source.path}"
+    variables = (f"{PREFIX}{name.upper().replace('-', '_')}" for name in (first, other))
+    return f"{' and '.join(variables)}{file_text}"
 
 
 def _no_repeats(ctx: click.Context, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which sources may decide which setting: one table, read by everything that asks.
+"""The sources that may decide each setting: one table, used by every check.
 
 Rules:
 - A flag and the process's environment decide every setting that they can name.
@@ -26,12 +26,12 @@ PREFIX = "A2ACLI_"
 
 
 class _Strictness(NamedTuple):
-    """The order of a setting's values.
+    """The order of a setting's values by strictness.
 
     Attributes:
-        read: Reads a value as it is written.
-        is_kept: Says of two values whether the first is as strict as the second, or stricter.
-        only: What may be done that is stricter, for people to read.
+        read: Parses a written value.
+        is_kept: Returns whether the first of two values is at least as strict as the second.
+        only: The permitted stricter choice, for people to read.
     """
 
     read: Callable[[str], Any]
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 
     Attributes:
         own: Whether the user's own file may.
-        found: Whether any other file may, a found one above all.
+        found: Whether any other file may, above all a found one.
         strictness: The order of its values: any other file may choose a stricter one; None if
             there is no such order.
     """
@@ -81,7 +81,7 @@ _NO_FILE = Rule(own=False)
 RULES: Mapping[str, Rule] = {
     f"{PREFIX}{name}": rule
     for name, rule in {
-        # The agent, how it is spoken to, and how output looks.
+        # The agent, how it is called, and the form of output.
         "AGENT_CARD": _ANY_FILE,
         "ENDPOINT": _ANY_FILE,
         "A2A_VERSION": _ANY_FILE,
@@ -91,13 +91,13 @@ RULES: Mapping[str, Rule] = {
         "HISTORY": _ANY_FILE,
         "WAIT": _ANY_FILE,
         "ASYNC": _ANY_FILE,
-        # What has a strict side.
+        # Settings with a strict side.
         "TIMEOUT": Rule(strictness=_Strictness(read_timeout, le, "shorten it")),
         "POLL_INTERVAL": Rule(strictness=_Strictness(read_duration, ge, "lengthen it")),
         "REQUIRE_SIGNATURE": Rule(strictness=_Strictness(read_switch, ge, "turn it on")),
         "NO_CACHE": Rule(strictness=_Strictness(read_switch, ge, "turn it on")),
         "INSECURE": Rule(strictness=_Strictness(read_switch, le, "turn it off")),
-        # Identity: credentials, and what is said in the user's name.
+        # Identity: credentials, and what is sent in the user's name.
         "BEARER": _OWN_FILE,
         "API_KEY": _OWN_FILE,
         "SVC_PARAM": _OWN_FILE,
@@ -115,7 +115,7 @@ RULES: Mapping[str, Rule] = {
         "METADATA": _OWN_FILE,
         "MESSAGE_METADATA": _OWN_FILE,
         "EXTENSION": _OWN_FILE,
-        # Trust: who vouches for whom.
+        # Trust: keys, hosts and origins that vouch for others.
         "CREDENTIAL_ORIGIN": _OWN_FILE,
         "CARD_KEYS": _OWN_FILE,
         "CARD_KEY_HOST": _OWN_FILE,
@@ -125,7 +125,7 @@ RULES: Mapping[str, Rule] = {
         "SCOPE": _OWN_FILE,
         "RESOURCE": _OWN_FILE,
         "ALLOW_UNADVERTISED_PKCE": _OWN_FILE,
-        # Programs, files, and what is shown of the wire.
+        # Programs, files, and the log of the wire.
         "TCK": _OWN_FILE,
         "DEBUG": _OWN_FILE,
         "CONFIG": _NO_FILE,
@@ -135,5 +135,5 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(variable: str) -> Rule:
-    """The rule of a setting; of one that is not in the table, that no file decides it."""
+    """Return the rule of a setting; one that is not in the table is decided by no file."""
     return RULES.get(variable, _NO_FILE)

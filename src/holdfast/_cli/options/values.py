@@ -1,4 +1,4 @@
-"""How the values of options are read: text in, a value out, or a usage error that says why."""
+"""Parsers of option values: text in, a value out, or a usage error with the reason."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ _WORD = re.compile(r"[\w-]+")
 
 
 def read_duration(text: str, advice: str = "") -> float:
-    """Reads ``30``, ``30s``, ``500ms``, ``1m30s``, ``2h`` as seconds.
+    """Parse ``30``, ``30s``, ``500ms``, ``1m30s``, ``2h`` as seconds.
 
     Raises:
-        ValueError: It is none of these, zero, or without end.
+        ValueError: It is none of these, zero, or infinite.
     """
     compact = text.strip()
     if _NUMBER.fullmatch(compact):
@@ -87,19 +87,19 @@ def read_duration(text: str, advice: str = "") -> float:
 
 
 def read_timeout(text: str) -> float:
-    """Reads how long to wait at most.
+    """Parse the maximum time to wait.
 
     Raises:
-        ValueError: It is no duration.
+        ValueError: It is not a duration.
     """
     return read_duration(text, "; waiting without end is not possible, but 1000h is")
 
 
 def read_grace(text: str) -> float:
-    """Reads how long to wait for what is under way; ``0`` is not at all.
+    """Parse the time to wait for work in flight; ``0`` is not at all.
 
     Raises:
-        ValueError: It is no duration.
+        ValueError: It is not a duration.
     """
     return 0.0 if _ZERO.fullmatch(text.strip()) else read_duration(text)
 
@@ -121,10 +121,10 @@ def read_switch(text: str) -> bool:
 
 
 def read_rate(text: str) -> float:
-    """Reads ``50``, ``50/s``, ``3/min``, ``100/h`` as how many in a second.
+    """Parse ``50``, ``50/s``, ``3/min``, ``100/h`` as a number per second.
 
     Raises:
-        ValueError: It is none of these, zero, or without end.
+        ValueError: It is none of these, zero, or infinite.
     """
     match = _RATE.fullmatch("".join(text.split()))
     if match is None:
@@ -138,7 +138,7 @@ def read_rate(text: str) -> float:
 
 
 def shown_rate(rate: float) -> str:
-    """A rate as people write it, in the unit that makes it no fraction if there is one."""
+    """Return a rate for people to read, in a unit that makes it whole if there is one."""
     units = ((unit, rate * _PER[unit]) for unit in ("s", "min", "h"))
     unit, number = next(
         (candidate for candidate in units if candidate[1] >= 1), ("h", rate * 3600)
@@ -151,18 +151,18 @@ _PER = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def shown_duration(seconds: float) -> str:
-    """A duration as people write it."""
-    whole = round(seconds * 1000)
-    if whole < 1000:
-        return f"{max(whole, 1)}ms"
-    hours, rest = divmod(whole, 3_600_000)
+    """Return a duration for people to read."""
+    milliseconds = round(seconds * 1000)
+    if milliseconds < 1000:
+        return f"{max(milliseconds, 1)}ms"
+    hours, rest = divmod(milliseconds, 3_600_000)
     minutes, rest = divmod(rest, 60_000)
     pieces = ((hours, "h"), (minutes, "m"), (rest / 1000, "s"))
     return "".join(f"{number:g}{unit}" for number, unit in pieces if number)
 
 
 def read_version(text: str) -> str:
-    """Reads a protocol version, whether we speak it or not; a patch number says nothing (A2A 3.6).
+    """Parse a protocol version, supported or not; a patch number is ignored (A2A 3.6).
 
     Returns:
         Its first two numbers, as ``0.3``.
@@ -179,7 +179,7 @@ _VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
 
 
 def read_extension(text: str) -> str:
-    """Reads the URI of an extension, which goes into a header (A2A 14.2.2)."""
+    """Parse the URI of an extension, which is sent in a header (A2A 14.2.2)."""
     from holdfast._arguments import extension_uris
 
     (uri,) = extension_uris([text.strip()])
@@ -187,7 +187,7 @@ def read_extension(text: str) -> str:
 
 
 def read_transport(text: str) -> str:
-    """Reads the name of a binding of the protocol, or its short name, in capitals or not."""
+    """Parse the name of a binding of the protocol, or its short name, ignoring case."""
     binding = text.strip().upper().replace("-", "")
     binding = SHORT_BINDINGS.get(binding.lower(), binding)
     if binding not in BINDINGS:
@@ -198,17 +198,17 @@ def read_transport(text: str) -> str:
 
 
 SHORT_BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
-"""The names that the a2a command line gives the bindings."""
+"""The names of bindings in the a2a command line."""
 
 _BINDINGS = ", ".join(BINDINGS)
 _OWN_PARAMETERS = {"a2a-version": "--a2a-version", "host": "--agent-card"}
 
 
 def read_endpoint(text: str) -> str:
-    """Reads the address of an agent's interface; a host without a scheme is one of gRPC.
+    """Parse the address of an agent's interface; a host without a scheme is for gRPC.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: It is not an address.
     """
     from holdfast._arguments import check_url
 
@@ -217,7 +217,7 @@ def read_endpoint(text: str) -> str:
 
 
 def read_svc_param(text: str) -> tuple[str, str]:
-    """Reads ``name:value`` as what an HTTP header can carry, the name in lower case."""
+    """Parse ``name:value`` as a valid HTTP header, the name in lower case."""
     from holdfast._wire.http import check_headers
 
     name, colon, value = text.partition(":")
@@ -233,7 +233,7 @@ def read_svc_param(text: str) -> tuple[str, str]:
 
 
 def read_metadata(text: str) -> dict[str, Any]:
-    """Reads a JSON object."""
+    """Parse a JSON object."""
     from holdfast._model import codec
 
     try:
@@ -252,7 +252,7 @@ def read_metadata(text: str) -> dict[str, Any]:
 
 
 def read_id(text: str) -> str:
-    """Reads an identifier, or another text that cannot be empty."""
+    """Parse an identifier, or another text that must not be empty."""
     if not text.strip():
         message = "must not be empty"
         raise ValueError(message)
@@ -265,7 +265,7 @@ def read_id(text: str) -> str:
 
 
 def read_secret(text: str) -> str:
-    """Reads a credential; no message shows it."""
+    """Parse a credential; no message shows it."""
     from holdfast._wire.http import check_headers
 
     secret = text.strip()
@@ -277,7 +277,7 @@ def read_secret(text: str) -> str:
 
 
 def read_bearer(text: str) -> str:
-    """Reads a bearer token; no message shows it."""
+    """Parse a bearer token; no message shows it."""
     from holdfast._wire.credentials import bearer_fault
 
     token = read_secret(text)
@@ -288,7 +288,7 @@ def read_bearer(text: str) -> str:
 
 
 def read_push_url(text: str) -> str:
-    """Reads where an agent is to send news; no message shows what may be secret in it."""
+    """Parse the URL for push notifications; no message shows its possible secrets."""
     from holdfast._arguments import check_url
 
     url = text.strip()
@@ -304,7 +304,7 @@ def read_push_url(text: str) -> str:
 
 
 def read_listen(text: str) -> tuple[str, int]:
-    """Reads an address to listen on, as ``127.0.0.1:8080`` or ``[::1]:8080``."""
+    """Parse an address to listen on, as ``127.0.0.1:8080`` or ``[::1]:8080``."""
     host, colon, port = text.strip().rpartition(":")
     is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65_536
     host = host.removeprefix("[").removesuffix("]")
@@ -315,19 +315,19 @@ def read_listen(text: str) -> tuple[str, int]:
 
 
 def read_push_credentials(text: str) -> AuthenticationInfo:
-    """Reads what ``Authorization`` is to hold, as ``Bearer TOKEN``; no message shows it."""
+    """Parse the value of ``Authorization``, as ``Bearer TOKEN``; no message shows it."""
     from holdfast.types import AuthenticationInfo
 
     scheme, _, credentials = read_secret(text).partition(" ")
     credentials = credentials.strip()
-    if not credentials and scheme.lower() != "bearer":  # which may be a token to be signed
+    if not credentials and scheme.lower() != "bearer":  # it may be an unsigned token
         message = "is written SCHEME CREDENTIALS, as in Bearer TOKEN"
         raise ValueError(message)
     return AuthenticationInfo(scheme=scheme, credentials=credentials or None)
 
 
 def read_state(text: str) -> TaskState:
-    """Reads the name of a state: ``working``, ``input-required``, ``TASK_STATE_WORKING``."""
+    """Parse the name of a state: ``working``, ``input-required``, ``TASK_STATE_WORKING``."""
     from holdfast.types import TaskState
 
     name = text.strip().upper().replace("-", "_").removeprefix("TASK_STATE_")
@@ -341,7 +341,7 @@ def read_state(text: str) -> TaskState:
 
 
 def _states() -> tuple[str, ...]:
-    """The names of states, as people write them."""
+    """Return the names of states, for people to read."""
     from holdfast.types import TaskState
 
     names = (name for name in TaskState.__members__ if name != "UNSPECIFIED")
@@ -349,7 +349,7 @@ def _states() -> tuple[str, ...]:
 
 
 def read_time(text: str) -> datetime:
-    """Reads a date or a time as of ISO 8601; one without a zone is UTC."""
+    """Parse a date or a time of ISO 8601; one without a zone is UTC."""
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -361,23 +361,23 @@ def read_time(text: str) -> datetime:
 def nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that a misspelled word is probably meant to be; None if none is like it."""
     by_lower = {name.lower(): name for name in names}
-    near = get_close_matches(word.strip().lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else None
+    similar = get_close_matches(word.strip().lower(), by_lower, n=1)
+    return by_lower[similar[0]] if similar else None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return the end of an error about a misspelled word: the nearest name, if one is like it."""
-    near = nearest(word, names)
-    return "" if near is None else f"; did you mean {near}?"
+    similar = nearest(word, names)
+    return "" if similar is None else f"; did you mean {similar}?"
 
 
 def hidden(_text: str) -> str:
-    """A secret, for people to see that there is one."""
+    """Return a placeholder of a secret, which shows that there is one."""
     return "***"
 
 
 def hidden_params(text: str) -> str:
-    """Service parameters with their names only."""
+    """Return the names of service parameters, without their values."""
     return _AFTER_NAME.sub(":***", text)
 
 
@@ -385,28 +385,28 @@ _AFTER_NAME = re.compile(r":.*")
 
 
 def secrets_in_params(params: Mapping[str, str]) -> list[str]:
-    """What may be secret in service parameters: all that is not the protocol's own."""
+    """Return the possible secrets in service parameters: all outside the protocol."""
     from holdfast._wire.redaction import secrets_in
     from holdfast._wire.security import PROTOCOL_HEADERS
 
-    theirs = {name: value for name, value in params.items() if name not in PROTOCOL_HEADERS}
-    return [*theirs.values(), *secrets_in(theirs)]
+    foreign = {name: value for name, value in params.items() if name not in PROTOCOL_HEADERS}
+    return [*foreign.values(), *secrets_in(foreign)]
 
 
 def masked_reference(text: str) -> str:
-    """A reference to an agent without what may be secret in it: user, password, query."""
+    """Return a reference to an agent without possible secrets: user, password, query."""
     address, mark, query = text.partition("?")
     pairs = (f"{name}***" for name, _ in _pairs(query))
     return f"{_USER.sub('***@', address)}{mark}{'&'.join(pairs)}"
 
 
 def names_user(text: str) -> bool:
-    """Whether an address holds a user's name, perhaps with a password."""
+    """Return whether an address has a user name, perhaps with a password."""
     return _USER.search(text.partition("?")[0]) is not None
 
 
 def secrets_in_reference(text: str) -> list[str]:
-    """What is secret in an address: user and password, and what may be a key in its query."""
+    """Return the secrets in an address: user and password, and possible keys in its query."""
     from holdfast._wire.redaction import secrets_in
 
     address, _, query = text.partition("?")
@@ -422,7 +422,7 @@ _USER = re.compile(r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@")
 
 
 def _pairs(query: str) -> Iterator[tuple[str, str]]:
-    """The names in a query with their equals signs, and the values; a value may stand alone."""
+    """Yield the names in a query with their equals signs, and the values; a value may be alone."""
     for pair in query.split("&") if query else ():
         name, equals, value = pair.partition("=")
         yield (f"{name}=", value) if equals and value.strip("=") else ("", pair)
@@ -431,14 +431,14 @@ def _pairs(query: str) -> Iterator[tuple[str, str]]:
 def complete_path(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Leaves it to the shell to complete a path."""
+    """Leave the completion of a path to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def complete_state(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The states whose names begin so."""
+    """Return the states whose names begin with a text."""
     return [CompletionItem(name) for name in _states() if name.startswith(incomplete.lower())]
 
 
@@ -458,12 +458,12 @@ else:
 
 
 class ParsedParam(_ParamType):
-    """A value that a function reads; what it raises becomes a usage error.
+    """A value that a function parses; its `ValueError` becomes a usage error.
 
     Args:
-        name: What help calls the value.
-        read: Reads it, or raises `ValueError`.
-        separator: What separates values in an environment variable; a regular expression.
+        name: The name of the value in help.
+        read: Parses it, or raises `ValueError`.
+        separator: The separator of values in an environment variable; a regular expression.
     """
 
     def __init__(self, name: str, read: Callable[[str], object], separator: str = "\n") -> None:
@@ -474,7 +474,7 @@ class ParsedParam(_ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Reads the text of a flag or a variable; a default is left as it is."""
+        """Parse the text of a flag or a variable; a default is unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -483,5 +483,5 @@ class ParsedParam(_ParamType):
             self.fail(str(error), param, ctx)
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
-        """Splits what a variable holds for an option that can be repeated."""
+        """Split the value of a variable for an option that can be repeated."""
         return [value for value in re.split(self._separator, rv) if value.strip()]

@@ -1,9 +1,9 @@
-"""What goes to standard output and what to standard error, and in which form (a2a-cli 11).
+"""The content of standard output and of standard error, and its form (a2a-cli 11).
 
 Rules: standard output carries the result and nothing else, in ``json`` as one document or, with
-``--stream``, as lines; everything said about it goes to standard error. No credential is on either
-of them because of us. What would steer a terminal or hide in it is written as an escape
-(`holdfast._cli.output.sanitizer`), and so is what an encoding cannot write: neither is left out.
+``--stream``, as lines; everything about it goes to standard error. Neither shows a credential
+of the caller. Characters that would steer a terminal or hide in it are written as escapes
+(`holdfast._cli.output.sanitizer`), and so are those that an encoding lacks; none is left out.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class Output:
-    """Where a command says what it has to say; a subclass for each form.
+    """The output of a command; a subclass for each form.
 
     Args:
-        settings: What the command was told, once that is understood.
+        settings: The settings of the command, once parsed.
 
     Attributes:
-        has_named_task: Whether the id of the task is written.
+        has_named_task: Whether the id of the task was written.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -51,7 +51,7 @@ class Output:
         """Show an event.
 
         Raises:
-            BrokenPipeError: Nobody reads the output.
+            BrokenPipeError: The output has no reader.
             OutputError: The output cannot be written.
         """
         match event:
@@ -85,7 +85,7 @@ class Output:
         raise NotImplementedError
 
     def _fail(self, failure: Failure) -> None:
-        """Show why the command could not do its job."""
+        """Show the failure of the command."""
         raise NotImplementedError
 
     def _draw(self, line: str) -> None:
@@ -116,7 +116,7 @@ class Output:
 
 
 def _secrets(settings: Settings) -> list[str]:
-    """What no diagnostic shows, also as a query spells it."""
+    """Return the secrets that no diagnostic shows, also as a query encodes them."""
     stated = (
         settings.bearer,
         settings.api_key,
@@ -134,10 +134,10 @@ class OutputError(OSError):
 
 
 def write(content: str, *, err: bool = False) -> None:
-    """Writes to standard output or standard error, whatever their encoding.
+    """Write to standard output or standard error, in any encoding.
 
     Raises:
-        BrokenPipeError: Nobody reads it.
+        BrokenPipeError: The output has no reader.
         OutputError: It cannot be written.
     """
     encoding = encoding_of(sys.stderr if err else sys.stdout)
@@ -150,7 +150,7 @@ def write(content: str, *, err: bool = False) -> None:
 
 
 def encoding_of(stream: TextIO | None) -> str:
-    """The encoding of an output."""
+    """Return the encoding of an output."""
     return getattr(stream, "encoding", None) or "utf-8"
 
 
@@ -159,8 +159,8 @@ def output_for(form: str, settings: Settings | None = None, *, in_lines: bool = 
 
     Args:
         form: ``text`` or ``json``.
-        settings: What the command was told, once that is understood.
-        in_lines: Whether each document is one line; the settings say it, where there are some.
+        settings: The settings of the command, once parsed.
+        in_lines: Whether each document is one line; used if there are no settings.
     """
     if form == "json":
         from holdfast._cli.output.json_output import JsonOutput

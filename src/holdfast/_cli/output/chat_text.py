@@ -1,4 +1,4 @@
-r"""What an agent says in a chat, while it says it: plain text, wrapped at words.
+r"""The agent's text in a chat, as it arrives: plain text, wrapped at words.
 
 Rules:
 - The text of artifacts is written as it grows, one artifact after the other. What the agent says
@@ -47,47 +47,47 @@ class ChatText:
     """The events of a chat, as text to write in their order.
 
     Args:
-        view: What to show.
-        columns: Gives the columns of the terminal; None where lines are not to be broken.
+        view: The settings of the view.
+        columns: Returns the columns of the terminal; None if lines are not to be broken.
 
     Attributes:
-        is_within_line: Whether what was written last is a line that has no end yet.
+        is_within_line: Whether the last written line has no end yet.
     """
 
     def __init__(self, view: View, columns: Callable[[], int | None] = lambda: None) -> None:
         self.is_within_line = False
         self._columns = columns
         self._view = view
-        self._said_before: set[str] = set()  # artifacts whose text is of an earlier turn
+        self._said_before: set[str] = set()  # artifacts with text of an earlier turn
         self._begin(None)
 
     def turn(self) -> None:
-        """Something was said to the agent: what it says anew from here on takes nothing back."""
-        self._said_before = {*self._others}
+        """Begin a turn: text after it replaces nothing from before."""
+        self._said_before = {*self._other_parts}
         self._answer: list[str] = []
-        self._said = ""
-        self._held.clear()
+        self._last_status_text = ""
+        self._held_texts.clear()
 
     def _begin(self, task_id: str | None) -> None:
-        """Knows nothing of a task yet."""
+        """Reset the state of a task."""
         self._task_id = task_id
         self._text = TextFold()
-        self._others: dict[str, tuple[Part, ...]] = {}  # told parts that are no text
-        self._shown: dict[str, list[str]] = {}  # text of artifacts
-        self._answer = []  # the same, since something was said to the agent
-        self._status: object = None  # as seen last, without its time
-        self._messages: set[tuple[str, str]] = set()  # of states, by id and text
-        self._said = ""  # by a state, last
-        self._growing: str | None = None  # the artifact that the open line belongs to
-        self._held: dict[str, tuple[str, str]] = {}  # by artifact: text, and what it repeats
+        self._other_parts: dict[str, tuple[Part, ...]] = {}  # shown parts that are not text
+        self._artifact_texts: dict[str, list[str]] = {}  # text of artifacts
+        self._answer = []  # the same, since the last message to the agent
+        self._status: object = None  # last seen, without its time
+        self._messages: set[tuple[str, str]] = set()  # of statuses, by id and text
+        self._last_status_text = ""  # the last text of a status
+        self._growing: str | None = None  # the artifact of the open line
+        self._held_texts: dict[str, tuple[str, str]] = {}  # by artifact: text, repeated text
         self._plain, self._wrapping = TerminalSanitizer(), Wrapping(self._columns)
 
     def event(self, event: Event, task: Task | None) -> Iterator[str]:
-        """What there is to write for an event.
+        """Yield the text to write for an event.
 
         Args:
             event: The event.
-            task: The task as it stands after it; None for none.
+            task: The task after the event; None without a task.
         """
         if isinstance(event, Message):
             yield from self._message(event)
@@ -111,8 +111,8 @@ class ChatText:
             self._status = status
             yield from self._status_text(event, "" if task is None else task.text)
 
-    def last_seen(self, task: Task) -> Iterator[str]:  # noqa: ARG002  it is said elsewhere
-        """Nothing more: how a task stands is said beside the text."""
+    def last_seen(self, task: Task) -> Iterator[str]:  # noqa: ARG002  it is shown elsewhere
+        """Yield nothing: the state of the task is shown beside the text."""
         return self.close()
 
     def close(self) -> Iterator[str]:
@@ -140,44 +140,51 @@ class ChatText:
         yield from self._parts(message.parts)
 
     def _parts(self, parts: Iterable[Part]) -> Iterator[str]:
-        """What is no text."""
-        if others := [part for part in parts if part.text is None]:
-            yield from self._lines(contents(others, self._view))
+        """Yield the parts that are not text."""
+        if other_parts := [part for part in parts if part.text is None]:
+            yield from self._lines(contents(other_parts, self._view))
 
     # ── Events of a task ─────────────────────────────────────────────────────────────────────
 
     def _is_only_renamed(self, changes: Sequence[TextChange]) -> bool:
-        """Whether text is only in artifacts of other ids now, or divided among more or fewer."""
-        gone = {change.artifact_id for change in changes if isinstance(change, TextReset)}
-        before = [text for known, texts in self._shown.items() if known in gone for text in texts]
+        """Return whether text only moved to artifacts of other ids, or was divided differently."""
+        removed_ids = {change.artifact_id for change in changes if isinstance(change, TextReset)}
+        old_texts = [
+            text
+            for artifact_id, texts in self._artifact_texts.items()
+            if artifact_id in removed_ids
+            for text in texts
+        ]
         new = [change for change in changes if isinstance(change, TextDelta)]
-        if not before or _bare(*before) != _bare(*(change.text for change in new)):
+        if not old_texts or _bare(*old_texts) != _bare(*(change.text for change in new)):
             return False
-        for known in gone:
-            self._shown.pop(known, None)
-            self._held.pop(known, None)
+        for artifact_id in removed_ids:
+            self._artifact_texts.pop(artifact_id, None)
+            self._held_texts.pop(artifact_id, None)
         for change in new:
-            self._shown.setdefault(change.artifact_id or "", []).append(change.text)
+            self._artifact_texts.setdefault(change.artifact_id or "", []).append(change.text)
         return True
 
     def _change(self, change: TextChange) -> Iterator[str]:
         if isinstance(change, TextReset):
-            texts = self._shown.pop(change.artifact_id, [])
+            texts = self._artifact_texts.pop(change.artifact_id, [])
             self._answer.clear()
-            held, _ = self._held.pop(change.artifact_id, ("", ""))
-            is_seen = held == "" or held != "".join(texts)
+            held_text, _ = self._held_texts.pop(change.artifact_id, ("", ""))
+            is_seen = held_text == "" or held_text != "".join(texts)
             if is_seen and change.artifact_id not in self._said_before:
                 yield from self._lines([_TAKEN_BACK])
-        elif change.artifact_id is not None:  # else it is what the status says
-            texts = self._shown.setdefault(change.artifact_id, [])
+        elif change.artifact_id is not None:  # otherwise it is the text of the status
+            texts = self._artifact_texts.setdefault(change.artifact_id, [])
             begins = not texts
             texts.append(change.text)
             self._answer.append(change.text)
-            held, repeats = self._held.pop(change.artifact_id, ("", self._said * begins))
-            text = held + change.text
+            held_text, repeats = self._held_texts.pop(
+                change.artifact_id, ("", self._last_status_text * begins)
+            )
+            text = held_text + change.text
             if repeats and repeats.startswith(_bare(text)):
                 if _bare(text) != repeats:
-                    self._held[change.artifact_id] = text, repeats
+                    self._held_texts[change.artifact_id] = text, repeats
                 return
             yield from self._grow(change.artifact_id, text)
 
@@ -188,68 +195,74 @@ class ChatText:
             self._growing = artifact_id
             self._plain, self._wrapping = TerminalSanitizer(), Wrapping(self._columns)
             self._said_before.discard(artifact_id)
-        if shown := self._wrapping.feed(self._plain.feed(text)):
-            self.is_within_line = not shown.endswith("\n")
-            yield shown
+        if output := self._wrapping.feed(self._plain.feed(text)):
+            self.is_within_line = not output.endswith("\n")
+            yield output
 
     def _release(self) -> Iterator[str]:
         """Show the text that is held back, which the agent leaves shorter than its message."""
-        held, self._held = self._held, {}
-        for artifact_id, (text, _) in held.items():
+        held_texts, self._held_texts = self._held_texts, {}
+        for artifact_id, (text, _) in held_texts.items():
             yield from self._grow(artifact_id, text)
 
     def _rename(self, artifact_ids: set[str]) -> None:
-        """Takes what artifacts had that are gone for the beginning of the one that is new."""
-        gone = [known for known in self._others if known not in artifact_ids]
-        parts = tuple(part for known in gone for part in self._others.pop(known))
-        new = [artifact_id for artifact_id in artifact_ids if artifact_id not in self._others]
+        """Move the parts of removed artifacts to the new one."""
+        removed_ids = [key for key in self._other_parts if key not in artifact_ids]
+        parts = tuple(part for key in removed_ids for part in self._other_parts.pop(key))
+        new = [artifact_id for artifact_id in artifact_ids if artifact_id not in self._other_parts]
         if parts and len(new) == 1:
-            self._others[new[0]] = parts
+            self._other_parts[new[0]] = parts
 
     def _rest(self, artifact: Artifact, *, append: bool) -> Iterator[str]:
-        """What an artifact has besides text, as far as it is new."""
-        is_known = artifact.artifact_id in self._others
-        written = self._others.get(artifact.artifact_id, ())
-        others = tuple(part for part in artifact.parts if part.text is None)
+        """Yield the new parts of an artifact that are not text."""
+        is_known = artifact.artifact_id in self._other_parts
+        shown_parts = self._other_parts.get(artifact.artifact_id, ())
+        other_parts = tuple(part for part in artifact.parts if part.text is None)
         if self._view.verbose and not is_known:
             yield from self._lines([field("Artifact", artifact.name or artifact.artifact_id)])
             yield from self._lines(artifact_head(artifact, self._view))
         if append:
-            self._others[artifact.artifact_id] = (*written, *others)
-            yield from self._parts(others)
+            self._other_parts[artifact.artifact_id] = (*shown_parts, *other_parts)
+            yield from self._parts(other_parts)
             return
-        self._others[artifact.artifact_id] = others
-        goes_on = others[: len(written)] == written
-        yield from self._parts(others[len(written) :] if goes_on else others)
+        self._other_parts[artifact.artifact_id] = other_parts
+        goes_on = other_parts[: len(shown_parts)] == shown_parts
+        yield from self._parts(other_parts[len(shown_parts) :] if goes_on else other_parts)
 
     def _status_text(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
-        """What the agent says about the state, unless that is the text of the task once more."""
+        """Yield the text of a status, unless it repeats the text of the task."""
         status = event.status
         if self._view.verbose:
             yield from self._lines(render_status(status, event.metadata, self._view))
             return
         if status.message is None:
             return
-        message, said = status.message, clean(status.message.text)
+        message, status_text = status.message, clean(status.message.text)
         rests = status.state.is_terminal or status.state.is_interrupted
-        is_repeated = rests and _bare(said) == self._said
+        is_repeated = rests and _bare(status_text) == self._last_status_text
         if self._is_shown(message.message_id, message.text):
             return
-        if said and not is_repeated and not self._is_in_artifacts(said, text):
+        if status_text and not is_repeated and not self._is_in_artifacts(status_text, text):
             is_aside = self._answer if status.state.is_terminal else not rests
-            yield from self._wrapped(f"[{said}]" if is_aside else said)
-            self._said = _bare(said)
+            yield from self._wrapped(f"[{status_text}]" if is_aside else status_text)
+            self._last_status_text = _bare(status_text)
         yield from self._parts(message.parts)
 
     def _is_in_artifacts(self, status_text: str, text: str) -> bool:
-        """Whether a status message is the text once more that artifacts had in this turn."""
+        """Return whether a status message repeats the text of artifacts in this turn."""
         if not self._answer:
             return False
-        shown = [text, "".join(self._answer), *("".join(texts) for texts in self._shown.values())]
-        return _bare(status_text) in {_bare(clean(artifact_text)) for artifact_text in shown}
+        artifact_texts = [
+            text,
+            "".join(self._answer),
+            *("".join(texts) for texts in self._artifact_texts.values()),
+        ]
+        return _bare(status_text) in {
+            _bare(clean(artifact_text)) for artifact_text in artifact_texts
+        }
 
     def _is_shown(self, message_id: str, text: str) -> bool:
-        """Whether a message was shown before; from now on it was."""
+        """Return whether a message was shown before, and record that it is shown."""
         messages, key = self._messages, (message_id, text)
         if not message_id or key in messages:
             return bool(message_id)
@@ -258,7 +271,7 @@ class ChatText:
 
 
 def _bare(*texts: str) -> str:
-    """Text without white space, which agents change where they repeat themselves."""
+    """Return text without white space, which agents vary when they repeat text."""
     return "".join("".join(texts).split())
 
 
@@ -268,7 +281,7 @@ def _without_time(status: TaskStatus) -> object:
 
 
 class ChatOutput(TextOutput):
-    """What somebody reads who sits at a terminal and talks to an agent."""
+    """The output of a chat at a terminal."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -282,14 +295,14 @@ class ChatOutput(TextOutput):
         super().emit(event)
 
     def interrupted(self) -> None:
-        """Ends the line, on which the terminal shows that Ctrl-C was pressed."""
+        """End the line, on which the terminal shows that Ctrl-C was pressed."""
         write("\n")
         for _ in self._chat.end_line():
             pass
         self._is_within_line = False
 
     def _broken(self, line: str) -> str:
-        is_copied = line.startswith("Hint: ")  # it has a command in it
+        is_copied = line.startswith("Hint: ")  # it contains a command
         return line if is_copied else Wrapping(_columns).feed(line)
 
     def note(self, text: str) -> None:
@@ -306,7 +319,7 @@ def _columns() -> int | None:
 
 
 _MIN_COLUMNS = 10
-"""Columns below which a terminal's own way of breaking lines is as good."""
+"""Columns below which lines are left to the terminal's own breaks."""
 
 _TAB, _WIDEST = 8, 2
 """Columns of a tab stop, and of a wide character."""
@@ -316,17 +329,17 @@ _NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 
 class Wrapping:
-    """Breaks the lines of a text that comes in pieces.
+    """Breaks the lines of a text that arrives in pieces.
 
     Args:
-        columns: Gives the columns of the terminal; None where there is none, and lines are not
-            broken. It is asked before each piece, since a window may change its size.
+        columns: Returns the columns of the terminal; None if there is none, and lines are not
+            broken. Called before each piece, since a window may be resized.
     """
 
     def __init__(self, columns: Callable[[], int | None]) -> None:
         self._columns = columns
-        self._column = 0  # where the next character goes
-        self._word = ""  # what stands there of a word that may go on
+        self._column = 0  # of the next character
+        self._word = ""  # the beginning of a word that may continue
         self._word_width = 0
 
     def feed(self, text: str) -> str:
@@ -373,7 +386,7 @@ class Wrapping:
         return character if fits else f"\n{character}"
 
     def _moves(self, width: int, limit: int) -> bool:
-        """Whether the word does not fit here, and would on a line of its own."""
+        """Return whether the word does not fit here, and would fit on a line of its own."""
         fits = self._column + width <= limit
         begins_line = self._column <= self._word_width
         return not (fits or begins_line or self._word_width + width > limit)

@@ -1,4 +1,4 @@
-"""What an examination found, as text for people and pipes (a2a-cli 11.2).
+"""The findings of an examination, as text for people and pipes (a2a-cli 11.2).
 
 Rules: each group of findings is a block, and each interface is one; a line that is about an
 interface names its binding and version; what was not measured comes
@@ -40,7 +40,7 @@ _TITLES: Mapping[str, str] = {
     "sending": "Messages",
     "recording": "Messages",
 }
-"""What a group's block is called; other findings about an interface are in its own."""
+"""The title of a group's block; other findings about an interface are in its own block."""
 
 _OF_MESSAGES = frozenset({"streaming", "subscribe", "sending", "recording"})
 """Groups about the message that was sent, which went to one interface."""
@@ -71,7 +71,7 @@ _UNMEASURED: Mapping[str, str] = {
     "recording.list": "whether the list of tasks shows the message",
     "recording.time": "whether the task is found by its time",
 }
-"""What the checks are about that may not be measured."""
+"""The checks that may not be measured, in words."""
 
 _TOGETHER: tuple[tuple[str, frozenset[str]], ...] = tuple(
     (words, frozenset(checks.split()))
@@ -86,7 +86,7 @@ _TOGETHER: tuple[tuple[str, frozenset[str]], ...] = tuple(
         ("what the list of tasks shows", "list.history list.context list.time"),
     )
 )
-"""What some of them are about together, the most first."""
+"""Checks that are named together, the largest groups first."""
 
 _LEVELS: Mapping[Level, str] = {
     "ok": "\x1b[32m",
@@ -97,10 +97,10 @@ _LEVELS: Mapping[Level, str] = {
 _PLAIN = "\x1b[0m"
 _INDENT = 2
 _SCREEN = 20
-"""Lines that are seen at once, with the prompt and an error below them."""
+"""Lines that fit a screen, with the prompt and an error below them."""
 
 _SHORT = 2
-"""Lines for a finding that is told again."""
+"""Lines for a finding that is repeated."""
 
 _WIDTH = max(map(len, _LEVELS)) + 2
 _COUNTED: Mapping[Level, tuple[str, str]] = {
@@ -113,11 +113,11 @@ _COUNTED: Mapping[Level, tuple[str, str]] = {
 
 
 class Paper:
-    """What is written on.
+    """The properties of the output.
 
     Attributes:
-        columns: Longest line.
-        has_colours: Whether levels are told by colours, too.
+        columns: Columns of the longest line.
+        has_colours: Whether levels are shown in colours, too.
     """
 
     def __init__(self, columns: int = _COLUMNS, *, has_colours: bool = False) -> None:
@@ -126,7 +126,7 @@ class Paper:
 
 
 def paper() -> Paper:
-    """What standard output is."""
+    """Return the properties of standard output."""
     if sys.stdout is None or not sys.stdout.isatty():
         return Paper()
     columns = min(max(shutil.get_terminal_size().columns, _LEAST), _MOST)
@@ -135,12 +135,12 @@ def paper() -> Paper:
 
 
 def render_diagnosis(diagnosis: Diagnosis, on: Paper, *, verbose: bool = False) -> Iterator[str]:
-    """The lines for what an examination found.
+    """Yield the lines for the findings of an examination.
 
     Args:
-        diagnosis: What was found.
-        on: What they are written on.
-        verbose: Whether to name each check, and to say what is meant where all is well.
+        diagnosis: The findings.
+        on: The properties of the output.
+        verbose: Whether to name each check, and to explain findings without a problem.
     """
     lines = list(_body(diagnosis, on, verbose=verbose))
     yield from lines
@@ -184,39 +184,39 @@ def _is_of_interface(finding: Finding) -> bool:
     return bool(finding.about) and not is_of_message
 
 
-def _spoken(finding: Finding) -> str:
-    """Binding and version of the interface that a finding is about; empty for none."""
+def _interface_label(finding: Finding) -> str:
+    """Return binding and version of the interface of a finding; empty for none."""
     return f"{finding.binding} {finding.version}".strip()
 
 
 def _named(finding: Finding) -> str:
-    """What was seen, behind the binding and version that it was seen with."""
-    spoken = _spoken(finding)
-    return f"{spoken}: {finding.saw}" if spoken else finding.saw
+    """Return the observation, after the binding and version that it was made with."""
+    interface = _interface_label(finding)
+    return f"{interface}: {finding.saw}" if interface else finding.saw
 
 
 def _lines(finding: Finding, on: Paper, *, verbose: bool) -> Iterator[str]:
     name = f"{finding.check}: " if verbose else ""
     yield from _seen(finding.level, f"{name}{_named(finding)}", on)
-    for label, said in (("means", finding.means), ("do", finding.do)):
-        if said and (finding.level != "ok" or verbose):
+    for label, advice in (("means", finding.means), ("do", finding.do)):
+        if advice and (finding.level != "ok" or verbose):
             begin = _INDENT + _WIDTH
-            first, *rest = _wrapped(said, on, begin + len("means  "))
+            first, *rest = _wrapped(advice, on, begin + len("means  "))
             yield f"{' ' * begin}{label.ljust(len('means  '))}{first.lstrip()}"
             yield from rest
 
 
 def _seen(level: Level, saw: str, on: Paper, *, most: int | None = None) -> Iterator[str]:
-    """What was seen, behind its level; no more lines than said."""
+    """Yield the observation, after its level; no more lines than the maximum."""
     space = " " * (_WIDTH - len(level))
-    shown = f"{_LEVELS[level]}{level}{_PLAIN}" if on.has_colours else level
+    label = f"{_LEVELS[level]}{level}{_PLAIN}" if on.has_colours else level
     first, *rest = _wrapped(saw, on, _INDENT + _WIDTH, most=most)
-    yield f"{' ' * _INDENT}{shown}{space}{first.lstrip()}"
+    yield f"{' ' * _INDENT}{label}{space}{first.lstrip()}"
     yield from rest
 
 
 def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
-    """Problems and warnings in short, the problems first, the same of several places once."""
+    """Yield problems and warnings in short, the problems first, equal ones once."""
     levels: tuple[Level, ...] = ("problem", "warning")
     counts: Counter[tuple[Level, str]] = Counter(
         (level, _named(f)) for level in levels for f in findings if f.level == level
@@ -231,42 +231,44 @@ def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
 
 
 def _unmeasured(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
-    """What was not measured, by the reason."""
+    """Yield what was not measured, by the reason."""
     reasons: dict[tuple[str, str], dict[str, None]] = {}
     for finding in findings:
         if finding.level == "not measured":
-            reasons.setdefault((_spoken(finding), finding.saw), {})[finding.check] = None
+            reasons.setdefault((_interface_label(finding), finding.saw), {})[finding.check] = None
     if not reasons:
         return
     yield "Not measured:"
-    for (spoken, reason), checks in reasons.items():
-        where = f" ({spoken})" if spoken else ""
-        yield from _wrapped(f"{_in_words(checks)}{where}: {reason}", on, _INDENT, more=_INDENT)
+    for (interface, reason), checks in reasons.items():
+        suffix = f" ({interface})" if interface else ""
+        yield from _wrapped(f"{_in_words(checks)}{suffix}: {reason}", on, _INDENT, more=_INDENT)
     yield ""
 
 
 def _in_words(checks: Iterable[str]) -> str:
-    """What checks are about, those together that belong together, each where its first is."""
+    """Return the subjects of checks, grouped, each group at its first check."""
     names = {check: _UNMEASURED.get(check, check) for check in checks}
     for words, together in _TOGETHER:
-        if together <= names.keys() and all(names[one] == _UNMEASURED[one] for one in together):
+        if together <= names.keys() and all(
+            names[check] == _UNMEASURED[check] for check in together
+        ):
             names |= dict.fromkeys(together, words)
-    *most, last = dict.fromkeys(names.values())
-    return f"{', '.join(most)}, and {last}" if most else last
+    *names_before, last = dict.fromkeys(names.values())
+    return f"{', '.join(names_before)}, and {last}" if names_before else last
 
 
 def _wrapped(
     said: str, on: Paper, begin: int, *, more: int = 0, most: int | None = None
 ) -> list[str]:
-    """A text in lines that begin at a column.
+    """Return a text in lines that begin at a column.
 
     Args:
         said: The text.
-        on: What it is written on.
-        begin: How many columns are free at the left.
-        more: How many more from the second line on.
-        most: How many lines there may be; what does not fit is left out. None for as many as
-            it takes.
+        on: The properties of the output.
+        begin: Columns before the text.
+        more: Additional columns from the second line on.
+        most: Maximum number of lines; the rest is left out. None for all
+            lines.
     """
     lines = textwrap.wrap(
         text.clean_line(said),

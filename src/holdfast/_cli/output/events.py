@@ -1,4 +1,4 @@
-"""What a command has to say, as events: each output shows them in its own form.
+"""The output of a command as events: each output shows them in its own form.
 
 They are structs: a dataclass would compile its methods at each start of the command.
 """
@@ -102,14 +102,14 @@ class StreamEvent(msgspec.Struct, frozen=True):
 
 
 class StreamEnded(msgspec.Struct, frozen=True):
-    """That was the last event."""
+    """The stream has ended."""
 
 
 class Result(msgspec.Struct, frozen=True):
     """The result of the command.
 
     Attributes:
-        value: What the agent answered.
+        value: The agent's answer.
         history: Whether to show the messages of tasks.
     """
 

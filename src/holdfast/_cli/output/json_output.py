@@ -1,6 +1,6 @@
 """``-o json``: documents of the protocol's own types, or the error envelope.
 
-Rules (a2a-cli, appendix B; A2A 5.5): what the agent said is there, under the names of the data
+Rules (a2a-cli, appendix B; A2A 5.5): the agent's answer is shown under the names of the data
 model; a list or map that the data model requires (``field_behavior = REQUIRED`` in ``a2a.proto``)
 is there even if it is empty, so that schema validators are content; nothing else is added.
 """
@@ -76,12 +76,12 @@ class JsonOutput(Output):
     def __init__(self, settings: Settings | None = None, *, in_lines: bool = False) -> None:
         super().__init__(settings)
         self._in_lines = in_lines or (settings is not None and settings.stream)
-        self._found: dict[str, Any] = {}
-        """What belongs into the document of a failure."""
+        self._failure_members: dict[str, Any] = {}
+        """Members for the document of a failure."""
 
     def _show(self, event: OutputEvent) -> None:  # noqa: C901, PLR0912  a case for each event
         match event:
-            case TaskBegan(task):  # named where it is no part of the document
+            case TaskBegan(task):  # named if it is not part of the document
                 self._diagnostic("Task ID", task.id)
                 self.has_named_task = True
             case StreamEvent(of_stream, task):
@@ -96,7 +96,7 @@ class JsonOutput(Output):
                     return
                 for file in files:  # the document is the error's
                     self._diagnostic("Saved", str(file.path))
-            case ConfigDeleted():  # the agent says nothing
+            case ConfigDeleted():  # the agent's answer is empty
                 self._document(document(Empty()))
             case CardShown(card, _, verification):
                 self._document(document(card))
@@ -114,12 +114,12 @@ class JsonOutput(Output):
                 members = diagnosis.hiding(self._redacted).to_dict()
                 self._close({"diagnosis": members}, is_last=is_last)
             case MessageSending() | WaitEnded() | StreamEnded():
-                pass  # a document or the error says it
+                pass  # a document or the error shows it
             case _:
                 raise TypeError(event)
 
     def _fail(self, failure: Failure) -> None:
-        self._document({"error": self.error_members(failure), **self._found})
+        self._document({"error": self.error_members(failure), **self._failure_members})
 
     def _documents(self, value: WireValue) -> Iterable[WireValue]:
         """Return the values that have a document of their own: of a page in lines, each item."""
@@ -129,15 +129,15 @@ class JsonOutput(Output):
             return value.configs
         return (value,)
 
-    def _close(self, found: dict[str, Any], *, is_last: bool) -> None:
+    def _close(self, members: dict[str, Any], *, is_last: bool) -> None:
         """Write a document, or keep its members for that of the failure that follows."""
         if is_last:
-            self._document(found)
+            self._document(members)
         else:
-            self._found = found
+            self._failure_members = members
 
     def _hiding(self, value: object) -> object:
-        """A document without what is secret in its texts."""
+        """Return a document without the secrets in its texts."""
         match value:
             case str():
                 return self._redacted(value)
@@ -150,14 +150,14 @@ class JsonOutput(Output):
                 return value
 
     def _document(self, value: Any) -> None:
-        """Writes JSON as UTF-8 or, where the stream takes something else, as ASCII."""
+        """Write JSON as UTF-8 or, if the stream has another encoding, as ASCII."""
         in_utf8 = codecs.lookup(encoding_of(sys.stdout)).name == "utf-8"
-        written = write_json(value, ascii_only=not in_utf8, in_line=self._in_lines)
-        write(f"{written}\n")
+        text = write_json(value, ascii_only=not in_utf8, in_line=self._in_lines)
+        write(f"{text}\n")
 
 
 def _response(event: Event) -> StreamResponse:
-    """An event in its envelope."""
+    """Return an event in its envelope."""
     match event:
         case Task():
             return StreamResponse(task=event)
@@ -208,11 +208,11 @@ _REQUIRED: Mapping[type, frozenset[str]] = {
 }
 _NONE: frozenset[str] = frozenset()
 _UNLESS_TRUE = frozenset({"append", "last_chunk"})
-"""What is not there unless it is true, as in the protocol's own JSON."""
+"""Members that are left out unless true, as in the protocol's own JSON."""
 
 
 def document(value: object) -> Any:
-    """Turns a value of the data model into plain JSON values."""
+    """Convert a value of the data model into plain JSON values."""
     match value:
         case msgspec.Struct():
             return _members(value)
@@ -233,7 +233,7 @@ def document(value: object) -> Any:
 
 
 def with_paths(task: Task, saved: Iterable[Saved]) -> Task:
-    """The task with the paths of its saved parts, in the parts' metadata (A2A 4.1.6)."""
+    """Return the task with the paths of its saved parts, in the parts' metadata (A2A 4.1.6)."""
     paths = {
         (one.file.artifact.artifact_id, number): str(one.path.absolute())
         for one in saved
@@ -255,14 +255,14 @@ def with_paths(task: Task, saved: Iterable[Saved]) -> Task:
 
 
 def write_json(value: Any, *, ascii_only: bool = False, in_line: bool = False) -> str:
-    """Writes plain JSON values, safe to show in a terminal: indented, or in one line."""
+    """Return plain JSON values as text, safe to show in a terminal: indented, or in one line."""
     indent, separators = (None, (",", ":")) if in_line else (2, None)
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
     return replace_special(text, _in_json)
 
 
 def _in_json(match: re.Match[str]) -> str:
-    """The character as JSON escapes it: one that is beyond 16 bits in two halves (RFC 8259, 7)."""
+    """Return the JSON escape of a character: two halves beyond 16 bits (RFC 8259, 7)."""
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
 

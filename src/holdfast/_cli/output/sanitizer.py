@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TerminalSanitizer", "clean", "clean_line", "replace_special", "shortened"]
 
-_JOINING = (  # the Arabic script and its kin, those of South Asia, and those that came of them
+_JOINING = (  # the Arabic and related scripts, those of South Asia, and those derived from them
     "\u0600-\u061b\u061d-\u109f\u1780-\u180a\u1810-\u18af\u1900-\u1cff\ua800-\uabff"
     "\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00010eff\U00011000-\U00011fff"
 )
@@ -46,7 +46,7 @@ _SPECIAL = (
     f"|(?<![{_VARIED}])[\ufe00-\ufe0f]"
     f"|(?<![{_IDEOGRAPHS}])[\U000e0100-\U000e01ef]"
 )
-"""What is not shown as it is; of CR and LF together, each is one."""
+"""The characters to escape; of CR and LF together, each is one."""
 
 _PLAIN = re.compile(r"[\t\n -~]*")
 """Most text: nothing in it is special. To compile the other expression takes milliseconds."""
@@ -71,37 +71,37 @@ _LINE_ENDS = frozenset("\r\x0b\x0c\x85\u2028\u2029")
 
 
 class TerminalSanitizer:
-    """Takes text in pieces, and gives each as it may be shown."""
+    """Sanitizes text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._last = ""  # the characters before the next piece, which decide about its first
 
     def feed(self, text: str) -> str:
-        """The next piece, as it may be shown."""
-        whole, at = self._last + text, len(self._last)
-        self._last = whole[-2:]
-        if _PLAIN.fullmatch(whole):
+        """Return the next piece, sanitized."""
+        joined, position = self._last + text, len(self._last)
+        self._last = joined[-2:]
+        if _PLAIN.fullmatch(joined):
             return text
-        shown: list[str] = []
-        for match in _special().finditer(whole, at):
-            shown += whole[at : match.start()], _shown(match[0])
-            at = match.end()
-        return "".join((*shown, whole[at:]))
+        pieces: list[str] = []
+        for match in _special().finditer(joined, position):
+            pieces += joined[position : match.start()], _shown(match[0])
+            position = match.end()
+        return "".join((*pieces, joined[position:]))
 
 
 def clean(text: str) -> str:
-    """Text that is there at once, as it may be shown."""
+    """Return sanitized text."""
     return TerminalSanitizer().feed(text)
 
 
 def clean_line(text: str) -> str:
-    """Text as it may be shown on one line."""
+    """Return sanitized text on one line."""
     return " ".join(clean(text).split())
 
 
-def shortened(text: str, most: int) -> str:
-    """Text of at most so many characters; an ellipsis ends one that was cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shortened(text: str, length: int) -> str:
+    """Return at most so many characters of a text; an ellipsis marks a cut."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _shown(character: str) -> str:

@@ -73,30 +73,30 @@ class View(NamedTuple):
 
 
 def identifiers(task: Task) -> Iterator[str]:
-    """The names that a later command needs."""
+    """Yield the ids that a later command needs."""
     yield field("Task ID", task.id)
     yield field("Context ID", task.context_id)
 
 
 def state(task: Task) -> str:
-    """Where a task stands."""
+    """Return the state of a task, for people to read."""
     return field("State", str(task.state))
 
 
-def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterator[str]:
-    """The lines for what an agent answered.
+def render(value: WireValue, view: View, *, shown_lines: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the lines for an agent's answer.
 
     Args:
         value: A task, a message, the reply to a message, a push configuration, or a page.
         view: What to show.
-        told: Identifiers that were shown already.
+        shown_lines: Lines of identifiers that were shown already.
     """
     match value:
         case SendMessageResponse():
             answer = value.task or value.message
-            return iter(()) if answer is None else render(answer, view, told=told)
+            return iter(()) if answer is None else render(answer, view, shown_lines=shown_lines)
         case Task():
-            return _task(value, view, frozenset(told))
+            return _task(value, view, frozenset(shown_lines))
         case Message():
             return _reply(value, view)
         case ListTasksResponse():
@@ -111,7 +111,7 @@ def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterato
 
 
 def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
-    """The lines for the files of a task that were saved."""
+    """Yield the lines for the saved files of a task."""
     yield from identifiers(task)
     yield state(task)
     for file in saved:
@@ -122,13 +122,13 @@ def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
 
 
 def render_deleted(task_id: str, config_id: str) -> Iterator[str]:
-    """The lines for a push configuration that is no more."""
+    """Yield the lines for a deleted push configuration."""
     yield field("Task ID", task_id)
     yield field("Deleted config ID", config_id)
 
 
 def render_sent(message: Message) -> Iterator[str]:
-    """The lines for a message that is about to be sent."""
+    """Yield the lines for a message that is about to be sent."""
     yield field("Sent message", message.message_id)
     for part in message.parts:
         url = None if part.url is None else masked_reference(part.url)
@@ -138,10 +138,10 @@ def render_sent(message: Message) -> Iterator[str]:
 def render_settings(
     settings: Iterable[ResolvedSetting], configuration: Configuration, logins: Mapping[str, str]
 ) -> Iterator[str]:
-    """The lines for the settings in effect: the flag, its value, and where that comes from."""
+    """Yield the lines for the settings in effect: the flag, its value, and its source."""
     for setting in settings:
-        where = setting.source.name if setting.source.path is None else str(setting.source.path)
-        yield field(setting.name, f"{setting.value or '(none)'} [{where}]")
+        source = setting.source.name if setting.source.path is None else str(setting.source.path)
+        yield field(setting.name, f"{setting.value or '(none)'} [{source}]")
     yield field("Local file", _path(configuration.local))
     yield field("Global file", _path(configuration.shared))
     for agent, file in logins.items():
@@ -156,12 +156,12 @@ def _path(path: Path | None) -> str | None:
 
 
 def field(label: str, value: str | None) -> str:
-    """A field on its line; a value that is missing is said to be."""
+    """Return a field on its line; a missing value is marked as such."""
     return f"{label}: {clean_line(value or '') or '(none)'}"
 
 
 def block(label: str, text: str) -> Iterator[str]:
-    """The lines of a block."""
+    """Yield the lines of a block."""
     yield f"{label}:"
     for line in clean(text).removesuffix("\n").split("\n"):
         yield line or " "
@@ -169,7 +169,7 @@ def block(label: str, text: str) -> Iterator[str]:
 
 
 def _entry(label: str, text: str | None) -> Iterator[str]:
-    """A field, or a block if one line is not enough; nothing if there is nothing to say."""
+    """Yield a field, or a block for several lines; nothing for a missing text."""
     if not text:
         return
     if "\n" in clean(text).strip("\n"):
@@ -185,8 +185,8 @@ def _json(label: str, value: Any) -> Iterator[str]:
 # ── Tasks and messages ───────────────────────────────────────────────────────────────────────
 
 
-def _task(task: Task, view: View, told: frozenset[str]) -> Iterator[str]:
-    yield from (line for line in identifiers(task) if line not in told)
+def _task(task: Task, view: View, shown_lines: frozenset[str]) -> Iterator[str]:
+    yield from (line for line in identifiers(task) if line not in shown_lines)
     yield from render_status(task.status, task.metadata, view)
     for artifact in task.artifacts:
         yield from _artifact(artifact, view)
@@ -200,11 +200,11 @@ def _task(task: Task, view: View, told: frozenset[str]) -> Iterator[str]:
 def render_status(
     status: TaskStatus, metadata: dict[str, Any] | None, view: View
 ) -> Iterator[str]:
-    """Where a task stands, and what the agent says about it.
+    """Yield the state of a task, and the agent's message about it.
 
     Args:
         status: The status.
-        metadata: What the task or the event says besides.
+        metadata: The metadata of the task or the event.
         view: What to show.
     """
     yield field("State", str(status.state))
@@ -213,17 +213,17 @@ def render_status(
         if metadata:
             yield from _json("Task metadata", metadata)
     if status.message is not None:
-        yield from _said(status.message, view)
+        yield from _status_message(status.message, view)
 
 
-def _said(message: Message, view: View) -> Iterator[str]:
-    """What the agent says about the state."""
+def _status_message(message: Message, view: View) -> Iterator[str]:
+    """Yield the agent's message about the state."""
     if text := message.text:
         yield from _entry("Status message", text)
-    others = [part for part in message.parts if part.text is None]
-    if others:
-        yield field("Status parts", str(len(others)))
-        yield from contents(others, view)
+    other_parts = [part for part in message.parts if part.text is None]
+    if other_parts:
+        yield field("Status parts", str(len(other_parts)))
+        yield from contents(other_parts, view)
 
 
 def _artifact(artifact: Artifact, view: View) -> Iterator[str]:
@@ -233,7 +233,7 @@ def _artifact(artifact: Artifact, view: View) -> Iterator[str]:
 
 
 def artifact_head(artifact: Artifact, view: View) -> Iterator[str]:
-    """What there is to say of an artifact besides its name and its content."""
+    """Yield the facts of an artifact besides its name and its content."""
     if view.verbose:
         yield field("Artifact ID", artifact.artifact_id)
         yield from _entry("Artifact description", artifact.description)
@@ -242,7 +242,7 @@ def artifact_head(artifact: Artifact, view: View) -> Iterator[str]:
 
 
 def _page(page: ListTasksResponse, view: View) -> Iterator[str]:
-    """Tasks one after the other: the first line of each names it."""
+    """Yield tasks one after the other: the first line of each names it."""
     for task in page.tasks:
         yield from _task(task, view, frozenset())
     if not page.tasks:
@@ -253,15 +253,15 @@ def _page(page: ListTasksResponse, view: View) -> Iterator[str]:
 
 
 def _push_config(config: TaskPushNotificationConfig) -> Iterator[str]:
-    """A push configuration, without its secrets."""
+    """Yield a push configuration, without its secrets."""
     yield field("Task ID", config.task_id)
     yield field("Config ID", config.id)
     yield field("URL", masked_reference(config.url))
     yield field("Token", hidden(config.token) if config.token else None)
-    own = config.authentication
-    if own is not None:
-        secret = f" {hidden(own.credentials)}" if own.credentials else ""
-        yield field("Authentication", f"{own.scheme}{secret}")
+    authentication = config.authentication
+    if authentication is not None:
+        secret = f" {hidden(authentication.credentials)}" if authentication.credentials else ""
+        yield field("Authentication", f"{authentication.scheme}{secret}")
 
 
 def _push_configs(page: ListTaskPushNotificationConfigsResponse) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _push_configs(page: ListTaskPushNotificationConfigsResponse) -> Iterator[str
 
 
 def _reply(message: Message, view: View) -> Iterator[str]:
-    """A message in place of a task."""
+    """Yield a message in place of a task."""
     yield field("Message ID", message.message_id)
     if message.task_id:
         yield field("Task ID", message.task_id)
@@ -286,7 +286,7 @@ def _reply(message: Message, view: View) -> Iterator[str]:
 
 
 def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
-    """The parts in order; text that came in several parts is one text."""
+    """Yield the parts in order; text that came in several parts is one text."""
     for part in _joined(parts, view):
         for shows, lines in _PART_RENDERERS:
             if shows(part):
@@ -296,7 +296,7 @@ def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
 
 
 def part_tail(part: Part, view: View) -> Iterator[str]:
-    """What there is to say of a part besides its content."""
+    """Yield the facts of a part besides its content."""
     if view.verbose and part.metadata:
         yield from _json("Part metadata", part.metadata)
 
@@ -360,13 +360,13 @@ def render_card(
     view: View,
     verification: CardVerification | None,
 ) -> Iterator[str]:
-    """The lines for a card.
+    """Yield the lines for a card.
 
     Args:
         card: The card.
         chosen: The interface that calls would use; None if there is none.
         view: What to show.
-        verification: What its signatures are worth.
+        verification: The outcome of its signature check.
     """
     yield field("Name", card.name)
     yield from _entry("Description", card.description)
@@ -403,13 +403,13 @@ def render_card(
 
 
 def verified(verification: CardVerification) -> str:
-    """What the signatures of a card are worth, in one line."""
+    """Return the outcome of a card's signature check, in one line."""
     if verification.outcome != "verified":
         return f"{verification.outcome}: {verification.reason}"
     by = "the key" if verification.key_id is None else f"key {verification.key_id!r}"
-    where = "" if verification.key_url is None else f" of {verification.key_url}"
+    origin = "" if verification.key_url is None else f" of {verification.key_url}"
     without = ", ".join(verification.unsigned)
-    return f"verified by {by}{where}" + (f"; not signed, and not used: {without}" * bool(without))
+    return f"verified by {by}{origin}" + (f"; not signed, and not used: {without}" * bool(without))
 
 
 _YES_NO: Mapping[bool | None, str] = {True: "yes", False: "no", None: "no"}
@@ -426,9 +426,11 @@ def _scheme(scheme: SecurityScheme) -> str:
         return f"API key in {key.location} {key.name}"
     if (http := scheme.http_auth_security_scheme) is not None:
         return f"HTTP {http.scheme}"
-    named = {
+    flows_by_name = {
         "OAuth 2.0": scheme.oauth2_security_scheme,
         "OpenID Connect": scheme.open_id_connect_security_scheme,
         "mutual TLS": scheme.mtls_security_scheme,
     }
-    return next((name for name, flow in named.items() if flow is not None), "of unknown kind")
+    return next(
+        (name for name, flow in flows_by_name.items() if flow is not None), "of unknown kind"
+    )

@@ -58,7 +58,7 @@ __all__ = ["LiveText", "TextOutput"]
 
 
 class _Live(Protocol):
-    """Text while it comes."""
+    """Text as it arrives."""
 
     @property
     def is_within_line(self) -> bool: ...
@@ -86,11 +86,11 @@ class TextOutput(Output):
             case MessageSending(message):
                 if self._verbose:
                     self._lines(text.render_sent(message))
-            case TaskBegan(task):  # named at once, so that an interruption does not lose it
+            case TaskBegan(task):  # named at once: an interruption must not lose it
                 self._identifiers = list(text.identifiers(task))
                 self._lines(self._identifiers)
                 self.has_named_task = True
-            case WaitEnded(task):  # no output about a task is without its state
+            case WaitEnded(task):  # each output about a task includes its state
                 if self._live is not None:
                     self._pieces(self._live, self._live.last_seen(task))
                 elif self._identifiers:
@@ -104,7 +104,7 @@ class TextOutput(Output):
                     self._pieces(self._live, self._live.close())
             case Result(value, history):
                 view = text.View(verbose=self._verbose, history=history)
-                self._lines(text.render(value, view, told=self._identifiers))
+                self._lines(text.render(value, view, shown_lines=self._identifiers))
             case FilesSaved(task, files):
                 self._lines(text.render_saved(task, files))
             case ConfigDeleted(task_id, config_id):
@@ -127,8 +127,8 @@ class TextOutput(Output):
     def _show_diagnosis(self, diagnosis: Diagnosis) -> None:
         from holdfast._cli.output.doctor_text import paper, render_diagnosis
 
-        shown = diagnosis.hiding(self._redacted)
-        lines = render_diagnosis(shown, paper(), verbose=self._verbose)  # with colours
+        redacted = diagnosis.hiding(self._redacted)
+        lines = render_diagnosis(redacted, paper(), verbose=self._verbose)  # with colours
         write("".join(f"{line}\n" for line in lines))
 
     def _fail(self, failure: Failure) -> None:
@@ -144,14 +144,14 @@ class TextOutput(Output):
         write("".join(f"{text.clean(line)}\n" for line in lines))
 
     def _pieces(self, live: _Live, pieces: Iterable[str]) -> None:
-        if written := "".join(pieces):
-            self._is_within_line = False  # if nobody reads it
-            write(written)
+        if content := "".join(pieces):
+            self._is_within_line = False  # even if the write fails
+            write(content)
             self._is_within_line = live.is_within_line
 
 
 class LiveText:
-    """The events of one stream, as text to write in their order.
+    """The events of one stream, as text in their order.
 
     Args:
         view: What to show.
@@ -161,22 +161,22 @@ class LiveText:
         self._view = view
         self._text = TextFold()
         self._names: dict[str, str] = {}
-        self._others: dict[str, tuple[Part, ...]] = {}  # told parts that are no text
-        self._named: str | None = None  # the artifact that what comes next belongs to
+        self._other_parts: dict[str, tuple[Part, ...]] = {}  # shown parts that are not text
+        self._last_artifact_id: str | None = None  # the artifact of the last output
         self._block: _Block | None = None
         self._began = False
 
     @property
     def is_within_line(self) -> bool:
-        """Whether what was written last is a line that has no end yet."""
+        """Return whether the last written line has no end yet."""
         return self._block is not None and not self._block.is_at_line_start
 
     def event(self, event: Event, task: Task | None) -> Iterator[str]:
-        """What there is to write for an event.
+        """Yield the text to write for an event.
 
         Args:
             event: The event.
-            task: The task as it stands after it; None for none.
+            task: The task after the event; None without a task.
         """
         if isinstance(event, Message):
             yield from self._fields(render(event, self._view))
@@ -184,18 +184,18 @@ class LiveText:
             yield from self._update(event, task)
 
     def last_seen(self, task: Task) -> Iterator[str]:
-        """The end of what is told of a task that goes on: no output is without its state."""
+        """Yield the state of a task that continues, at the end of its output."""
         yield from self._fields((*identifiers(task), state(task)))
 
     def close(self) -> Iterator[str]:
-        """Closes the block that is open, if one is."""
+        """Close the open block, if there is one."""
         block, self._block = self._block, None
         if block is not None:
             yield block.end()
 
     def _fields(self, lines: Iterable[str]) -> Iterator[str]:
         yield from self.close()
-        self._named = None
+        self._last_artifact_id = None
         yield from (f"{line}\n" for line in lines)
 
     # ── Events of a task ─────────────────────────────────────────────────────────────────────
@@ -213,50 +213,52 @@ class LiveText:
         if isinstance(event, TaskArtifactUpdateEvent):
             yield from self._news(event.artifact, changes, append=event.append)
         elif isinstance(event, Task):
-            yield from self._gone({artifact.artifact_id for artifact in event.artifacts})
+            yield from self._removed({artifact.artifact_id for artifact in event.artifacts})
             for artifact in event.artifacts:
-                own = [change for change in changes if change.artifact_id == artifact.artifact_id]
-                yield from self._news(artifact, own, append=False)
+                artifact_changes = [
+                    change for change in changes if change.artifact_id == artifact.artifact_id
+                ]
+                yield from self._news(artifact, artifact_changes, append=False)
 
-    def _gone(self, left: set[str]) -> Iterator[str]:
-        """Says which artifacts the task has no longer."""
-        for artifact_id in [known for known in self._names if known not in left]:
+    def _removed(self, remaining_ids: set[str]) -> Iterator[str]:
+        """Report the artifacts that the task no longer has."""
+        for artifact_id in [key for key in self._names if key not in remaining_ids]:
             yield from self._fields([field("Artifact removed", self._names.pop(artifact_id))])
-            self._others.pop(artifact_id, None)
+            self._other_parts.pop(artifact_id, None)
 
     def _news(
         self, artifact: Artifact, changes: list[TextDelta | TextReset], *, append: bool
     ) -> Iterator[str]:
-        """What is new of an artifact, from what happens to its text."""
+        """Yield the news of an artifact, from the changes of its text."""
         artifact_id = artifact.artifact_id
-        others = tuple(part for part in artifact.parts if part.text is None)
-        written = self._others.get(artifact_id, ())
-        before = () if append else written
+        other_parts = tuple(part for part in artifact.parts if part.text is None)
+        shown_parts = self._other_parts.get(artifact_id, ())
+        kept_parts = () if append else shown_parts
         is_new = artifact_id not in self._names
         text = sum(len(change.text) for change in changes if isinstance(change, TextDelta))
         skipped = 0 if append else len(artifact.text) - text
-        is_replaced = others[: len(before)] != before or any(
+        is_replaced = other_parts[: len(kept_parts)] != kept_parts or any(
             isinstance(change, TextReset) for change in changes
         )
         if is_replaced:
-            before, skipped = (), 0
-        self._others[artifact_id] = (*written, *others) if append else others
+            kept_parts, skipped = (), 0
+        self._other_parts[artifact_id] = (*shown_parts, *other_parts) if append else other_parts
         if is_new or artifact.name:
             self._names[artifact_id] = artifact.name or artifact_id
         if is_replaced:
             yield from self._fields([field("Artifact replaced", self._names[artifact_id])])
-            self._named = artifact_id
+            self._last_artifact_id = artifact_id
         elif is_new:
             yield from self._head(artifact_id)
             yield from (f"{line}\n" for line in artifact_head(artifact, self._view))
-        yield from self._parts(artifact, skipped, len(before))
+        yield from self._parts(artifact, skipped, len(kept_parts))
 
-    def _parts(self, artifact: Artifact, characters: int, others: int) -> Iterator[str]:
-        """The parts behind those many characters of text, and behind that many other parts."""
+    def _parts(self, artifact: Artifact, characters: int, other_count: int) -> Iterator[str]:
+        """Yield the parts after so many characters of text and so many other parts."""
         for part in artifact.parts:
             if part.text is None:
-                if others:
-                    others -= 1
+                if other_count:
+                    other_count -= 1
                     continue
                 yield from self._head(artifact.artifact_id)
                 yield from self.close()
@@ -268,10 +270,10 @@ class LiveText:
                 characters -= len(part.text)
 
     def _head(self, artifact_id: str) -> Iterator[str]:
-        """Names the artifact, unless what came last belongs to it."""
-        if self._named != artifact_id:
+        """Name the artifact, unless the last output belongs to it."""
+        if self._last_artifact_id != artifact_id:
             yield from self._fields([field("Artifact", self._names[artifact_id])])
-            self._named = artifact_id
+            self._last_artifact_id = artifact_id
 
     def _grow(self, artifact_id: str, part: Part, text: str) -> Iterator[str]:
         media_type = part.media_type if self._view.verbose else None
@@ -290,7 +292,7 @@ class LiveText:
 
 
 def _is_rest(status: TaskStatus) -> bool:
-    """Whether nothing happens from here on unless somebody acts."""
+    """Return whether the task waits for an action of the caller, or is over."""
     return status.state.is_terminal or status.state.is_interrupted
 
 
@@ -311,16 +313,16 @@ class _Block:
         self._plain = TerminalSanitizer()
 
     def grow(self, text: str) -> str:
-        """More of the text; an empty line is written as one space, as none but the end may be."""
-        shown = self._plain.feed(text)
-        if not shown:
+        """Return more of the text; an empty line becomes one space: only the end is empty."""
+        output = self._plain.feed(text)
+        if not output:
             return ""
         before = "\n" if self.is_at_line_start else ""
-        self._is_empty, self.is_at_line_start = False, shown.endswith("\n")
-        return _EMPTY_LINE.sub("\n ", before + shown)[len(before) :]
+        self._is_empty, self.is_at_line_start = False, output.endswith("\n")
+        return _EMPTY_LINE.sub("\n ", before + output)[len(before) :]
 
     def end(self) -> str:
-        """The empty line that ends it."""
+        """Return the empty line that ends the block."""
         if self._is_empty:
             return " \n\n"
         return "\n" if self.is_at_line_start else "\n\n"
