@@ -1,4 +1,4 @@
-"""Running what callers have written, hooks and tools, so that it holds nothing up."""
+"""Runs caller-supplied code, such as hooks and tools, without letting it block a client."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ T = TypeVar("T")
 logger = logging.getLogger("holdfast")
 
 _CANCEL_GRACE_S = 1.0
-"""Seconds that cancelled coroutines have to end."""
+"""Seconds within which cancelled coroutines must end."""
 
 
 async def gather_bounded(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) -> list[T]:
-    """Runs coroutines, each in a task of its own, and gives what they return in their order.
+    """Run coroutines, each in its own task, and return their results in order.
 
-    Each has a name for the log. The first exception, or a cancellation, cancels those that still
-    run, and gives them a second to end. One that goes on in spite of that is no longer waited
-    for, which is logged.
+    Each coroutine has a name for the log. The first exception, or a cancellation, cancels the
+    pending coroutines and waits up to a second for their end. A coroutine that continues after
+    that is logged, and no longer waited for.
     """
     running = [asyncio.create_task(coroutine, name=name) for name, coroutine in named]
     for task in running:
-        task.add_done_callback(_has_ended)
+        task.add_done_callback(_retrieve_exception)
     try:
-        # Unlike `gather`, this lets go at once where it is cancelled itself.
+        # Unlike `gather`, this returns at once if it is cancelled itself.
         await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
         for task in running:
             if task.done():
                 task.result()
         return [task.result() for task in running]
     finally:
-        await _end([task for task in running if not task.done()])
+        await _cancel([task for task in running if not task.done()])
 
 
-async def _end(running: list[asyncio.Task[T]]) -> None:
+async def _cancel(running: list[asyncio.Task[T]]) -> None:
     for task in running:
         task.cancel()
     if not running:
         return
-    _, left = await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
-    for task in left:
+    _, pending = await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
+    for task in pending:
         logger.warning("%s continues although it was cancelled", task.get_name())
 
 
-def _has_ended(task: asyncio.Task[T]) -> None:
-    """Looks at how a task ended that nobody may wait for any more.
+def _retrieve_exception(task: asyncio.Task[T]) -> None:
+    """Retrieve the exception of a task that may have no waiter.
 
-    The event loop would log an exception that nobody has looked at.
+    The event loop would log an exception that is never retrieved.
     """
     if not task.cancelled():
         task.exception()
 
 
 async def reject_self_cancellation(awaitable: Awaitable[T]) -> T:
-    """Return the result of something, and take it for failed where it cancels itself.
+    """Return the result of an awaitable, and convert a cancellation from within to an error.
 
-    A cancellation of the running task is passed on as it is.
+    A cancellation of the running task passes unchanged.
 
     Raises:
-        RuntimeError: It ended as cancelled, and the task was not cancelled meanwhile.
+        RuntimeError: The awaitable was cancelled although the running task was not.
     """
     before = pending_cancellations()
     try:

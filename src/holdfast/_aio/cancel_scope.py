@@ -1,16 +1,17 @@
-"""Ending a part of a task: at a moment, or when another task says so.
+"""Cancel scopes: end a part of a task at a moment, or when another task requests it.
 
-How "my deadline" is told apart from everything else, here and nowhere else:
+How an expired scope is distinguished from other errors, here and nowhere else:
 
-- A `CancelScope` ends its block quietly, and its attributes say afterwards whether it did. So any
-  exception that leaves the block came from inside; a `TimeoutError` too, which this library's own
-  timeouts raise, and sockets, and callers' code.
-- A cancellation of the task is never swallowed, not even in the moment in which the scope ends.
-- A block that finishes in that moment has finished: its result may be a connection, and nothing
-  else could close that.
-- `pending_cancellations` tells a cancellation of the running task from one of something within.
+- A `CancelScope` ends its block without an exception, and its attributes say whether it did. So
+  any exception that leaves the block came from inside, also a `TimeoutError`, which this library's
+  own timeouts, sockets and caller-supplied code raise.
+- A cancellation of the task is never swallowed, not even at the moment when the scope ends.
+- A block that finishes at that moment has finished: its result may be a connection, which nothing
+  else could close.
+- `pending_cancellations` distinguishes a cancellation of the running task from one of an
+  awaitable within it.
 
-For limits that every call sets, and that cost less, see `holdfast._aio.watchdog`.
+For the time limits of each call, which must be cheap, see `holdfast._aio.watchdog`.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ T = TypeVar("T")
 
 
 class ScopeCancelled(Exception):  # noqa: N818  control flow, not an error
-    """A wait was ended by another task."""
+    """The scope of a wait was cancelled, or its moment has come."""
 
 
 class CancelScope:
-    """An async context manager whose block ends at a moment, or at a call of `cancel`.
+    """An async context manager whose block ends at a moment, or when `cancel` is called.
 
     It may be entered again, but not while it is entered.
 
     Args:
-        at: The moment, on the event loop's clock; infinity for none.
+        at: The moment, in seconds on the event loop's clock; infinity for none.
 
     Attributes:
-        at: The same; may be changed until the scope is entered.
-        expired: Whether the moment has come, and has ended the block.
-        is_cancelled: Whether `cancel` was called; the block may have finished all the same.
+        at: The moment; may be changed until the scope is entered.
+        expired: Whether the moment has ended the block.
+        is_cancelled: Whether `cancel` was called; the block may have finished nevertheless.
     """
 
     def __init__(self, at: float = math.inf) -> None:
@@ -55,21 +56,21 @@ class CancelScope:
 
     @classmethod
     def within(cls, seconds: float) -> Self:
-        """A scope that ends some seconds from now."""
+        """Return a scope that ends in `seconds` seconds."""
         return cls(asyncio.get_running_loop().time() + seconds)
 
     def cancel(self) -> None:
-        """Ends the block, or the next one as soon as it waits for something."""
+        """End the block, or the next block at its first wait."""
         if not self.is_cancelled and self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
         self.is_cancelled = True
 
     async def result(self, awaitable: Awaitable[T]) -> T:
-        """Return the result of something, unless the scope ends first, which cancels it.
+        """Return the result of an awaitable, which is cancelled if the scope ends first.
 
         Raises:
-            ScopeCancelled: There is no result. In a scope that was cancelled before, nothing is
-                begun.
+            ScopeCancelled: The scope ended first. In a scope that was cancelled before, the
+                awaitable is not started.
         """
         if self.is_cancelled:
             if asyncio.iscoroutine(awaitable):
@@ -80,7 +81,7 @@ class CancelScope:
         raise ScopeCancelled
 
     async def wait(self, awaitable: Awaitable[object]) -> None:
-        """Waits for something in the scope, and ignores its result."""
+        """Wait for an awaitable in the scope, and ignore its result."""
         with contextlib.suppress(ScopeCancelled):
             await self.result(awaitable)
 
@@ -100,7 +101,7 @@ class CancelScope:
         timeout, self._timeout = self._timeout, None
         if timeout is not None:
             try:
-                # It raises only an error of its own, in place of the cancellation that it caused.
+                # Raises only its own error, in place of the cancellation that it caused.
                 await timeout.__aexit__(kind, error, trace)
             except TimeoutError:
                 self.expired = not self.is_cancelled
@@ -109,12 +110,12 @@ class CancelScope:
 
 
 async def wait_until(at: float, awaitable: Awaitable[T], too_late: Callable[[], Exception]) -> T:
-    """Return the result of something, within a time limit.
+    """Return the result of an awaitable within a time limit.
 
     Args:
-        at: The limit, on the event loop's clock; infinity for none.
-        awaitable: What to wait for.
-        too_late: Makes the error to raise at that moment.
+        at: The limit, in seconds on the event loop's clock; infinity for none.
+        awaitable: The awaitable.
+        too_late: Creates the error to raise at the limit.
     """
     async with CancelScope(at):
         return await awaitable
@@ -124,14 +125,15 @@ async def wait_until(at: float, awaitable: Awaitable[T], too_late: Callable[[], 
 async def wait_within(
     seconds: float, awaitable: Awaitable[T], too_late: Callable[[], Exception]
 ) -> T:
-    """The same for a number of seconds from now."""
+    """Return the result of an awaitable within `seconds` seconds; see `wait_until`."""
     return await wait_until(asyncio.get_running_loop().time() + seconds, awaitable, too_late)
 
 
 def pending_cancellations() -> int:
-    """How often the running task was cancelled, without those that a scope has taken back.
+    """Return the number of cancellations of the running task that no scope has taken back.
 
-    Where it has not grown since an await began, a `CancelledError` of that await came from within.
+    If it has not grown since the start of an await, a `CancelledError` of that await came from
+    within the awaitable.
     """
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

@@ -1,4 +1,4 @@
-"""Closing what others wrote: all of it whatever one of them raises, and none of it for ever."""
+"""Close caller-supplied objects: all of them even if one raises, each within a time limit."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["Closable", "ClosingContext", "close", "close_in_turn", "raise_first"
 
 
 class Closable(Protocol):
-    """What can be closed."""
+    """An object that can be closed."""
 
     async def close(self) -> None:
-        """Frees everything."""
+        """Free all resources."""
         ...
 
 
 class ClosingContext(ABC):
-    """An async context manager that is closed at its end."""
+    """An async context manager that closes itself at its end."""
 
     __slots__ = ()
 
     @abstractmethod
     async def close(self) -> None:
-        """Frees everything."""
+        """Free all resources."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,32 +43,32 @@ class ClosingContext(ABC):
         await self.close()
 
 
-async def close(thing: Closable, *, seconds: float) -> None:
-    """Closes one thing.
+async def close(closable: Closable, *, seconds: float) -> None:
+    """Close one object.
 
     Raises:
-        TimeoutError: It took longer than `seconds`, and was given up.
+        TimeoutError: It took longer than `seconds` seconds, and was cancelled.
     """
     async with CancelScope.within(seconds) as scope:
-        await thing.close()
+        await closable.close()
     if scope.expired:
-        message = f"{type(thing).__name__} did not close within {seconds:g} s"
+        message = f"{type(closable).__name__} did not close within {seconds:g} s"
         raise TimeoutError(message)
 
 
-async def close_in_turn(things: Iterable[Closable], *, seconds: float) -> None:
-    """Closes one thing after another, each within `seconds`; raises the first error at the end."""
+async def close_in_turn(closables: Iterable[Closable], *, seconds: float) -> None:
+    """Close objects one by one, each within `seconds`, and raise the first error at the end."""
     errors: list[BaseException] = []
-    for thing in things:
+    for closable in closables:
         try:
-            await close(thing, seconds=seconds)
-        except BaseException as error:  # noqa: BLE001  raised below, a cancellation before all
+            await close(closable, seconds=seconds)
+        except BaseException as error:  # noqa: BLE001  raised below, a cancellation first
             errors.append(error)
     raise_first(errors)
 
 
 def raise_first(outcomes: Iterable[BaseException | None]) -> None:
-    """Raises the first error that there is; a cancellation comes before all others."""
+    """Raise the first error, if any; a cancellation takes precedence."""
     errors = [outcome for outcome in outcomes if outcome is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, Exception)):
         raise error

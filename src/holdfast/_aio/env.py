@@ -1,6 +1,6 @@
-"""The one place where wall time, randomness and new ids come from.
+"""The only source of wall time, random numbers and new ids.
 
-Durations are not here: they come from the running event loop's clock.
+Durations are measured with the running event loop's clock instead.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ __all__ = ["Env", "SystemEnv"]
 
 
 class Env(Protocol):
-    """Wall time, randomness and ids."""
+    """A source of wall time, random numbers and ids."""
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
     def random(self) -> float:
-        """A number from 0 up to 1."""
+        """Return a number from 0 up to, but not including, 1."""
         ...
 
     def new_id(self) -> str:
-        """An id that nobody else has."""
+        """Return a unique id."""
         ...
 
 
 class SystemEnv:
-    """The real thing."""
+    """The system's wall time, random numbers and ids."""
 
     def __init__(self) -> None:
-        self._random = random.Random()  # noqa: S311  spreads load, keeps no secret
+        self._random = random.Random()  # noqa: S311  spreads load, protects no secret
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         return time.time()
 
     def random(self) -> float:
-        """A number from 0 up to 1."""
+        """Return a number from 0 up to, but not including, 1."""
         return self._random.random()
 
     def new_id(self) -> str:
-        """A random UUID (RFC 9562, version 4), made in a third of the time that `uuid` takes."""
+        """Return a random UUID (RFC 9562, version 4), in a third of the time of `uuid`."""
         digits = os.urandom(16).hex()
         variant = _VARIANTS[digits[16]]
         return (
@@ -53,4 +53,4 @@ class SystemEnv:
 
 
 _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
-"""The digit that begins with the bits 10, and ends with two of a random one (RFC 9562, 4.1)."""
+"""The hexadecimal digit of the bits 10 and the last two bits of a random one (RFC 9562, 4.1)."""

@@ -1,4 +1,4 @@
-"""What belongs to one event loop, for objects that may be used in several."""
+"""State per event loop, for objects that may be used in several."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One thing for each event loop, made there when first asked for.
+    """One value for each event loop, created at its first use there.
 
-    Those of closed loops are forgotten when the next one is made. Loops may run in threads of
-    their own, so no method trusts that the others stand still.
+    Values of closed loops are dropped when the next value is created. Loops may run in different
+    threads, so no method assumes that the values of other loops stay the same.
 
     Args:
-        make: Makes the thing of the running loop.
+        make: Creates the value of the running loop.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._made: dict[asyncio.AbstractEventLoop, T] = {}
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def here(self) -> T:
-        """The running loop's."""
+        """Return the running loop's value."""
         loop = asyncio.get_running_loop()
-        made = self._made.get(loop)
-        if made is None:
-            for known in list(self._made):
-                if known.is_closed():
-                    self._made.pop(known, None)
-            made = self._made[loop] = self._make()
-        return made
+        value = self._values.get(loop)
+        if value is None:
+            for other_loop in list(self._values):
+                if other_loop.is_closed():
+                    self._values.pop(other_loop, None)
+            value = self._values[loop] = self._make()
+        return value
 
     def known_here(self) -> T | None:
-        """The running loop's, if it was made; None where no loop runs."""
+        """Return the running loop's value; None if there is none, or no loop runs."""
         try:
-            return self._made.get(asyncio.get_running_loop())
+            return self._values.get(asyncio.get_running_loop())
         except RuntimeError:
             return None
 
     def here_and_closed(self) -> list[T]:
-        """Those that nobody but the running loop can need any more."""
+        """Return the values of the running loop and of closed loops."""
         here = asyncio.get_running_loop()
-        made = list(self._made.items())
-        return [thing for loop, thing in made if loop is here or loop.is_closed()]
+        values = list(self._values.items())
+        return [value for loop, value in values if loop is here or loop.is_closed()]
 
     def forget(self) -> None:
-        """Lets go of the running loop's."""
-        self._made.pop(asyncio.get_running_loop(), None)
+        """Drop the running loop's value."""
+        self._values.pop(asyncio.get_running_loop(), None)
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._values)

@@ -1,10 +1,10 @@
 """A FIFO semaphore, and the queue of callers below it.
 
-Rules: first come, first served; a slot is handed over to the caller who waits, so that no caller
-who comes later takes it; to be cancelled costs the same wherever a caller stands in the queue.
+Rules: first come, first served; a free slot goes to the first caller in the queue, so that no
+later caller takes it; a cancellation costs the same at any position in the queue.
 
-`asyncio.Semaphore` takes nearly twice the time where a slot is free, and looks at every caller
-who waits when one of them is cancelled.
+`asyncio.Semaphore` takes nearly twice the time if a slot is free, and examines every queued caller
+when one of them is cancelled.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FifoSemaphore", "WaitingQueue"]
 
-_KEPT_ENTRIES = 64
-"""Entries of callers who have left that are not worth being cleared away."""
+_MAX_STALE_ENTRIES = 64
+"""Entries beyond twice the waiting callers that the queue may hold before it is cleaned up."""
 
 
 class WaitingQueue:
-    """Callers who wait for their turn, in order, for those who decide themselves when it comes.
+    """Callers that wait for their turn, in order; its owner decides when a turn comes.
 
     Args:
-        unused: Called when a caller leaves after its turn was given, and before it ran.
+        unused: Called when a caller is cancelled after it was given a turn, and before it ran.
     """
 
     __slots__ = ("_queue", "_unused", "_waiting")
@@ -40,10 +40,10 @@ class WaitingQueue:
         return self._waiting
 
     async def wait(self, *, first: bool = False) -> None:
-        """Waits for a turn.
+        """Wait for a turn.
 
         Args:
-            first: Whether to stand at the head of the queue, not at its end.
+            first: Whether to wait at the head of the queue instead of its end.
         """
         turn = asyncio.get_running_loop().create_future()
         (self._queue.appendleft if first else self._queue.append)(turn)
@@ -53,14 +53,14 @@ class WaitingQueue:
         except BaseException:  # a cancellation, or the end of an abandoned coroutine
             if turn.cancelled() or turn.cancel():
                 self._waiting -= 1
-                if len(self._queue) > 2 * self._waiting + _KEPT_ENTRIES:
+                if len(self._queue) > 2 * self._waiting + _MAX_STALE_ENTRIES:
                     self._queue = deque(entry for entry in self._queue if not entry.done())
             else:
                 self._unused()
             raise
 
     def wake_next(self) -> bool:
-        """Gives a turn to the caller at the head of the queue; False if nobody waits."""
+        """Give a turn to the first caller in the queue; return False if the queue is empty."""
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():
@@ -71,16 +71,16 @@ class WaitingQueue:
 
 
 class FifoSemaphore:
-    """A number of slots of one event loop.
+    """A semaphore of one event loop that serves callers in order.
 
     Args:
-        limit: How many there are.
+        limit: Number of slots.
     """
 
     __slots__ = ("_free", "_queue")
 
     def __init__(self, limit: int) -> None:
-        self._free = limit  # none, as long as somebody waits
+        self._free = limit  # 0 while a caller waits
         self._queue = WaitingQueue(self.release)
 
     @property
@@ -89,7 +89,7 @@ class FifoSemaphore:
         return not self._free
 
     async def acquire(self) -> None:
-        """Takes a slot, and waits for it if need be; a caller who is cancelled has none."""
+        """Take a slot, waiting if necessary; a cancelled caller has none."""
         if self._free:
             self._free -= 1
         else:
@@ -102,6 +102,6 @@ class FifoSemaphore:
         self.release()
 
     def release(self) -> None:
-        """Gives a slot back that was taken, to the caller who waits longest if there is one."""
+        """Release a slot, to the caller that has waited longest if there is one."""
         if not self._queue.wake_next():
             self._free += 1

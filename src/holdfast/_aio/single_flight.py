@@ -1,13 +1,13 @@
-"""One piece of work at a time for all callers who need the same result, in one event loop.
+"""Single flight: concurrent callers that need the same result share one piece of work.
 
-Rules:
-- Callers who come while the work runs wait for its result, whoever began it.
-- A caller who is cancelled leaves alone; `lasts` says when that cancels the work as well:
-  ``"waited"`` cancels it when the last caller leaves, ``"led"`` when the caller who began it
+Rules, for one event loop:
+- Callers that arrive while the work runs wait for its result.
+- A cancelled caller leaves the work; `lasts` says when that cancels the work as well:
+  ``"waited"`` cancels it when the last caller leaves, ``"led"`` when the caller that started it
   leaves, ``"finished"`` never. The last caller to leave waits until cancelled work has ended.
-- Callers who are left when work was cancelled that way are not failed: the one who came last, who
-  has the most time left, begins its own work, and the others wait for that.
-- Of an error each caller gets a copy, since callers add facts of their own to it.
+- The remaining callers of work that was cancelled that way do not fail: the caller that arrived
+  last, which has the most time left, starts its own work, and the others wait for that.
+- Each caller gets its own copy of an error, since callers add facts to it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Runs work once for all who ask for it under one key meanwhile.
+    """Runs work once for all concurrent callers with the same key.
 
     Args:
-        cancelled: Makes the error of callers whose work was cancelled by something else: by
-            `close`, or from within.
-        lasts: When callers who leave cancel the work: see above.
-        is_leaders_own: Says of an error of the work whether it concerns only the caller who began
-            it; the others go on as if that caller had left.
+        cancelled: Creates the error of callers whose work was cancelled by `close` or from within.
+        lasts: When the work is cancelled because callers have left: see the rules above.
+        is_leaders_own: Returns whether an error of the work concerns only the caller that started
+            it; the others then continue as if that caller had left.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class SingleFlight(Generic[T]):
         self._running: dict[Hashable, _Work[T]] = {}
 
     def is_running(self, key: Hashable = None) -> bool:
-        """Whether somebody would be waited for."""
+        """Return whether work for a key runs."""
         return key in self._running
 
     def shield(self, key: Hashable = None) -> None:
-        """Lets the running work finish whoever leaves: it spends what can be spent only once."""
+        """Let the running work finish without callers, as it uses a one-time credential."""
         if key in self._running:
             self._running[key].is_shielded = True
 
@@ -63,11 +62,11 @@ class SingleFlight(Generic[T]):
         """Return the result of the running work, or of new work.
 
         Args:
-            begin: Makes the work; called at once where none runs, and perhaps later otherwise.
-            key: What the work is for.
+            begin: Starts the work; called at once if none runs, otherwise perhaps later.
+            key: Identifies the work.
 
         Raises:
-            Exception: What the work raised; what `cancelled` makes where it was cancelled.
+            Exception: The error of the work, or that of `cancelled` if it was cancelled.
         """
         caller = _Caller(begin)
         work = self._running.get(key)
@@ -75,19 +74,19 @@ class SingleFlight(Generic[T]):
             work = self._running[key] = _Work()
             self._begin(key, work, caller)
         work.callers[caller] = None
-        ended: asyncio.Task[T] | None = None
+        cancelled_task: asyncio.Task[T] | None = None
         try:
             return await caller.result
         except asyncio.CancelledError:
-            ended = self._leave(work, caller)
+            cancelled_task = self._leave(work, caller)
             raise
         finally:
             self._leave(work, caller)
-            if ended is not None:
-                await asyncio.wait({ended})
+            if cancelled_task is not None:
+                await asyncio.wait({cancelled_task})
 
     async def close(self) -> None:
-        """Cancels all work, and waits for its end; callers get what `cancelled` makes."""
+        """Cancel all work and wait for its end; callers get the error of `cancelled`."""
         tasks: set[asyncio.Task[T]] = set()
         for work in self._running.values():
             work.is_closed = True
@@ -97,24 +96,24 @@ class SingleFlight(Generic[T]):
             await asyncio.wait(tasks)
 
     def _begin(self, key: Hashable, work: _Work[T], caller: _Caller[T]) -> None:
-        work.leader, work.is_shielded, work.was_left = caller, False, False
+        work.leader, work.is_shielded, work.is_abandoned = caller, False, False
         work.task = asyncio.get_running_loop().create_task(caller.begin(), context=caller.context)
         work.task.add_done_callback(lambda task: self._end(key, work, task))
 
     def _leave(self, work: _Work[T], caller: _Caller[T]) -> asyncio.Task[T] | None:
-        """Takes a caller out who has no result; gives the work if it was cancelled for nobody."""
+        """Remove a caller without a result; return a cancelled task that has no callers."""
         if caller not in work.callers:
             return None
         del work.callers[caller]
-        leads = self._lasts == "led" and caller is work.leader
+        leader_left = self._lasts == "led" and caller is work.leader
         is_kept = self._lasts == "finished" or work.is_shielded or work.task.done()
-        if (leads or not work.callers) and not is_kept and not work.was_left:
-            work.was_left = True
+        if (leader_left or not work.callers) and not is_kept and not work.is_abandoned:
+            work.is_abandoned = True
             work.task.cancel()
-        return work.task if work.was_left and not work.callers else None
+        return work.task if work.is_abandoned and not work.callers else None
 
     def _end(self, key: Hashable, work: _Work[T], task: asyncio.Task[T]) -> None:
-        """Gives the result to all callers, or begins anew for those who are left."""
+        """Give the result to all callers, or start new work for the remaining callers."""
         error = self._cancelled() if task.cancelled() else task.exception()
         if error is not None and not work.is_closed and self._concerns_leader(work, error):
             if work.leader in work.callers:
@@ -127,36 +126,36 @@ class SingleFlight(Generic[T]):
         callers, work.callers = work.callers, {}
         for caller in callers:
             if error is None:
-                caller.give(task.result())
+                caller.succeed(task.result())
             elif caller is work.leader or not isinstance(error, A2AError):
                 caller.fail(error)
             else:
                 caller.fail(copy.copy(error))
 
     def _concerns_leader(self, work: _Work[T], error: BaseException) -> bool:
-        return work.was_left or self._is_leaders_own(error)
+        return work.is_abandoned or self._is_leaders_own(error)
 
 
 class _Caller(Generic[T]):
-    """A caller who waits, and the work that it would begin itself."""
+    """A waiting caller, and the work that it would start itself."""
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.begin = begin
         self.context: Context = copy_context()
         self.result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    def give(self, result: T) -> None:
-        if not self.result.done():  # or it is leaving just now
+    def succeed(self, result: T) -> None:
+        if not self.result.done():  # otherwise it is being cancelled
             self.result.set_result(result)
 
     def fail(self, error: BaseException) -> None:
         if not self.result.done():
             self.result.set_exception(error)
-            self.result.exception()  # asyncio logs errors that nobody has looked at
+            self.result.exception()  # retrieved, so that asyncio does not log it
 
 
 class _Work(Generic[T]):
-    """The work for one key, and the callers who wait for it, in order."""
+    """The work for one key, and its waiting callers in order of arrival."""
 
     task: asyncio.Task[T]
     leader: _Caller[T]
@@ -164,5 +163,5 @@ class _Work(Generic[T]):
     def __init__(self) -> None:
         self.callers: dict[_Caller[T], None] = {}
         self.is_shielded = False
-        self.was_left = False
+        self.is_abandoned = False
         self.is_closed = False

@@ -1,3 +1,3 @@
-"""Journals: where calls are written down, so that no crash loses one."""
+"""Journals: durable records of calls, which survive a crash."""
 
 from __future__ import annotations

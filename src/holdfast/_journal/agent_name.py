@@ -1,12 +1,11 @@
-"""What a journal calls an agent: one name for all addresses that are the same for certain.
+"""The name of an agent in a journal: one name for all addresses that are certainly equivalent.
 
 Rules:
-- The origin is in one spelling, without the port that is its scheme's own; this machine has one
-  name (see `holdfast._wire.origins`).
-- The well-known path of the card says where to look, and not who it is; nor does a slash at the
-  end.
-- A query may hold a key: a digest stands for it, in the place of a fragment, so that nobody calls
-  such a name by mistake.
+- The origin has one spelling, without the default port of its scheme; this machine has one name
+  (see `holdfast._wire.origins`).
+- The well-known path of the card is not part of the name; nor is a slash at the end.
+- A query may hold a key, so it is replaced by a digest in place of the fragment; such a name is
+  not used as an address by mistake.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from holdfast.types import AgentCard
 
 __all__ = ["agent_name", "is_address"]
 
-_QUERY = "#query-"
+_QUERY_PREFIX = "#query-"
 
-_OWN_PORT = {"http": ":80", "https": ":443"}
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 def agent_name(agent: str | Path | AgentCard) -> str:
-    """What a journal calls an agent; of a name, that name.
+    """Return the name of an agent in a journal; a name is returned unchanged.
 
     Args:
-        agent: Its address; the file of its card; or the card, whose first interface counts.
+        agent: Its address; the file of its card; or the card, whose first interface is used.
 
     Raises:
-        ValueError: Its host or port cannot be read.
+        ValueError: The host or port of the address cannot be parsed.
     """
     if isinstance(agent, Path):
         return str(agent.absolute())
@@ -41,18 +40,18 @@ def agent_name(agent: str | Path | AgentCard) -> str:
     if "://" not in address:
         return address  # the name of a file
     parts = urlsplit(address)
-    place = f"{parts.scheme}://{parts.path}"
+    name = f"{parts.scheme}://{parts.path}"
     if parts.netloc:
         path = parts.path.rstrip("/")
-        for known in WELL_KNOWN:
-            path = path.removesuffix(known)
+        for card_path in WELL_KNOWN:
+            path = path.removesuffix(card_path)
         origin = canonical_origin(address)
-        place = origin.removesuffix(_OWN_PORT.get(parts.scheme, "")) + path.rstrip("/")
+        name = origin.removesuffix(_DEFAULT_PORTS.get(parts.scheme, "")) + path.rstrip("/")
     if parts.query:
-        place += f"{_QUERY}{blake2b(parts.query.encode(), digest_size=8).hexdigest()}"
-    return place + (f"#{parts.fragment}" if parts.fragment else "")
+        name += f"{_QUERY_PREFIX}{blake2b(parts.query.encode(), digest_size=8).hexdigest()}"
+    return name + (f"#{parts.fragment}" if parts.fragment else "")
 
 
 def is_address(name: str) -> bool:
-    """Whether what a journal calls an agent leads there: an address with a query is not kept."""
-    return _QUERY not in name
+    """Return whether an agent's name is an address; with a query it is not."""
+    return _QUERY_PREFIX not in name

@@ -1,4 +1,4 @@
-"""Calls of a journal: whatever it raises is a `JournalError`, and each call has a time limit."""
+"""Calls of a journal: each error is a `JournalError`, and each call has a time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DEFAULT_TIMEOUT_S = 60.0
-"""Seconds that a journal has to record a call, or to list calls."""
+"""Time limit, in seconds, for recording a call and for listing calls."""
 
 
 async def wrap_journal_errors(
@@ -25,7 +25,7 @@ async def wrap_journal_errors(
     """Call a method of a journal.
 
     Raises:
-        JournalError: It raised that, or another exception, which is the cause.
+        JournalError: The method raised it, or another exception, which is then the cause.
     """
     try:
         return await method(*args, **kwargs)
@@ -40,7 +40,7 @@ async def journal_timeout(work: Awaitable[T], seconds: float = _DEFAULT_TIMEOUT_
     """Wait for a journal within a time limit.
 
     Raises:
-        JournalError: It did not answer in time.
+        JournalError: The journal did not answer in time.
     """
 
     def too_late() -> JournalError:

@@ -1,9 +1,9 @@
-"""Calls that this process holds: their outcomes are recorded, and their leases renewed in time.
+"""The calls that this process holds: records their outcomes and renews their leases in time.
 
 Rules:
-- Once a call has begun, its journal never costs it its answer, whatever the journal raises and
-  however long it is silent: what cannot be written is logged, and the call stays pending.
-- A process that was held up for so long that another one has taken a call over stops work on it.
+- Once a call has started, a failing or silent journal never costs the caller the answer: a failed
+  write is logged, and the call stays pending.
+- A process that was suspended so long that another one took a call over stops work on the call.
 - A call is held as long as its `HeldCall` exists: the lease of a dropped stream is not renewed.
 """
 
@@ -36,28 +36,28 @@ T = TypeVar("T")
 logger = logging.getLogger("holdfast")
 
 _RENEWALS_PER_LEASE = 3
-"""How often a lease is renewed before it ends."""
+"""Renewals during the time of one lease."""
 
 _UPDATE_TIMEOUT_S = 5.0
-"""Seconds that a journal has to record an update of a call, at most."""
+"""Longest time limit of an update of a call, in seconds."""
 
-_UPDATE_TIME_SHARE = 4
-"""Part of the time left to a call that an update may take: one in so many."""
+_UPDATE_TIME_DIVISOR = 4
+"""Divisor of the time left to a call that gives the time limit of an update."""
 
 _MIN_UPDATE_TIMEOUT_S = 1.0
-"""Seconds that an update has in any case, also after the deadline of the call."""
+"""Shortest time limit of an update, in seconds, also after the deadline of the call."""
 
 _FAILING_TIMEOUT_S = 0.25
-"""Seconds that an update has if the one before failed."""
+"""Time limit of an update after a failed one, in seconds."""
 
 _SETTLE_TIMEOUT_S = 8.0
-"""Seconds that `Leases.settled` waits, at most."""
+"""Longest wait of `Leases.settled`, in seconds."""
 
 _SETTLE_ROUNDS = 2
-"""Settling a call may cancel the acquisition of a lease, which then starts work of its own."""
+"""Rounds of waiting: to settle a call may cancel an acquisition, which then starts new work."""
 
 _CLOSING_STEPS = 3
-"""Steps of the event loop after which it has begun to close a generator that was dropped."""
+"""Iterations of the event loop within which it starts to close a dropped generator."""
 
 
 class HeldCall:
@@ -96,7 +96,7 @@ class HeldCall:
             raise self._taken_over() from None
         finally:
             if asyncio.iscoroutine(work):
-                work.close()  # of one that was not begun
+                work.close()  # no effect unless it was not started
 
     def _taken_over(self) -> JournalError:
         message_id = self.record.message_id
@@ -107,7 +107,7 @@ class HeldCall:
         return JournalError(text, reason="taken_over", message_id=message_id)
 
     def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
-        """Whether that state is recorded already, or there is none."""
+        """Return whether that state is recorded already, or None."""
         return state is None or (task_id, state) == self._seen
 
     async def saw(self, task: Task) -> None:
@@ -151,7 +151,7 @@ class HeldCall:
             await self.finish(RecordUpdate(outcome=outcome, detail=self._detail(error)))
 
     def _detail(self, error: BaseException) -> str:
-        """Return an error in a line, without its message where messages are not stored."""
+        """Return an error in one line, without its message if messages are not stored."""
         kind = type(error).__name__
         if self._leases.journal.stores_messages:
             return f"{kind}: {error}"
@@ -161,8 +161,8 @@ class HeldCall:
     def release(self) -> Awaitable[None]:
         """Release the call without an outcome, so that any client may resume it.
 
-        That holds at once, before it is recorded: what ends the work from now on says nothing of
-        the call.
+        It takes effect at once, before it is recorded: an error that ends the work from now on is
+        not an outcome of the call.
         """
         return self.finish(RecordUpdate(lease_until=0.0))
 
@@ -176,7 +176,7 @@ class HeldCall:
     def finish(self, update: RecordUpdate) -> Awaitable[None]:
         """Record the last update of the call, and release it; later updates are ignored."""
         if self._withholds and update.outcome is not None:
-            self._withheld = self._withheld or update  # also for a call that is lost
+            self._withheld = self._withheld or update  # also for a lost call
         if self._is_over or self._withheld is not None:
             return _nothing()
         return self._end(update)
@@ -206,7 +206,7 @@ class HeldCall:
     def deliver(self) -> asyncio.Task[None] | None:
         """Record the withheld outcome, which the caller gets now; None if there is none.
 
-        The task goes on if the caller is cancelled; `Leases.close` waits for it.
+        The task continues if the caller is cancelled; `Leases.close` waits for it.
         """
         if self._is_over or self._withheld is None:
             return None
@@ -242,7 +242,7 @@ class HeldCall:
         return (
             _FAILING_TIMEOUT_S
             if self._has_failed
-            else min(_UPDATE_TIMEOUT_S, max(_MIN_UPDATE_TIMEOUT_S, left / _UPDATE_TIME_SHARE))
+            else min(_UPDATE_TIMEOUT_S, max(_MIN_UPDATE_TIMEOUT_S, left / _UPDATE_TIME_DIVISOR))
         )
 
 
@@ -266,25 +266,25 @@ class Leases:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the leases may have ended: the process was held up."""
+        """Whether the leases may have ended because the process was suspended."""
         return asyncio.get_running_loop().time() - self._renewed_at >= self.journal.lease
 
     def has(self, message_id: str) -> bool:
-        """Whether a call is held here."""
+        """Return whether this process holds a call."""
         return message_id in self._calls
 
     def add(self, call: HeldCall) -> None:
-        """Renew the lease of a call from now on, in place of an earlier one of that message."""
+        """Renew the lease of a call from now on, instead of an earlier call of that message."""
         loop = asyncio.get_running_loop()
         if self._renewing is None:
             self._renewed_at = loop.time()
             self._renewing = loop.create_task(
                 self._renew_in_time(), name="holdfast: renews leases"
             )
-        before = self._calls.get(call.record.message_id)
+        previous = self._calls.get(call.record.message_id)
         self._calls[call.record.message_id] = call
-        if before is not None:
-            before.lose("this client itself")
+        if previous is not None:
+            previous.lose("this client itself")
 
     def remove(self, call: HeldCall) -> None:
         """Stop renewing the lease of a call."""
@@ -295,37 +295,36 @@ class Leases:
             self._renewing = None
 
     async def acquire(
-        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], RecordUpdate]
+        self, acquiring: Coroutine[Any, Any, CallRecord], release: Callable[[], RecordUpdate]
     ) -> CallRecord:
         """Return the record once its lease is acquired.
 
-        A caller who is cancelled meanwhile does not wait: the lease may be acquired all the same,
-        and is released then. A refused record belongs to another holder.
+        A caller that is cancelled meanwhile does not wait: the lease may be acquired nevertheless,
+        and is then released. A refused record belongs to another holder.
 
         Args:
-            taking: Acquires the lease.
-            give_up: Makes the update that releases it.
+            acquiring: Acquires the lease.
+            release: Creates the update that releases it.
         """
-        task = asyncio.get_running_loop().create_task(taking, name="holdfast: takes a lease")
+        task = asyncio.get_running_loop().create_task(acquiring, name="holdfast: takes a lease")
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._give_up(task, give_up)
+            self._release_acquired(task, release)
             raise
 
-    def _give_up(
-        self, taking: asyncio.Task[CallRecord], give_up: Callable[[], RecordUpdate]
+    def _release_acquired(
+        self, acquiring: asyncio.Task[CallRecord], release: Callable[[], RecordUpdate]
     ) -> None:
 
         async def update() -> None:
-            with contextlib.suppress(
-                JournalError
-            ):  # the call was not acquired, or its lease will end
-                record = await taking
-                given_up = wrap_journal_errors(
-                    self.journal.update, record.message_id, record.generation, give_up()
+            # Otherwise the lease was not acquired, or will end by itself.
+            with contextlib.suppress(JournalError):
+                record = await acquiring
+                updating = wrap_journal_errors(
+                    self.journal.update, record.message_id, record.generation, release()
                 )
-                await journal_timeout(given_up, _UPDATE_TIMEOUT_S)
+                await journal_timeout(updating, _UPDATE_TIMEOUT_S)
 
         self.settle(update())
 
@@ -337,7 +336,7 @@ class Leases:
         return task
 
     async def settled(self) -> None:
-        """Wait until what callers have got is recorded, and what they left early is released."""
+        """Wait until delivered outcomes are recorded and abandoned calls are released."""
         clock = asyncio.get_running_loop().time
         end = clock() + _SETTLE_TIMEOUT_S
         for _ in range(_CLOSING_STEPS):
@@ -347,15 +346,15 @@ class Leases:
                 await asyncio.wait(self._settling, timeout=max(0.0, end - clock()))
 
     async def close(self) -> None:
-        """Release all calls, and wait for what is still being recorded."""
-        released = [call.abandon() for call in list(self._calls.values())]
-        await asyncio.gather(*released)
+        """Release all calls, and wait for pending updates."""
+        releases = [call.abandon() for call in list(self._calls.values())]
+        await asyncio.gather(*releases)
         await self.settled()
-        late = list(self._settling)
-        for task in late:
+        unsettled = list(self._settling)
+        for task in unsettled:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        if self._renewing is not None:  # where calls were dropped
+        await asyncio.gather(*unsettled, return_exceptions=True)
+        if self._renewing is not None:  # if calls were dropped
             self._renewing.cancel()
             self._renewing = None
 
@@ -363,20 +362,20 @@ class Leases:
         """Renew all leases; calls whose lease another holder has taken are lost."""
         loop, lease = asyncio.get_running_loop(), self.journal.lease
         calls = dict(self._calls)
-        held = {name: call.record.generation for name, call in calls.items()}
+        held = {message_id: call.record.generation for message_id, call in calls.items()}
         began = loop.time()
         lease_until = lease_end(self._env.wall(), lease)
         renewal = wrap_journal_errors(self.journal.renew, [*held.items()], lease_until)
         try:
-            ours = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
+            renewed = await journal_timeout(renewal, lease / _RENEWALS_PER_LEASE)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
-            self._renewed_at = loop.time()  # so that not each call tries again at once
+            self._renewed_at = loop.time()  # so that not every call retries at once
             return
         self._renewed_at = began
-        for name in calls.keys() - ours:
-            if self._calls.get(name) is calls[name]:  # and not one that was taken over meanwhile
-                calls[name].lose("another client")
+        for message_id in calls.keys() - renewed:
+            if self._calls.get(message_id) is calls[message_id]:  # not replaced meanwhile
+                calls[message_id].lose("another client")
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""What the end of a call says of its message, as a journal keeps it."""
+"""The outcome of a call for the journal, derived from the error that ended it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 __all__ = ["outcome_of"]
 
-_GOES_ON = (
+_WAIT_ERRORS = (
     A2AConnectionError,
     A2ATimeoutError,
     DeadlineExceededError,
     ReconnectError,
     TaskInterruptedError,
 )
-"""Errors that end the caller's waiting, and not what the agent does, whatever they follow from."""
+"""Errors that end only the caller's wait, not the agent's work, whatever their cause."""
 
 
 def outcome_of(error: BaseException, *, was_sent: bool) -> CallOutcome | None:
-    """What an error says of the call that it ends; None for nothing, and it stays open.
+    """Return the outcome of a call by its error; None if it is unknown and the call stays open.
 
-    An agent that refuses a message says so in the protocol's terms. A reply that cannot be read,
-    is too large, or comes from something in front of the agent says nothing of what goes on there.
+    An agent refuses a message with an A2A error. A reply that cannot be read, is too large, or
+    comes from a gateway in front of the agent does not show what the agent does.
 
     Args:
-        error: What was raised to the caller.
-        was_sent: Whether the message had been sent before, for all that is known: what befalls
-            somebody who looks after it says nothing of the message.
+        error: The error raised to the caller.
+        was_sent: Whether the message may have been sent before: a later failure to resume the call
+            does not show its outcome.
     """
     match error:
         case OutcomeUnknownError():
@@ -51,7 +51,9 @@ def outcome_of(error: BaseException, *, was_sent: bool) -> CallOutcome | None:
             return None
         case A2AError(executed=False):
             return "not_sent"
-        case A2AError(executed=None) if error.code is not None and not isinstance(error, _GOES_ON):
+        case A2AError(executed=None) if error.code is not None and not isinstance(
+            error, _WAIT_ERRORS
+        ):
             return "refused"
         case _:
             return None

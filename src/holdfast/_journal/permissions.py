@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Permissions"]
 
 MODES = (0o600, 0o640, 0o660)
-"""What a journal may allow: its owner alone, or its group to read it, or to write it, too."""
+"""Modes of a journal: access for its owner alone, or read or write access for its group."""
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -47,35 +47,35 @@ class Permissions:
     """The permissions of one journal's files.
 
     Args:
-        path: The journal, as it is called in errors.
-        where: The same path, absolute.
-        mode: What the files may allow; one of `MODES`.
-        read_only: Whether nothing is changed.
+        path: The journal's path, as errors show it.
+        absolute_path: The absolute path.
+        mode: Permissions that the files may have; one of `MODES`.
+        read_only: Whether to change nothing.
     """
 
-    def __init__(self, path: Path, where: Path, mode: int, *, read_only: bool) -> None:
+    def __init__(self, path: Path, absolute_path: Path, mode: int, *, read_only: bool) -> None:
         self._path = path
-        self._where = where
+        self._absolute_path = absolute_path
         self._mode = mode
         self._is_read_only = read_only
         self._is_warned = False
 
     def create(self) -> None:
-        """Creates the file, where there is none and it is not only read.
+        """Create the file if it does not exist and the journal is not read-only.
 
         Raises:
-            JournalError: Its name is a link of another user's (``"untrusted"``).
+            JournalError: The path is a link that another user made (``"untrusted"``).
         """
-        place = self._place()
-        if self._is_read_only or place.exists():
+        file = self._resolved_path()
+        if self._is_read_only or file.exists():
             return
-        with contextlib.suppress(OSError):  # which SQLite will tell better
-            number = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with contextlib.suppress(OSError):  # SQLite has the better error
+            descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             try:
                 if self._mode != 0o600 and os.name == "posix":
-                    os.fchmod(number, self._mode)  # whatever the umask
+                    os.fchmod(descriptor, self._mode)  # independent of the umask
             finally:
-                os.close(number)
+                os.close(descriptor)
 
     def check(self) -> None:
         """Check who owns the files, and of a read-only journal their modes; change nothing.
@@ -97,72 +97,74 @@ class Permissions:
         self._check(is_journal=True)
 
     def _check(self, *, is_journal: bool) -> None:
-        if os.name != "posix":  # where the directory's rules count
+        if os.name != "posix":  # elsewhere the directory's permissions apply
             return
-        place = self._place()
+        path = self._resolved_path()
         for suffix in ("", *_BESIDE):
-            file = place.with_name(f"{place.name}{suffix}")
+            file = path.with_name(f"{path.name}{suffix}")
             extra, mode = self._check_file(file)
             if extra and (is_journal or self._is_read_only):
-                self._take(extra, file, mode)
-        self._check_directory(place.parent)
+                self._remove(extra, file, mode)
+        self._check_directory(path.parent)
 
-    def _place(self) -> Path:
-        """Where the file is, behind links of the user's own."""
-        place = self._where
-        if os.name == "posix" and place.is_symlink():
-            owner = place.lstat().st_uid
+    def _resolved_path(self) -> Path:
+        """Return the path of the file, with links of the user's own resolved."""
+        path = self._absolute_path
+        if os.name == "posix" and path.is_symlink():
+            owner = path.lstat().st_uid
             if not is_trusted_owner(owner):
                 text = f"it is a link that user {owner} made; name the file that is meant"
-                raise self._untrusted(place, text)
-            place = place.resolve()
-        return place
+                raise self._untrusted(path, text)
+            path = path.resolve()
+        return path
 
-    def _check_file(self, place: Path) -> tuple[int, int]:
+    def _check_file(self, file: Path) -> tuple[int, int]:
         """Return the permissions that a file should not have, and its mode."""
         try:
-            found = place.lstat()
+            status = file.lstat()
         except FileNotFoundError:
             return 0, 0  # SQLite creates it with the journal's permissions
-        if stat.S_ISDIR(found.st_mode):
-            return 0, 0  # which SQLite does not open
-        if not stat.S_ISREG(found.st_mode):
-            raise self._untrusted(place, "it is not a regular file; remove it, or name another")
-        if not is_trusted_owner(found.st_uid) and not self._is_shared(found.st_gid):
+        if stat.S_ISDIR(status.st_mode):
+            return 0, 0  # SQLite does not open a directory
+        if not stat.S_ISREG(status.st_mode):
+            raise self._untrusted(file, "it is not a regular file; remove it, or name another")
+        if not is_trusted_owner(status.st_uid) and not self._is_shared(status.st_gid):
             text = (
-                f"it belongs to user {found.st_uid}, and this process runs as user "
+                f"it belongs to user {status.st_uid}, and this process runs as user "
                 f"{os.geteuid()}; run it as that user, or have root give the file to this one"
             )
-            raise self._untrusted(place, text)
-        mode = stat.S_IMODE(found.st_mode)
+            raise self._untrusted(file, text)
+        mode = stat.S_IMODE(status.st_mode)
         return surplus_permissions(mode, self._mode, write_only=self._is_read_only), mode
 
     def _is_shared(self, group: int) -> bool:
         return bool(self._mode & stat.S_IRWXG) and is_own_group(group)
 
-    def _take(self, extra: int, place: Path, mode: int) -> None:
-        """Takes permissions away."""
-        left = mode & ~extra
+    def _remove(self, extra: int, file: Path, mode: int) -> None:
+        """Remove permissions from a file."""
+        new_mode = mode & ~extra
         hint = self._hint(extra)
         refusal = self._untrusted(
-            place, f"its mode {mode:04o} gives other users access; run chmod {left:o}{hint}"
+            file, f"its mode {mode:04o} gives other users access; run chmod {new_mode:o}{hint}"
         )
         if self._is_read_only:
             raise refusal
         try:
-            place.chmod(left)
-            is_kept = not place.lstat().st_mode & extra
+            file.chmod(new_mode)
+            is_removed = not file.lstat().st_mode & extra
         except FileNotFoundError:
             return  # another process has closed the journal
         except PermissionError:
             raise refusal from None
-        if not is_kept:
-            self._warn("the file system has no permissions for %s: other users may read it", place)
+        if not is_removed:
+            self._warn("the file system has no permissions for %s: other users may read it", file)
         else:
-            logger.warning("changed the mode of %s from %04o to %04o%s", place, mode, left, hint)
+            logger.warning(
+                "changed the mode of %s from %04o to %04o%s", file, mode, new_mode, hint
+            )
 
     def _hint(self, extra: int) -> str:
-        """How to keep permissions that a group was given on purpose."""
+        """Return how to keep permissions that a group was given on purpose."""
         if extra & (stat.S_IRWXO | stat.S_IXGRP):
             return ""
         wanted = 0o660 if extra & stat.S_IWGRP else 0o640
@@ -170,23 +172,23 @@ class Permissions:
 
     def _check_directory(self, directory: Path) -> None:
         real = directory.resolve()
-        for place in (real, *real.parents):
-            status = place.stat()
+        for ancestor in (real, *real.parents):
+            status = ancestor.stat()
             is_trusted = status.st_gid == os.getegid() or self._is_shared(status.st_gid)
             if may_others_replace(status, is_group_trusted=is_trusted):
                 text = (
                     "other users may replace the journal in %s; keep it in a directory of your own"
                 )
-                self._warn(text, place)
+                self._warn(text, ancestor)
                 return
 
-    def _warn(self, text: str, place: Path) -> None:
+    def _warn(self, text: str, path: Path) -> None:
         if not self._is_warned:
             self._is_warned = True
-            logger.warning(text, place)
+            logger.warning(text, path)
 
-    def _untrusted(self, place: Path, why: str) -> JournalError:
+    def _untrusted(self, path: Path, cause: str) -> JournalError:
         text = f"the journal {self._path} is not used"
-        if place != self._where:
-            text += f" because of {place}"
-        return JournalError(f"{text}: {why}", reason="untrusted")
+        if path != self._absolute_path:
+            text += f" because of {path}"
+        return JournalError(f"{text}: {cause}", reason="untrusted")

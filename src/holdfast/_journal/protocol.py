@@ -1,11 +1,11 @@
-"""The seam of journals: what is written down of a call, so that no crash loses it.
+"""The journal protocol: the durable record of a call, which survives a crash.
 
-A `CallRecord` is there, and durable, before the first byte of its message leaves; it is finished
-when the call has a `CallOutcome`. Whoever works on a call holds a lease of it, which has to be
-renewed: what a process leaves behind that died is free when its lease is over. The generation of a
-record tells one lease from the next, and whoever writes with an older one is refused.
+A `CallRecord` is durable before the first byte of its message is sent, and finished when the call
+has a `CallOutcome`. A client that works on a call holds its lease, and renews it: a call of a
+crashed process is free when its lease ends. The generation of a record identifies the lease; a
+write with an older generation is refused.
 
-Times are wall times in seconds since the epoch: they have to mean the same in another process.
+Times are wall times in seconds since the epoch, so that they mean the same in other processes.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ _LAST = (datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, as it is written down; times are wall times in seconds since the epoch.
+    """The record of one call; times are wall times in seconds since the epoch.
 
     Attributes:
-        message_id: Id of the message that the call sends; there is one record of it.
-        agent: Where it is sent: one name for all that lead there. What may be secret in an address
-            is not in it, so it is to be compared, and not always to be called.
-        began: When the call began, as the clock was then, which may have been set since.
-        context_id: The conversation, where one is known.
-        task_id: The task that the message is for or has made, where one is known.
-        state: The task's state as last seen, as the protocol writes it; None where none was.
-        is_own_context: Whether the context was made for this call, and nobody else has used it.
-        request: The `SendMessageRequest` that was to be sent, as the JSON of protocol 1.0; None
-            where messages are not stored.
-        label: What the caller calls it; None for nothing. There is at most one call of a label
-            that may have been sent, whatever the agent is called. A run calls its messages by its
-            own name and their keys, and knows by the labels what it has sent.
-        digest: Of all that the caller's message says but its own id, in 16 hexadecimal digits;
-            there where a label is.
-        outcome: What became of it: see `CallOutcome`; None while that is open.
-        detail: More of that, in a line for people; without what was said where messages are not
+        message_id: Id of the message that the call sends; each message has one record.
+        agent: The agent's name, the same for all of its addresses. It omits the parts of an
+            address that may be secret, so it is for comparison, and not always a usable address.
+        began: When the call started, by the clock at that time, which may have been set since.
+        context_id: The context of the conversation; None if unknown.
+        task_id: The task that the message belongs to or has created; None if unknown.
+        state: The last known state of the task, as the protocol writes it; None if unknown.
+        is_own_context: Whether the context was created for this call and used by no other.
+        request: The `SendMessageRequest`, as the JSON of protocol 1.0; None if messages are not
             stored.
-        result: The `Task` or `Message` that answers it, as the JSON of protocol 1.0: a message
-            where there is no ``state``. None where it is not stored.
-        generation: Number of the lease, from 1 on.
-        lease_until: When the lease is over; nobody holds the call from then on.
-        damage: Why the record could not be read whole; None where it was. Only
-            `Journal.unfinished` gives such a record: members that could not be read have their
-            defaults, ``began`` is 0 then, and texts without a default are empty. Not stored.
+        label: The caller's name for the call; None if it has none. At most one call of a label
+            may have been sent, to any agent. A run labels its messages with its own name and
+            their keys, and recognizes by the labels which ones it has sent.
+        digest: Digest of the caller's message without its id, in 16 hexadecimal digits; set with
+            a label.
+        outcome: How the call ended: see `CallOutcome`; None while it is open.
+        detail: Details of the outcome, in one line for people; without content of messages if
+            messages are not stored.
+        result: The `Task` or `Message` that answers the call, as the JSON of protocol 1.0: a
+            message if there is no ``state``. None if it is not stored.
+        generation: Number of the lease, from 1.
+        lease_until: When the lease ends; from then on the call has no holder.
+        damage: Why the record could not be read completely; None if it could. Only
+            `Journal.unfinished` returns such records: unreadable members have their defaults,
+            ``began`` is 0, and texts without a default are empty. It is not stored.
 
     Raises:
-        ValueError: A time is not within the years 1 to 9999, as in a damaged record.
+        ValueError: A time is outside the years 1 to 9999, as in a damaged record.
     """
 
     message_id: str
@@ -101,17 +101,17 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What is new about a call; None for what is not.
+    """An update of a record; members that are None stay unchanged.
 
     Attributes:
-        context_id: The conversation.
-        task_id: The task that the message has made.
+        context_id: The context of the conversation.
+        task_id: The task that the message has created.
         state: The task's state, as the protocol writes it.
-        outcome: What became of the call; it is over with that.
-        detail: More of that, in a line for people.
+        outcome: How the call ended; this finishes the record.
+        detail: Details of the outcome, in one line for people.
         result: The answer: see `CallRecord.result`.
-        lease_until: When the lease is over, in seconds since the epoch; 0 releases the call,
-            wherever clocks are set to.
+        lease_until: When the lease ends, in seconds since the epoch; 0 releases the call, however
+            clocks are set.
     """
 
     context_id: str | None = None
@@ -124,147 +124,148 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(Protocol):
-    """Keeps the records of calls, for all processes that use it at the same time.
+    """Stores the records of calls, for all processes that use it concurrently.
 
-    Whoever writes another one than `SqliteJournal` keeps these rules, which
+    An implementation other than `SqliteJournal` must follow these rules, which
     `holdfast.testing.check_journal` checks:
 
-    - What a method has returned from survives a crash of the program, and of the machine.
-    - Each method is one step: of two processes that do the same at once, one comes first, and the
-      other finds what that one has left.
-    - A record is open as long as its ``outcome`` is None. Only `begin` writes one that is over,
-      and only in place of one that is ``"not_sent"``.
-    - A record is written only by who names its generation, which `claim` makes one more of.
-    - A record that is open stays, and so does one that has a label. Others may be forgotten.
-    - A method may be cancelled, and what it was to do may come about all the same, as a whole.
-    - What goes wrong is a `JournalError` whose ``reason`` says what. Whatever else is raised
-      counts as one of ``"unusable"``, and so does silence that lasts longer than a call can wait.
+    - When a method returns, its effect survives a crash of the program and of the machine.
+    - Each method is atomic: of two concurrent calls by different processes, one takes effect
+      first, and the other finds its result.
+    - A record is open as long as its ``outcome`` is None. Only `begin` replaces a finished record,
+      and only one whose outcome is ``"not_sent"``.
+    - A write must name the record's generation, which `claim` increases by one.
+    - Open records, and records with a label, are kept. Others may be deleted.
+    - A method may be cancelled; its effect may occur nevertheless, but only as a whole.
+    - An error is a `JournalError` whose ``reason`` says what failed. Another exception counts as
+      ``"unusable"``, and so does a journal that does not answer within the time of a call.
 
-    A journal may be used in several event loops, and may be shared by several clients. It is told
-    the time, in seconds since the epoch, and looks at no clock.
+    A journal may be used in several event loops and shared by several clients. Times are passed to
+    it, in seconds since the epoch; it reads no clock.
     """
 
     @property
     def stores_messages(self) -> bool:
-        """Whether records get a `CallRecord.request` and a `CallRecord.result`."""
+        """Whether records have a `CallRecord.request` and a `CallRecord.result`."""
         ...
 
     @property
     def lease(self) -> float:
-        """Seconds for which a call is held, more than 0; it is renewed after a third of that."""
+        """Duration of a lease in seconds, more than 0; it is renewed after a third of it."""
         ...
 
     async def begin(self, record: CallRecord, /) -> None:
-        """Writes a call down that begins, in place of one of that message that was not sent.
+        """Record a new call, replacing a call of the same message that was not sent.
 
         Raises:
             JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
-                that label to whichever agent, is written down already, with another outcome than
+                that label to any agent, is recorded already, with an outcome other than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
         ...
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
-        """Adds to a record that is open and of that generation; what is None stays as it was.
+        """Update an open record of that generation; members that are None stay unchanged.
 
         Returns:
-            Whether there is such a record. If not, the call is over, or somebody else's.
+            Whether there is such a record. If not, the call has ended, or has another holder.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
         ...
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Puts off the end of leases.
+        """Renew leases.
 
         Args:
             held: Message ids, each with its generation.
-            lease_until: When the leases are over, in seconds since the epoch.
+            lease_until: When the renewed leases end, in seconds since the epoch.
 
         Returns:
-            The ids of those whose records are open and of that generation.
+            The ids of the messages whose records are open and of that generation.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
         ...
 
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        """Takes a lease of a call that is open, and whose lease is over by ``now``.
+        """Take the lease of an open call whose lease has ended by ``now``.
 
         Args:
-            message_id: Whose call.
+            message_id: The message of the call.
             now: The present time, in seconds since the epoch.
-            lease_until: When the new lease is over, likewise.
+            lease_until: When the new lease ends, in seconds since the epoch.
 
         Returns:
-            The record, with a generation that is one more than it was.
+            The record, with its generation increased by one.
 
         Raises:
-            JournalError: Somebody holds it (``"held"``, with ``held_until``), it is ``"over"``, or
-                it is not there (``"missing"``); or it cannot be written (``"unusable"``).
+            JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
+                has ended (``"over"``) or is not recorded (``"missing"``); or the record cannot be
+                written (``"unusable"``).
         """
         ...
 
     async def find(self, message_id: str, /) -> CallRecord | None:
-        """The record of a call, open or over; None where there is none.
+        """Return the record of a call, open or finished; None if there is none.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
         """
         ...
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """The calls without an outcome, oldest first; of one agent, or of all if None.
+        """Return the calls without an outcome, oldest first; of one agent, or of all if None.
 
-        A record that is damaged is among them, and says so: see `CallRecord.damage`.
+        Damaged records are included, and marked: see `CallRecord.damage`.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
         """
         ...
 
     async def find_label(self, label: str, /) -> CallRecord | None:
-        """The record of a label, open or over, to whichever agent; None where there is none.
+        """Return the record of a label, open or finished, to any agent; None if there is none.
 
-        Of several it is the one that may have been sent; where there is none, the newest.
+        Of several records it is the one that may have been sent; if there is none, the newest.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
         """
         ...
 
     async def close(self) -> None:
-        """Writes what is still to be written, and lets go of everything. Can be called twice."""
+        """Write pending updates and free all resources. Can be called twice."""
         ...
 
 
 @runtime_checkable
 class RepairableJournal(Protocol):
-    """A journal that can forget records which it cannot read: see `PendingCall.forget`."""
+    """A journal that can forget damaged records: see `PendingCall.forget`."""
 
     async def forget_damaged(self, message_id: str, /) -> bool:
         """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
 
         Args:
-            message_id: The message of the call; of records whose message id cannot be read, "".
+            message_id: The message of the call; "" for records whose message id cannot be read.
 
         Returns:
             Whether there was such a record.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
         ...
 
 
 class TokenUse(NamedTuple):
-    """What a signed token was used for.
+    """The use of a signed token.
 
     Attributes:
-        body: Digest of the body that it vouched for.
-        receiver: Id of the receiver that took it.
+        body: Digest of the body that it authenticated.
+        receiver: Id of the receiver that accepted it.
     """
 
     body: bytes
@@ -272,62 +273,62 @@ class TokenUse(NamedTuple):
 
 
 class TokenJournal(Protocol):
-    """Records which signed tokens were used, for all receivers that share it; see `PushReceiver`.
+    """Records the use of signed tokens, for all receivers that share it; see `PushReceiver`.
 
-    What a method has returned survives a crash, and each method is one step.
+    A returned result survives a crash, and each method is atomic.
     """
 
     async def use_token(
         self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
     ) -> TokenUse | None:
-        """Records the use of a token, unless one is recorded already.
+        """Record the use of a token, unless a use is recorded already.
 
         Args:
-            name: What the token is known by.
-            use: What it is used for.
-            now: The present time, in seconds since the epoch; what ended before is forgotten.
-            ends: When the token counts no more, likewise.
-            most: How many uses are kept at once.
+            name: Identifies the token.
+            use: Its use.
+            now: The present time, in seconds since the epoch; uses that ended before are deleted.
+            ends: When the token expires, in seconds since the epoch.
+            most: Largest number of uses to store.
 
         Returns:
-            The use that is recorded, this one or the one before; None if there are too many.
+            The recorded use, this one or the earlier one; None if there are too many.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
         ...
 
     async def close(self) -> None:
-        """Writes what is still to be written, and lets go of everything. Can be called twice."""
+        """Write pending updates and free all resources. Can be called twice."""
         ...
 
 
 def utc(seconds: float) -> datetime:
-    """A time of a record, which is in seconds since the epoch."""
+    """Return a time of a record, in seconds since the epoch, as a `datetime` in UTC."""
     return _EPOCH + timedelta(seconds=seconds)
 
 
 def shown(seconds: float) -> str:
-    """The same for people, to the second."""
+    """Return a time of a record as text for people, to the second."""
     return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def lease_end(now: float, lease: float) -> float:
-    """When a lease ends that begins now; a longer one than there are dates ends with the last."""
+    """Return when a lease that starts now ends; at the latest at the end of the year 9999."""
     return min(now + lease, _LAST)
 
 
-def damaged(message_id: str, why: object) -> JournalError:
+def damaged(message_id: str, cause: object) -> JournalError:
     """Return the error of a record that cannot be read."""
-    text = f"the journal's record of message {message_id} is damaged: {why}"
+    text = f"the journal's record of message {message_id} is damaged: {cause}"
     return JournalError(text, reason="damaged", message_id=message_id)
 
 
 def stored(text: str, kind: type[T], message_id: str) -> T:
-    """Decode what a record stores of a message or an answer.
+    """Decode the stored message or answer of a record.
 
     Raises:
-        JournalError: It is ``"damaged"``.
+        JournalError: The text cannot be decoded (``"damaged"``).
     """
     try:
         return codec.decode(text.encode(), kind)

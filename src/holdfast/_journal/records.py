@@ -1,4 +1,4 @@
-"""What the records of a journal say: their labels, the origins of their tasks, their errors."""
+"""Labels of a journal's records, the origins of their tasks, and their errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["label_of", "origin_of", "run_and_key", "unknown_here"]
 
 
 def label_of(run_id: str, key: str) -> str:
-    """Return the label of a message of a run, which no other message of any run has."""
+    """Return the label of a message of a run; it is unique among all runs."""
     return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
 
 
 def run_and_key(label: str) -> tuple[str, str]:
-    """Return the name of the run and the key of the message that a label is made of."""
+    """Return the name of the run and the key of the message from a label."""
     name, _, key = label.partition(":")
     return name.replace("%3A", ":").replace("%25", "%"), key
 
@@ -33,8 +33,8 @@ def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
 
     Args:
         record: The call.
-        message: The message as its caller gave it; None for the one that the journal stores. If
-            that one is damaged, the message counts as unknown: its task can be found without it.
+        message: The message as its caller passed it; None for the stored one. If that is damaged,
+            the message counts as unknown: its task can be found without it.
     """
     context_id = record.context_id
     if message is None and record.request is not None:
@@ -53,7 +53,7 @@ def origin_of(record: CallRecord, message: Message | None = None) -> Origin:
 
 
 def unknown_here(record: CallRecord, agent: str) -> JournalError:
-    """Return the error of a call that is recorded for another agent, and not known to this one."""
+    """Return the error of a call that is recorded for another agent and unknown to this one."""
     return JournalError(
         f"message {record.message_id} was recorded for {record.agent}, and {agent} does not know "
         "it: name the agent as it was named then, or give the run another run_id",

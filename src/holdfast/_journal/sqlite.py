@@ -1,10 +1,10 @@
-"""A journal in a file of SQLite.
+"""A journal in a SQLite file.
 
 Rules:
-- What a method has returned from is on the disk (``synchronous=FULL``, write-ahead log).
-- What is asked for while a transaction is written goes into the next one together: many calls
-  share one wait for the disk.
-- How the file itself is kept is in `holdfast._journal.sqlite_file`.
+- When a method returns, its result is on the disk (``synchronous=FULL``, write-ahead log).
+- Operations that arrive while a transaction is written share the next one: many calls share one
+  wait for the disk.
+- `holdfast._journal.sqlite_file` manages the file itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _COLUMNS = tuple(name for name in CallRecord.__struct_fields__ if name != "damage")
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  constant names only
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
 _OF_LABEL = (
     f"{_SELECT} WHERE label = ? "
@@ -70,8 +70,8 @@ _COUNT_USES = "SELECT count(*) FROM push_tokens"
 _RECORD_USE = "INSERT INTO push_tokens (name, body, receiver, ends) VALUES (?, ?, ?, ?)"
 _FORGET_USES = "DELETE FROM push_tokens WHERE ends <= ?"
 
-_FORGETS = 3600.0
-"""Seconds after which it is looked again whether something is to be forgotten."""
+_RETENTION_INTERVAL_S = 3600.0
+"""Seconds between two deletions of records beyond their retention."""
 
 _IN_MEMORY = re.compile(r"file:[^?]*\?(?:.*&)?mode=memory(?:&|\Z)")
 
@@ -158,11 +158,11 @@ class SqliteJournal:
         self._writing = PerLoop(_Writing)
 
     async def begin(self, record: CallRecord, /) -> None:
-        """Writes a call down that begins, in place of one of that message that was not sent.
+        """Record a new call, replacing a call of the same message that was not sent.
 
         Raises:
             JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
-                that label to whichever agent, is written down already, with another outcome than
+                that label to any agent, is recorded already, with an outcome other than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
 
@@ -185,35 +185,35 @@ class SqliteJournal:
             raise
 
     def _forget(self, connection: sqlite3.Connection, now: float) -> None:
-        """Deletes what is kept no longer, once in a while; the clock may be put back meanwhile."""
-        if self._retention is not None and not 0 <= now - self._forgot < _FORGETS:
+        """Delete records beyond their retention, at intervals; the clock may be set back."""
+        if self._retention is not None and not 0 <= now - self._forgot < _RETENTION_INTERVAL_S:
             connection.execute(_FORGET, (now - self._retention,))
             self._forgot = now
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
-        """Adds to a record that is open and of that generation; what is None stays as it was.
+        """Update an open record of that generation; members that are None stay unchanged.
 
         Returns:
-            Whether there is such a record. If not, the call is over, or somebody else's.
+            Whether there is such a record. If not, the call has ended, or has another holder.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
         values = (*msgspec.structs.astuple(update), message_id, generation)
         return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Puts off the end of leases.
+        """Renew leases.
 
         Args:
             held: Message ids, each with its generation.
-            lease_until: When the leases are over, in seconds since the epoch.
+            lease_until: When the renewed leases end, in seconds since the epoch.
 
         Returns:
-            The ids of those whose records are open and of that generation.
+            The ids of the messages whose records are open and of that generation.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
 
         def renew(connection: sqlite3.Connection) -> set[str]:
@@ -226,19 +226,20 @@ class SqliteJournal:
         return await self._do(renew)
 
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        """Takes a lease of a call that is open, and whose lease is over by ``now``.
+        """Take the lease of an open call whose lease has ended by ``now``.
 
         Args:
-            message_id: Whose call.
+            message_id: The message of the call.
             now: The present time, in seconds since the epoch.
-            lease_until: When the new lease is over, likewise.
+            lease_until: When the new lease ends, in seconds since the epoch.
 
         Returns:
-            The record, with a generation that is one more than it was.
+            The record, with its generation increased by one.
 
         Raises:
-            JournalError: Somebody holds it (``"held"``, with ``held_until``), it is ``"over"``, or
-                it is not there (``"missing"``); or it cannot be written (``"unusable"``).
+            JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
+                has ended (``"over"``) or is not recorded (``"missing"``); or the record cannot be
+                written (``"unusable"``).
         """
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
@@ -251,72 +252,72 @@ class SqliteJournal:
         return await self._do(claim)
 
     async def find(self, message_id: str, /) -> CallRecord | None:
-        """The record of a call, open or over; None where there is none.
+        """Return the record of a call, open or finished; None if there is none.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
         """
         return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """The calls without an outcome, oldest first; of one agent, or of all if None.
+        """Return the calls without an outcome, oldest first; of one agent, or of all if None.
 
-        A record that is damaged is among them, and says so: see `CallRecord.damage`.
+        Damaged records are included, and marked: see `CallRecord.damage`.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
         """
-        of_agent, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
-        question = f"{_SELECT} WHERE outcome IS NULL{of_agent} ORDER BY began"
+        condition, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
+        query = f"{_SELECT} WHERE outcome IS NULL{condition} ORDER BY began"
 
         def find(connection: sqlite3.Connection) -> list[CallRecord]:
-            return [_whole_or_damaged(row) for row in connection.execute(question, values)]
+            return [_whole_or_damaged(row) for row in connection.execute(query, values)]
 
         return await self._do(find)
 
     async def forget_damaged(self, message_id: str, /) -> bool:
         """Record that the outcome of a damaged call is not needed: it is ``"forgotten"``.
 
-        What of the record cannot be read is replaced by defaults; its label is kept, so that a run
+        Unreadable members of the record are replaced by defaults; its label is kept, so that a run
         does not send the message again.
 
         Args:
-            message_id: The message of the call; of records whose message id cannot be read, "".
+            message_id: The message of the call; "" for records whose message id cannot be read.
 
         Returns:
             Whether there was such a record.
 
         Raises:
-            JournalError: It cannot be written.
+            JournalError: The journal cannot be written.
         """
 
         def forget(connection: sqlite3.Connection) -> bool:
             rows = connection.execute(_WITH_ROWID).fetchall()
-            records = [(number, _whole_or_damaged(row)) for number, *row in rows]
-            found = [
-                (number, record)
-                for number, record in records
+            records = [(rowid, _whole_or_damaged(row)) for rowid, *row in rows]
+            damaged = [
+                (rowid, record)
+                for rowid, record in records
                 if record.damage is not None
                 and record.outcome is None
                 and record.message_id == message_id
             ]
-            for number, record in found:
+            for rowid, record in damaged:
                 forgotten = msgspec.structs.replace(
                     record, outcome="forgotten", detail=record.damage, lease_until=0.0
                 )
                 values = [getattr(forgotten, name) for name in _REPAIRED]
-                connection.execute(_REPAIR, (*values, number))
-            return bool(found)
+                connection.execute(_REPAIR, (*values, rowid))
+            return bool(damaged)
 
         return await self._do(forget)
 
     async def find_label(self, label: str, /) -> CallRecord | None:
-        """The record of a label, open or over, to whichever agent; None where there is none.
+        """Return the record of a label, open or finished, to any agent; None if there is none.
 
-        Of several it is the one that may have been sent; where there is none, the newest.
+        Of several records it is the one that may have been sent; if there is none, the newest.
 
         Raises:
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
         """
         return await self._do(lambda connection: _first(connection, _OF_LABEL, label))
 
@@ -327,8 +328,8 @@ class SqliteJournal:
 
         def record(connection: sqlite3.Connection) -> TokenUse | None:
             connection.execute(_FORGET_USES, (now,))
-            if known := connection.execute(_FIND_USE, (name,)).fetchone():
-                return TokenUse(*known)
+            if earlier := connection.execute(_FIND_USE, (name,)).fetchone():
+                return TokenUse(*earlier)
             if connection.execute(_COUNT_USES).fetchone()[0] >= most:
                 return None
             connection.execute(_RECORD_USE, (name, *use, ends))
@@ -337,31 +338,31 @@ class SqliteJournal:
         return await self._do(record)
 
     async def check(self) -> None:
-        """Reads the whole file, and sees whether it is in order; that takes a while.
+        """Read the whole file, and check its integrity; this takes a while.
 
         Raises:
-            JournalError: It cannot be read, or is ``"damaged"``.
+            JournalError: The file cannot be read, or is ``"damaged"``.
         """
 
         def check(connection: sqlite3.Connection) -> None:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                text = f"the journal {self.path} is damaged: {' '.join(found.split())}"
+            (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if report != "ok":
+                text = f"the journal {self.path} is damaged: {' '.join(report.split())}"
                 raise JournalError(text, reason="damaged")
 
         await self._do(check)
 
     async def close(self) -> None:
-        """Writes what is still to be written, and closes the file. Can be called twice."""
+        """Write pending updates, and close the file. Can be called twice."""
         if self._file.is_used:
             with contextlib.suppress(JournalError):
-                await self._do(_nothing)  # which comes after all that was asked for
+                await self._do(_nothing)  # runs after all earlier operations
             await self._file.close()
 
     # ── Transactions ─────────────────────────────────────────────────────────────────────────
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Has something done in the next transaction, and waits until that is on the disk."""
+        """Run an operation in the next transaction, and wait until it is on the disk."""
         writing = self._writing.here()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         writing.jobs.append((work, done))
@@ -371,7 +372,7 @@ class SqliteJournal:
         return await done
 
     def _write(self, writing: _Writing) -> None:
-        """Begins to write what there is to write; what comes meanwhile is written after that."""
+        """Start a transaction of all pending jobs; later jobs go into the next one."""
         jobs, writing.jobs = writing.jobs, []
         written = self._file.transact([partial(_outcome, work) for work, _ in jobs])
 
@@ -379,7 +380,7 @@ class SqliteJournal:
             outcomes = _outcomes(written, len(jobs))
             for (_, done), outcome in zip(jobs, outcomes, strict=True):
                 if done.done():
-                    continue  # who asked has been cancelled
+                    continue  # the caller was cancelled
                 if isinstance(outcome, BaseException):
                     done.set_exception(outcome)
                 else:
@@ -392,7 +393,7 @@ class SqliteJournal:
         written.add_done_callback(answer)
 
     def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
-        """Why a call cannot be claimed."""
+        """Return the error of a call that cannot be claimed."""
         if record is None:
             text = f"message {message_id} is not in the journal {self.path}"
             return JournalError(text, reason="missing", message_id=message_id)
@@ -418,10 +419,10 @@ def _check_outlasts(path: str | os.PathLike[str]) -> None:
 
 
 class _Writing:
-    """What is to be written, as far as one event loop asks for it.
+    """The pending operations of one event loop.
 
     Attributes:
-        jobs: What to do, and whom to tell.
+        jobs: The operations, each with the future of its result.
         is_busy: Whether a transaction is being written.
     """
 
@@ -437,11 +438,11 @@ def _outcome(
         return work(connection)
     except JournalError as error:
         return error
-    except UnicodeEncodeError as error:  # a lone surrogate; the others can be written
+    except UnicodeEncodeError as error:  # a lone surrogate; the other jobs can be written
         failure = JournalError(f"the journal takes no such text: {error}", executed=False)
         failure.__cause__ = error
         return failure
-    except OverflowError as error:  # a number that SQLite has no room for
+    except OverflowError as error:  # a number beyond 64 bits
         failure = JournalError(f"a number is too large for the journal: {error}", executed=False)
         failure.__cause__ = error
         return failure
@@ -469,7 +470,7 @@ def _record(row: Sequence[Any]) -> CallRecord:
 
 
 def _whole_or_damaged(row: Sequence[Any]) -> CallRecord:
-    """Return the record of a row; of one that is damaged, what can be read."""
+    """Return the record of a row; of a damaged one, its readable members."""
     try:
         return _record(row)
     except msgspec.ValidationError as error:
@@ -482,10 +483,10 @@ def _whole_or_damaged(row: Sequence[Any]) -> CallRecord:
     return msgspec.convert(readable, CallRecord, strict=False)
 
 
-def _first(connection: sqlite3.Connection, question: str, *values: str) -> CallRecord | None:
-    row = connection.execute(question, values).fetchone()
+def _first(connection: sqlite3.Connection, query: str, *values: str) -> CallRecord | None:
+    row = connection.execute(query, values).fetchone()
     return None if row is None else _record(row)
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:
-    """Does nothing."""
+    """Do nothing."""

@@ -1,16 +1,16 @@
-"""A file of SQLite that is a journal: made, opened, written to in transactions, and watched.
+"""The SQLite file of a journal: creates it, opens it, runs transactions, and detects its loss.
 
 Rules:
-- One thread has the file open, and nobody else uses it: the event loop never waits for the disk.
-- A fork finds the file closed: in the child, SQLite would take locks for its own that only the
-  parent has, and what it writes could be lost.
-- A file of a newer Holdfast, or of another program, is refused before anything of it is changed,
-  its mode included.
-- A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
-  they wrote would be found by nobody.
-- Whose the file may be, and who else may read it, is in `holdfast._journal.permissions`; that is
-  checked before SQLite opens it. Permissions are removed before a file that is a journal is
-  written to, and again, for the files beside it, before anything but the schema is written.
+- A single thread has the file open: the event loop never waits for the disk.
+- The file is closed during a fork: in the child, SQLite would assume that it has the locks of the
+  parent, and its writes could be lost.
+- A file of a newer Holdfast, or of another program, is refused before it is changed, including its
+  mode.
+- Each process that wrote to a file detects that it was deleted, moved or replaced, since its
+  records would be lost.
+- Owner and permissions of the file are defined in `holdfast._journal.permissions`, and checked
+  before SQLite opens it. Permissions are removed before a journal is written to, and again, for
+  the files beside it, before anything but the schema is written.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ _MIGRATIONS = (
     CREATE INDEX push_tokens_by_end ON push_tokens (ends);
     """,
 )
-"""What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
+"""The statements for each version of the schema; ``PRAGMA user_version`` counts them."""
 
-_OWNER = (  # in one statement, as somebody else may be making the file just now
+_OWNER = (  # in one statement, as another process may be creating the file
     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
     "FROM pragma_application_id, pragma_user_version"
 )
@@ -88,63 +88,63 @@ _REASONS: Mapping[int, JournalFailure] = {
     sqlite3.SQLITE_LOCKED: "locked",
     sqlite3.SQLITE_READONLY: "read_only",
 }
-"""What errors of SQLite mean."""
+"""Reasons of a `JournalError` by SQLite's result codes."""
 
 _CANNOT_SHARE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-"""How SQLite says that it may not write beside a file."""
+"""SQLite's result codes if it may not write beside a file."""
 
-_AGAIN = 0.01
-"""Seconds between two tries of what SQLite does not wait for."""
+_LOCK_POLL_INTERVAL_S = 0.01
+"""Seconds between two attempts at a lock that SQLite does not wait for."""
 
 
 class SqliteFile:
-    """One file that is a journal; it is opened when something is to be done with it.
+    """The file of one journal; it is opened at its first use.
 
     Args:
-        path: The file, as it is called in errors; it is made where there is none.
+        path: The file, as errors show it; it is created if it does not exist.
         busy_timeout: Seconds to wait for another process that writes.
-        mode: What the file may allow: its owner alone, or also its group.
-        read_only: Whether it is neither made nor written, as where nobody may.
+        mode: Permissions that the file may have: for its owner alone, or also for its group.
+        read_only: Whether it is neither created nor written.
     """
 
     def __init__(
         self, path: Path, busy_timeout: float, *, mode: int = 0o600, read_only: bool = False
     ) -> None:
         self.path = path
-        self._where = _absolute(path)  # wherever the program goes
+        self._absolute_path = _absolute(path)  # independent of the working directory
         self._busy_timeout = busy_timeout
         self._is_read_only = read_only
-        self._permissions = Permissions(path, self._where, mode, read_only=read_only)
+        self._permissions = Permissions(path, self._absolute_path, mode, read_only=read_only)
         self._identity: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._lock = threading.RLock()  # held by who uses it, and while the process forks
+        self._lock = threading.RLock()  # held while the file is used, and while the process forks
         with _forks:  # so that a fork in another thread never misses it
             _files.add(self)
 
     @property
     def is_used(self) -> bool:
-        """Whether something was done with it since it was closed."""
+        """Whether it was used since it was last closed."""
         return self._thread is not None
 
     def transact(
         self, works: Sequence[Callable[[sqlite3.Connection], T]]
     ) -> asyncio.Future[list[T]]:
-        """Does several things in one transaction, behind all that was asked for before.
+        """Run several operations in one transaction, after all earlier ones.
 
         Returns:
-            What each came to, once that is on the disk.
+            The result of each operation, once they are on the disk.
 
         Raises:
-            JournalError: None of them came to anything.
+            JournalError: The transaction failed; no operation had an effect.
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-journal")
         loop = asyncio.get_running_loop()
         try:
             return loop.run_in_executor(self._thread, self._transact, works)
-        except RuntimeError as error:  # there is no thread to be had, or the program ends
-            self._thread = None  # which would do later what has failed now
+        except RuntimeError as error:  # no thread can be started, or the interpreter exits
+            self._thread = None  # otherwise it might run later what has failed now
             failure = JournalError(f"the journal {self.path} cannot be used: {error}")
             failure.__cause__ = error
             failed: asyncio.Future[list[T]] = loop.create_future()
@@ -152,7 +152,7 @@ class SqliteFile:
             return failed
 
     async def close(self) -> None:
-        """Closes it, until something is to be done with it again. Can be called twice."""
+        """Close the file until its next use. Can be called twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
@@ -161,51 +161,51 @@ class SqliteFile:
     # ── In the thread ────────────────────────────────────────────────────────────────────────
 
     def _transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
-        """Does several things in one transaction: in the thread.
+        """Run several operations in one transaction, in the thread.
 
         Returns:
-            What each came to.
+            The result of each operation.
 
         Raises:
-            JournalError: None of them came to anything.
+            JournalError: The transaction failed; no operation had an effect.
         """
         try:
             with self._lock:
-                return self._do_all(works)
+                return self._run_all(works)
         except JournalError:
             raise
-        except Exception as error:  # of SQLite, of the system, or of Python for an impossible name
-            text = f"the journal {self.path} cannot be used: {self._why(error)}"
+        except Exception as error:  # of SQLite, the system, or Python for an invalid name
+            text = f"the journal {self.path} cannot be used: {self._cause(error)}"
             reason = _REASONS.get(_code(error), "unusable")
             if reason == "locked":
                 text += f", by another process that wrote for {self._busy_timeout:g} s"
             raise JournalError(text, reason=reason) from error
 
-    def _why(self, error: Exception) -> str:
-        """What is wrong, and what to do where that is clear."""
+    def _cause(self, error: Exception) -> str:
+        """Return the cause of an error, and what to do if that is known."""
         directory = self.path.parent
-        with contextlib.suppress(OSError, ValueError):  # of a name that is impossible
-            if self._where.is_dir():
+        with contextlib.suppress(OSError, ValueError):  # of an invalid name
+            if self._absolute_path.is_dir():
                 return f"{self.path} is a directory; name a file in it"
-            if not self._where.parent.exists():
+            if not self._absolute_path.parent.exists():
                 return f"the directory {directory} does not exist; create it, or name another file"
-            if not self._where.parent.is_dir():
+            if not self._absolute_path.parent.is_dir():
                 return f"{directory} is not a directory; name another file"
-            if self._is_read_only and not self._where.exists():
+            if self._is_read_only and not self._absolute_path.exists():
                 return f"{self.path} does not exist; name the file of a journal"
         if _code(error) == sqlite3.SQLITE_NOTADB:
             return f"{self.path} is not a SQLite database; move it away, or name another file"
-        said = error.strerror if isinstance(error, OSError) else None
-        return said or str(error)
+        cause = error.strerror if isinstance(error, OSError) else None
+        return cause or str(error)
 
-    def _do_all(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
+    def _run_all(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
         try:
             connection = self._connection or self._open()
             with _transaction(connection, is_read_only=self._is_read_only):
                 outcomes = [work(connection) for work in works]
             self._check_identity()
         except Exception:
-            self._close_file()  # who knows what state it is in
+            self._close_file()  # its state is unknown
             raise
         return outcomes
 
@@ -214,12 +214,14 @@ class SqliteFile:
             self._check_identity()
         else:
             self._permissions.create()
-        if self._where.exists():  # else SQLite tells best why not
+        if self._absolute_path.exists():  # otherwise SQLite has the better error
             self._permissions.check()
-        connection = self._connect_to_read() if self._is_read_only else self._connect(self._where)
+        connection = (
+            self._connect_to_read() if self._is_read_only else self._connect(self._absolute_path)
+        )
         try:
             self._prepare(connection)
-            self._permissions.tighten()  # also what SQLite has created, or found, beside it
+            self._permissions.tighten()  # also of the files beside it
             self._identity = self._identity or self._identity_now()
         except BaseException:
             connection.close()
@@ -227,44 +229,44 @@ class SqliteFile:
         self._connection = connection
         return connection
 
-    def _connect(self, where: Path | str) -> sqlite3.Connection:
+    def _connect(self, database: Path | str) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            where,
+            database,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
-            uri=isinstance(where, str),
+            uri=isinstance(database, str),
         )
         connection.text_factory = _text
         return connection
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """Opens it so that nothing is made and nothing is written down.
+        """Open the file without creating or writing anything lasting.
 
-        Where SQLite cannot make the files that readers and writers share, nobody writes. Where it
-        can, it takes them away again, as it would not if it were told that it may only read.
+        If SQLite cannot create the files that readers and writers share, there is no writer. If it
+        can, it removes them again, which it would not do with a connection opened read-only.
         """
-        where = f"{self._where.as_uri()}?mode=rw"
-        connection = self._connect(where)
+        uri = f"{self._absolute_path.as_uri()}?mode=rw"
+        connection = self._connect(uri)
         try:
             connection.execute("PRAGMA query_only = ON")
             connection.execute(_OWNER)
         except sqlite3.OperationalError as error:
             connection.close()
-            log = self._where.with_name(f"{self._where.name}-wal")
+            log = self._absolute_path.with_name(f"{self._absolute_path.name}-wal")
             if _code(error) not in _CANNOT_SHARE or (log.exists() and log.stat().st_size):
                 raise
-            connection = self._connect(f"{where}&immutable=1")
+            connection = self._connect(f"{uri}&immutable=1")
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _check_identity(self) -> None:
-        """Sees whether the file is the one that was opened first.
+        """Check that the file is the one that was opened first.
 
         Raises:
-            JournalError: It is not there, or another one is in its place.
+            JournalError: It no longer exists, or was replaced.
         """
         if self._identity_now() != self._identity:
             text = f"the journal {self.path} is another file than the one that was opened"
@@ -272,17 +274,17 @@ class SqliteFile:
 
     def _identity_now(self) -> tuple[int, int]:
         try:
-            found = self._where.stat()
+            status = self._absolute_path.stat()
         except OSError as error:
             text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
             raise JournalError(text, reason="gone") from error
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Makes the file a journal of this version, if it is not one."""
-        version = self._check_owner(connection)  # before anything is changed
+        """Make the file a journal of this version if it is not one yet."""
+        version = self._check_owner(connection)  # before any change
         if self._is_read_only:
-            if not version:  # calls can be read since the first one
+            if not version:  # calls are readable in each version since the first
                 text = f"{self.path} is not a journal yet: nothing was written to it"
                 raise JournalError(text)
             return
@@ -293,20 +295,20 @@ class SqliteFile:
             self._migrate(connection, self._check_owner(connection))
 
     def _switch_to_log(self, connection: sqlite3.Connection) -> None:
-        """Has the file written by way of a log; SQLite does not wait for who does so, too."""
-        ends = time.monotonic() + self._busy_timeout
+        """Switch to a write-ahead log; SQLite does not wait for a process that does the same."""
+        deadline = time.monotonic() + self._busy_timeout
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if _REASONS.get(_code(error)) != "locked" or time.monotonic() >= ends:
+                if _REASONS.get(_code(error)) != "locked" or time.monotonic() >= deadline:
                     raise
-                time.sleep(_AGAIN)
+                time.sleep(_LOCK_POLL_INTERVAL_S)
             else:
                 return
 
     def _check_owner(self, connection: sqlite3.Connection) -> int:
-        """The version of the schema, of a file that is a journal or nothing yet."""
+        """Return the version of the schema; refuse a file that is neither a journal nor empty."""
         owner, version, tables = connection.execute(_OWNER).fetchone()
         if owner != _APPLICATION and (tables or owner):
             text = f"{self.path} is a database of something else, and no journal"
@@ -340,28 +342,28 @@ class SqliteFile:
     # ── Forks ────────────────────────────────────────────────────────────────────────────────
 
     def before_fork(self) -> None:
-        """Closes it, and keeps it closed."""
+        """Close the file, and keep it closed."""
         self._lock.acquire()
         self._close_file()
 
     def after_fork(self, *, is_child: bool) -> None:
-        """Lets it be opened again; a child has none of its parent's threads."""
+        """Allow the file to be opened again; a child has none of its parent's threads."""
         if is_child:
             self._thread = None
         self._lock.release()
 
 
 _forks = threading.RLock()
-"""Held by the thread that forks, from before the fork until after it: one fork at a time.
+"""Held by the thread that forks, from before to after the fork: one fork at a time.
 
-It can be held twice by the same thread, as by a signal handler that forks during a fork.
+The same thread may hold it twice, as a signal handler may fork during a fork.
 """
 
 _files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
 """All journals of the process; read and changed only while `_forks` is held."""
 
 _closed: list[list[SqliteFile]] = []
-"""The files that each fork in progress keeps closed; the innermost fork last."""
+"""The files closed during each fork in progress; the innermost fork last."""
 
 
 def _before_fork() -> None:
@@ -387,10 +389,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _absolute(path: Path) -> Path:
-    """The path as it is from anywhere.
+    """Return the absolute path.
 
     Raises:
-        JournalError: The directory that the program is in is gone.
+        JournalError: The working directory no longer exists.
     """
     try:
         return path.absolute()
@@ -400,13 +402,13 @@ def _absolute(path: Path) -> Path:
 
 
 def _code(error: Exception) -> int:
-    """The primary result code of SQLite; 0 for what Python has found wrong."""
+    """Return SQLite's primary result code; 0 for an error of Python."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection, *, is_read_only: bool = False) -> Generator[None]:
-    """All that is done within, or nothing of it."""
+    """Run the block in a transaction: all of it takes effect, or none."""
     connection.execute("BEGIN" if is_read_only else "BEGIN IMMEDIATE")
     try:
         yield
@@ -418,7 +420,7 @@ def _transaction(connection: sqlite3.Connection, *, is_read_only: bool = False) 
 
 
 def _text(stored: bytes) -> str | bytes:
-    """Return a text; one that is damaged as bytes, so that it is the only one not to be read."""
+    """Return a text; a damaged one as bytes, so that the others can be read."""
     try:
         return stored.decode()
     except UnicodeDecodeError:

@@ -72,14 +72,14 @@ class Journaling:
         label: str | None = None,
         digest: str | None = None,
     ) -> HeldCall:
-        """Record a call that begins, and hold it.
+        """Record a new call, and hold it.
 
-        If this is cancelled, as by the deadline, no call has begun.
+        If this is cancelled, as by the deadline, the call has not started.
 
         Args:
-            request: The message with what goes along, as it is about to be sent.
-            deadline: When the time of the call is over.
-            is_own_context: Whether its context was made for this call.
+            request: The request, as it is about to be sent.
+            deadline: The deadline of the call.
+            is_own_context: Whether its context was created for this call.
             label: The caller's name for the call; None for none.
             digest: See `message_digest`, of the message as the caller passed it; set with a label.
 
@@ -106,12 +106,12 @@ class Journaling:
             await wrap_journal_errors(self.journal.begin, record)
             return record
 
-        given_up = RecordUpdate(
+        not_sent = RecordUpdate(
             outcome="not_sent", detail="it was cancelled while it was recorded"
         )
         leases = self._leases.here()
         try:
-            record = await journal_timeout(leases.acquire(begin(), lambda: given_up))
+            record = await journal_timeout(leases.acquire(begin(), lambda: not_sent))
         except JournalError as error:
             error.executed = False
             raise
@@ -125,7 +125,7 @@ class Journaling:
             deadline: The deadline of the call.
 
         Raises:
-            JournalError: Another client was quicker, or the call has ended.
+            JournalError: Another client has taken it over first, or the call has ended.
             DeadlineExceededError: It was not taken over in time.
         """
         message_id, now = record.message_id, self._env.wall()
@@ -134,17 +134,17 @@ class Journaling:
             self.journal.claim, message_id, now=now, lease_until=lease_until
         )
         leases = self._leases.here()
-        taking = leases.acquire(claim, lambda: RecordUpdate(lease_until=0.0))
+        acquiring = leases.acquire(claim, lambda: RecordUpdate(lease_until=0.0))
         call = f"the call of message {message_id}"
         try:
-            taken = await self._within(deadline, taking, f"{call} was not taken over")
+            claimed = await self._within(deadline, acquiring, f"{call} was not taken over")
         except JournalError:
             latest = await self._find(message_id, deadline)
             if self._is_held(latest):
                 self._check_not_here(latest)
                 _check_holder_not_alive(record, latest, self._env.wall())
             raise
-        return HeldCall(taken, leases, deadline)
+        return HeldCall(claimed, leases, deadline)
 
     async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """Return the record of a call that no client holds; the call may have ended.
@@ -173,11 +173,11 @@ class Journaling:
 
         Args:
             message_id: The message of the call.
-            deadline: When to give up.
-            outlasts: Whether to wait for a live holder, too, until that has finished.
+            deadline: When to stop waiting.
+            outlasts: Whether to wait for a live holder, too, until it has finished.
 
         Raises:
-            JournalError: A client holds it, it is not there, or the journal cannot be read.
+            JournalError: A client holds it, it is not recorded, or the journal cannot be read.
             DeadlineExceededError: The deadline has expired.
             A2AConnectionError: The client was closed meanwhile.
         """
@@ -234,7 +234,7 @@ class Journaling:
         return [record]
 
     async def find_label(self, label: str) -> CallRecord | None:
-        """Return the call of a label, to whichever agent: see `Journal.find_label`.
+        """Return the call of a label, to any agent: see `Journal.find_label`.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -280,11 +280,11 @@ class Journaling:
             raise JournalError(text, reason="missing", message_id=message_id)
 
     def settle(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something that `unfinished` and `close` wait for: see `Leases.settle`."""
+        """Start work that `unfinished` and `close` wait for: see `Leases.settle`."""
         return self._leases.here().settle(work)
 
     async def close(self) -> None:
-        """Release all calls that are still held, and take no more."""
+        """Release all held calls, and accept no more."""
         self._is_closed = True
         await self._leases.here().close()
 
@@ -305,10 +305,10 @@ class Journaling:
             raise JournalError(text, reason="missing", message_id=message_id)
         return record
 
-    async def _within(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
-        """Wait for the journal within the deadline of a call; ``what`` begins the error."""
+    async def _within(self, deadline: Deadline, work: Awaitable[T], failure: str) -> T:
+        """Wait for the journal within a call's deadline; ``failure`` begins the error's text."""
         return await wait_until(
-            deadline.at, journal_timeout(work), lambda: _deadline_error(what, deadline)
+            deadline.at, journal_timeout(work), lambda: _deadline_error(failure, deadline)
         )
 
 
@@ -316,7 +316,7 @@ def _check_holder_not_alive(first: CallRecord, record: CallRecord, now: float) -
     """Raise a `JournalError` if the holder of a call is certainly alive."""
     if record.generation != first.generation:
         raise _held(f"by another client, which took it over at {shown(now)}", record)
-    if record.lease_until != first.lease_until:  # less where a clock was set back
+    if record.lease_until != first.lease_until:  # less if a clock was set back
         raise _held(f"by another client, which renewed it at {shown(now)}", record)
 
 
@@ -330,10 +330,10 @@ def _held(by: str, record: CallRecord) -> JournalError:
 
 
 def _deadline_error(
-    what: str, deadline: Deadline, record: CallRecord | None = None
+    failure: str, deadline: Deadline, record: CallRecord | None = None
 ) -> DeadlineExceededError:
     return DeadlineExceededError(
-        f"{what} within the {deadline.name} timeout of {deadline.shown}",
+        f"{failure} within the {deadline.name} timeout of {deadline.shown}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         executed=None if record is None or record.state is None else True,
