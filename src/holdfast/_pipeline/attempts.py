@@ -1,4 +1,4 @@
-"""The layer that is one attempt: it is observed, timed and written down, whatever comes of it."""
+"""The layer that makes one attempt: it is observed, timed and recorded, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class AttemptLayer(ExtensibleLayer):
     """Makes one attempt: counts it, reports it, completes its error and adds it to the list.
 
-    This layer alone writes what a call knows of its attempts.
+    Only this layer writes the record of a call's attempts.
     """
 
     def __init__(self, inner: Transport, observers: Observers) -> None:
@@ -52,15 +52,15 @@ class AttemptLayer(ExtensibleLayer):
         except A2AError as error:
             duration = clock() - started
             complete_attempt(error, call)
-            progress.sent = False  # that of an attempt which is over is in the list
+            progress.sent = False  # the finished attempt has its own record
             self._observers.attempt_failed(call, error, duration=duration)
-            what = f"{type(error).__name__}: {error}"
-            _add(call, started, duration, what, executed=error.executed)
+            outcome = f"{type(error).__name__}: {error}"
+            _add(call, started, duration, outcome, executed=error.executed)
             raise
         except asyncio.CancelledError:
             executed = None if progress.sent else False
-            what = "cancelled while in flight"
-            _add(call, started, clock() - started, what, executed=executed)
+            outcome = "cancelled while in flight"
+            _add(call, started, clock() - started, outcome, executed=executed)
             raise
         _add(call, started, clock() - started, executed=True)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
@@ -74,7 +74,7 @@ def _add(
     *,
     executed: bool | None,
 ) -> None:
-    """Add an attempt to those of its call."""
+    """Record an attempt of a call."""
     endpoint, progress = call.endpoint, call.progress
     progress.attempts.append(
         Attempt(

@@ -1,8 +1,8 @@
-"""An open stream, as the layers of its call hand it up: one object, whatever they want of it.
+"""An open stream, which the layers of its call pass up as one object.
 
 A binding opens a stream (`holdfast._pipeline.transport.Stream`). What layers add to it is data of
-a `Connection` around it: until when to wait for an event, and who learns of its end. A layer that
-changes the events themselves puts a `StreamWrapper` over what it gets.
+a `Connection` around it: until when to wait for an event, and which observers to notify of its
+end. A layer that changes the events themselves puts a `StreamWrapper` over the stream.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _NO_LIMIT = contextlib.nullcontext()
 
 
 def replaced(reply: Reply[Any], stream: Stream[T]) -> Reply[Stream[T]]:
-    """The reply that opened a stream, with another stream in its place."""
+    """Return the reply that opened a stream, with another stream in its place."""
     return msgspec.structs.replace(reply, value=stream)
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Until when a stream may be waited for.
+    """The time limits of waits for a stream.
 
     Attributes:
-        watchdog: Ends waits, at their time or all of them at once.
+        watchdog: Ends waits, at their deadlines or all of them at once.
         at: The deadline, on the event loop's clock.
-        left: To be called when a wait has ended that the watchdog has ended.
-        error: Makes the error of a wait that was ended: at the deadline or, if True, before it.
+        left: Called when a wait has ended that the watchdog has interrupted.
+        error: Makes the error of an interrupted wait: at the deadline or, if True, before it.
     """
 
     watchdog: Watchdog
@@ -58,15 +58,15 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Connection(Generic[T]):
-    """One connection of a stream: what its call's layers want of it, in one place.
+    """One connection of a stream, with what the layers of its call require of it.
 
-    Events are taken from it with `next_nowait`; where there is none, `wait` waits for one. So a
-    wait that is cancelled loses nothing: an event that has come stays until it is taken.
+    Events are taken with `next_nowait`; where none is buffered, `wait` waits for one. A wait that
+    is cancelled loses nothing: an event that has arrived is kept until it is taken.
 
     Args:
-        source: What the binding, or a layer below, gave.
-        is_last: Says of an event that nothing comes after it, however long the connection stays
-            open; None where no event says so.
+        source: The stream of the binding, or of a layer below.
+        is_last: Returns whether an event is the last one, however long the connection stays
+            open; None where no event is.
 
     Attributes:
         limit: The time limit of the wait that is in progress; None for no wait.
@@ -90,20 +90,20 @@ class Connection(Generic[T]):
         self._next_buffered = source.next_nowait
         self._is_last = is_last
         self._is_over = False
-        self._held: T | None = None  # that has come, and was not taken yet
+        self._held: T | None = None  # an event that has arrived and was not taken yet
         self._bounds: Bounds | None = None
-        self._call: AnyCall | None = None  # until observers know that it has ended
+        self._call: AnyCall | None = None  # until observers are notified of its end
         self._observers: Observers | None = None
         self._failure: BaseException | None = None
         self.limit: TimeLimit | None = None
 
     def bound(self, bounds: Bounds) -> Self:
-        """Lets no wait go on for longer than its call may, nor closing for more than 5 s."""
+        """Limit waits to the deadline of the call, and closing to 5 s."""
         self._bounds = bounds
         return self
 
     def observe(self, call: AnyCall, observers: Observers) -> Self:
-        """Has observers told when it is closed, and its call named in errors, without secrets."""
+        """Notify observers of the end, and add the call to errors, without secrets."""
         self._call, self._observers = call, observers
         return self
 
@@ -116,7 +116,7 @@ class Connection(Generic[T]):
         return event
 
     def next_nowait(self) -> T | None:
-        """The next event if it is there already; what fails does so in `wait`."""
+        """Return the next event if it is buffered; errors are raised by `wait`."""
         event = self._held
         if event is not None:
             self._held = None
@@ -127,24 +127,24 @@ class Connection(Generic[T]):
         return event
 
     async def wait(self, quiet_at: float = math.inf, watchdog: Watchdog | None = None) -> bool:
-        """Waits until there is an event to take.
+        """Wait until there is an event to take.
 
         Args:
             quiet_at: When to stop waiting, on the event loop's clock; infinity for never.
-            watchdog: What measures that where the connection has no bounds of its own.
+            watchdog: Measures ``quiet_at`` where the connection has no bounds of its own.
 
         Returns:
-            Whether there is one; False where none came until ``quiet_at``.
+            Whether there is an event; False where none arrived until ``quiet_at``.
 
         Raises:
-            StopAsyncIteration: The connection ended in good order.
-            A2AError: It broke, its call's time is over, or the agent tells of an error.
+            StopAsyncIteration: The connection ended normally.
+            A2AError: It broke, its call's deadline has passed, or the agent reports an error.
         """
         if self._held is not None:
             return True
         if self._is_over:
             raise StopAsyncIteration
-        bounds, self._failure = self._bounds, None  # a wait that was cancelled can be repeated
+        bounds, self._failure = self._bounds, None  # a cancelled wait can be repeated
         if bounds is not None:
             self.limit = TimeLimit(bounds.watchdog, min(bounds.at, quiet_at))
         elif watchdog is not None:
@@ -165,10 +165,10 @@ class Connection(Generic[T]):
         return True
 
     def _is_quiet(self, failure: BaseException) -> bool:
-        """Whether a wait has ended because nothing came; notes and completes any other failure.
+        """Return whether a wait ended because nothing arrived; record any other failure.
 
         Raises:
-            A2AError: It was ended by the bounds of the call.
+            A2AError: The bounds of the call have ended it.
         """
         limit, bounds, call = self.limit, self._bounds, self._call
         ended: A2AError | None = None
@@ -184,7 +184,7 @@ class Connection(Generic[T]):
         return False
 
     async def close(self) -> None:
-        """Lets go of the connection, and tells observers of it once.
+        """Close the connection, and notify observers of it once.
 
         Raises:
             TimeoutError: It has bounds, and took longer than 5 s.
@@ -202,12 +202,12 @@ class Connection(Generic[T]):
 
 
 def connection_over(stream: Stream[T]) -> Connection[T]:
-    """The stream itself, if it is a connection, or one around it."""
+    """Return the stream itself if it is a connection, or else one around it."""
     return stream if isinstance(stream, Connection) else Connection(stream)
 
 
 class OneEvent(Generic[T]):
-    """A stream of what is there already."""
+    """A stream of one event that has arrived already."""
 
     def __init__(self, event: T) -> None:
         self._events = [event]
@@ -221,22 +221,22 @@ class OneEvent(Generic[T]):
         return self._events.pop()
 
     def next_nowait(self) -> T | None:
-        """The event, until it is taken."""
+        """Return the event, until it is taken."""
         return self._events.pop() if self._events else None
 
     async def close(self) -> None:
-        """Forgets it."""
+        """Drop the event."""
         self._events.clear()
 
 
 class InterceptedStream(StreamWrapper[T]):
-    """Shows each event, and a failure, to the interceptors that saw the call before.
+    """Passes each event, and a failure, to the interceptors that ran before the call.
 
     Args:
-        inner: What is below.
-        call: What is streamed.
-        reply: What opened it.
-        after: Shows them an outcome, and gives what they make of it, or raises it.
+        inner: The stream below.
+        call: The streaming call.
+        reply: The reply that opened the stream.
+        after: Passes them an outcome, and returns their outcome, or raises it.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class InterceptedStream(StreamWrapper[T]):
         try:
             return (await self._after(outcome)).value
         except asyncio.CancelledError:
-            self._held = outcome  # the event has come, and must not get lost
+            self._held = outcome  # the event has arrived, and must not be lost
             raise
 
     async def _outcome(self) -> Reply[T] | A2AError:

@@ -1,7 +1,7 @@
-"""The layer that adds credentials to each attempt, and where they come from.
+"""The layer that adds credentials to each attempt, and the reference to their source.
 
-Rules: credentials are asked for when the endpoint is chosen and its origin is known to be trusted,
-anew for each attempt; a provider's own failure is no message that was sent.
+Rules: credentials are requested for each attempt, once the endpoint is chosen and its origin is
+known to be trusted; after a failure of the provider itself, the message counts as not sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class AuthProviderRef:
-    """The place of a client's one provider, which may come after the client.
+    """A reference to a client's only provider, which may be set after the client was made.
 
     Attributes:
         provider: The provider; None while there is none.
@@ -51,8 +51,8 @@ class CredentialsLayer(PassThrough):
     """Adds the credentials to each attempt, and replays one after a 401 where that is safe.
 
     Args:
-        inner: What is below.
-        cautions: Warns of where they go; nobody does if left out.
+        inner: The transport below.
+        cautions: Logs warnings about their destinations; none if left out.
     """
 
     def __init__(self, inner: Transport, cautions: Cautions | None = None) -> None:
@@ -77,14 +77,14 @@ class CredentialsLayer(PassThrough):
         self, call: Call[P, R], onward: CallNext[P, R, T], provider: AuthProvider
     ) -> Reply[T]:
         call.progress.lacks_credentials = False
-        refused: A2AError | None = None  # which this is the replay of
+        refused: A2AError | None = None  # the failure after which this attempt is the replay
         while True:
             try:
                 provided = await provider.credentials(call)
             except A2AError as error:
                 _blame_provider(call, error)
                 raise
-            last = self._last  # read once: another thread may use this client too
+            last = self._last  # read once: another thread may be using this client
             credentials = last[1] if provided == last[0] else self._checked(provided)
             call.progress.call_group.secrets.note_credentials(credentials)
             sent = with_credentials(call, credentials)
@@ -104,7 +104,7 @@ class CredentialsLayer(PassThrough):
                 refused = error
 
     def _checked(self, provided: Credentials) -> Credentials:
-        """Check new credentials; most providers give the same ones for a while."""
+        """Check new credentials; most providers return the same object for a while."""
         checked = check_credentials(provided)
         copied = Credentials(
             headers=dict(provided.headers), query=checked.query, cookies=checked.cookies
@@ -116,14 +116,14 @@ class CredentialsLayer(PassThrough):
 async def _is_to_be_replayed(
     sent: AnyCall, error: AuthenticationError | PermissionDeniedError, provider: AuthProvider
 ) -> bool:
-    """Whether a call may be sent once more, and there are new credentials for it.
+    """Return whether a call may be sent once more, with new credentials.
 
-    That is after a 401; and after a 403 with a provider that knows what to do about one.
+    It may after a 401, and after a 403 if the provider handles it.
     """
     if isinstance(error, PermissionDeniedError) and not isinstance(provider, _KnowsForbidden):
         return False
     safe = sent.operation.safety != "conditional" or error.executed is False
-    sent.progress.sent = error.executed is not False  # by what was sent, there is an answer
+    sent.progress.sent = error.executed is not False  # a reply to what was sent has arrived
     if not safe:
         if isinstance(error, AuthenticationError) and isinstance(provider, _KnowsRefused):
             provider.note_refused(sent, error)
@@ -137,7 +137,7 @@ async def _is_to_be_replayed(
 
 @runtime_checkable
 class _KnowsForbidden(Protocol):
-    """An `AuthProvider` that can do something about a 403, as one that asks for more scopes."""
+    """An `AuthProvider` that handles a 403, for example by requesting more scopes."""
 
     def on_forbidden(
         self, call: AnyCall, error: PermissionDeniedError, /
@@ -146,13 +146,13 @@ class _KnowsForbidden(Protocol):
 
 @runtime_checkable
 class _KnowsRefused(Protocol):
-    """An `AuthProvider` that learns from a 401 even if the call must not be sent again."""
+    """An `AuthProvider` that is notified of a 401 even if the call must not be sent again."""
 
     def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None: ...
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:
-    """The call that carries them, in place of what it carries under the same names."""
+    """Return the call with the credentials, which replace headers and parameters of its own."""
     headers = {**call.headers, **credentials.headers}
     if credentials.cookies:
         headers["cookie"] = with_cookies(headers.get("cookie", ""), credentials.cookies)
@@ -169,6 +169,6 @@ async def _before_sending(call: AnyCall, provider: Awaitable[T]) -> T:
 
 
 def _blame_provider(call: AnyCall, error: A2AError) -> None:
-    """Who gives credentials may call somebody, and fail in any way: nothing of ours was sent."""
+    """Mark an error of the provider, whose requests are its own: the call was not sent."""
     error.executed = False
     call.progress.lacks_credentials = True

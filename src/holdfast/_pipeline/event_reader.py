@@ -1,8 +1,8 @@
-"""Reading the events of one connection: what a binding gives as the value of a streaming call.
+"""Reading the events of one connection: the value of a streaming call's reply.
 
-Rules: a stream is open when its first event is there, so that whatever fails before is a failed
-attempt like any other; an agent that answers with one JSON document where events were asked for
-is understood; nothing here decides whether a stream was complete.
+Rules: a stream is open once its first event has arrived, so that any earlier failure is a failed
+attempt like any other; an agent that answers with one JSON document instead of events is
+accepted; this module does not decide whether a stream was complete.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ R = TypeVar("R")
 
 
 class EventReader(Generic[R]):
-    """The events that one request is answered by.
+    """The events of the reply to one request.
 
     Args:
-        engine: What carries the request.
+        engine: Carries the request.
         request: The request.
-        limits: How large an event may be, and what is in it.
-        agent: Who answers, as shown in errors.
-        read: Makes a value of the data of an event, or gives None.
-        decode: Makes a value of a reply or, where that gave None, of the data of an event, or
-            raises an `A2AError`.
-        decode_error: Makes the error of an event that is called one.
-        networks: Networks that a redirect may reach in any case.
+        limits: How large an event and its content may be.
+        agent: The agent's address, as shown in errors.
+        read: Decodes the data of an event; returns None where it cannot.
+        decode: Decodes a reply or, where ``read`` returned None, the data of an event, or raises
+            an `A2AError`.
+        decode_error: Makes the error of an event of type ``error``.
+        networks: Networks that a redirect may always reach.
     """
 
     __slots__ = (
@@ -92,8 +92,8 @@ class EventReader(Generic[R]):
         self._networks = networks
         self._connection: AbstractAsyncContextManager[HttpStream] | None = None
         self._parser = EventStreamParser(limits)
-        self._frames: list[ServerSentEvent] = []  # that are there, the last one first
-        self._value: R | None = None  # the first, until it is asked for
+        self._frames: list[ServerSentEvent] = []  # received and not decoded, the last one first
+        self._value: R | None = None  # the first, until it is taken
         self._status = 0
         self._headers: Mapping[str, str] = {}
 
@@ -101,10 +101,10 @@ class EventReader(Generic[R]):
         return self
 
     async def open(self) -> Mapping[str, str]:
-        """Sends the request, waits for the first event, and gives the headers of the reply.
+        """Send the request, wait for the first event, and return the headers of the reply.
 
         Raises:
-            A2AError: Whatever went wrong until then; the connection is closed.
+            A2AError: A failure before the first event; the connection is closed.
         """
         try:
             await self._send()
@@ -137,7 +137,7 @@ class EventReader(Generic[R]):
                     raise
                 self._frames = self._parser.feed(chunk)[::-1]
             value = self.next_nowait()
-            if value is None:  # it is an error, or cannot be read
+            if value is None:  # it is an error, or cannot be decoded
                 frame = self._frames.pop()
                 reply = self._reply_of(frame.data)
                 if frame.event == "error":
@@ -149,7 +149,7 @@ class EventReader(Generic[R]):
         return value
 
     def next_nowait(self) -> R | None:
-        """The next value if it is there already; what fails does so where it is waited for."""
+        """Return the next value if it is buffered; errors are raised by ``__anext__``."""
         if not self._frames or self._value is not None:
             return None
         frame = self._frames[-1]
@@ -169,14 +169,14 @@ class EventReader(Generic[R]):
         return value
 
     async def close(self) -> None:
-        """Lets go of the connection."""
+        """Close the connection."""
         self._frames.clear()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.__aexit__(None, None, None)
 
     async def _send(self) -> None:
-        """Sends the request, and follows the redirects that a call may follow."""
+        """Send the request, and follow the redirects that are allowed for it."""
         request, followed = self._request, 0
         while True:
             connection = self._engine.stream(request)
@@ -185,7 +185,7 @@ class EventReader(Generic[R]):
             self._status, self._headers = reply.status, reply.headers
             if not 300 <= reply.status < 400:
                 return
-            # Not every engine says where a stream comes from.
+            # Not every engine reports the final URL of a stream.
             address: str | None = getattr(reply, "address", None)
             moved = HttpReply(status=reply.status, headers=reply.headers, address=address)
             onward = follow(
@@ -202,7 +202,7 @@ class EventReader(Generic[R]):
         raise self._empty()
 
     async def _only(self) -> R:
-        """What an agent says that answers with one document."""
+        """Return the reply of an agent that answers with one document."""
         reply = self._reply_of(await self._reply.read())
         if not reply.body and reply.status < 300:
             raise self._empty()

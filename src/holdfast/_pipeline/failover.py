@@ -1,9 +1,9 @@
-"""Making a call at the first of several ways that takes it: interfaces of a card, or replicas.
+"""Failover: make a call at the first candidate that accepts it, an interface or a replica.
 
-Rules: a way that refuses before anything is sent, or where no agent is, is passed over; one where
-the call has failed, or was refused, comes after all others when it is tried again. An agent that
-asks for time has not failed: where the call can wait, it waits there. Nor has one for which there
-are no credentials.
+Rules: a candidate that refuses before anything is sent, or where no agent answers, is skipped; one
+where the call has failed, or was refused, comes after all others in the next attempt. An agent
+that sends Retry-After has not failed: where the call can wait, it waits there. Nor has an agent
+for which there are no credentials.
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ T = TypeVar("T")
 async def try_in_order(
     call: AnyCall, ways: Iterable[W], make: Callable[[W], Awaitable[T | None]]
 ) -> T:
-    """Makes a call at one way after another, until one does not refuse it.
+    """Make a call at one candidate after another, until one does not refuse it.
 
     Args:
-        call: The call; its progress remembers the ways.
-        ways: At least one, the best one first.
-        make: Makes the call at a way; None if that turns out to be none, which not all may.
+        call: The call; its progress remembers the candidates.
+        ways: The candidates: at least one, the best one first.
+        make: Makes the call at a candidate; None if the candidate turns out not to be usable,
+            which must not be so for all of them.
 
     Raises:
-        A2AError: What the call came to at the first way that let it through; or where all refuse
-            it, the refusal that ends first, as one that does not end by itself ends last.
+        A2AError: The error of the first candidate that did not refuse the call; or where all
+            refuse it, the refusal with the shortest Retry-After, one without it counting as
+            endless.
     """
     progress = call.progress
-    known = progress.ways
+    failures = progress.ways
     refusals: list[A2AError] = []
     ways = list(ways)
-    for way in ways:
-        known.setdefault(way, 0)
-    for way in sorted(ways, key=known.__getitem__):
-        known[way] += 1
-        tried = len(progress.attempts)
+    for candidate in ways:
+        failures.setdefault(candidate, 0)
+    for candidate in sorted(ways, key=failures.__getitem__):
+        failures[candidate] += 1
+        attempts_before = len(progress.attempts)
         try:
-            reply = await make(way)
+            reply = await make(candidate)
         except A2AError as error:
             if asks_to_wait(error) or progress.lacks_credentials:
-                del known[way]
-            is_untried = len(progress.attempts) == tried
+                del failures[candidate]
+            is_untried = len(progress.attempts) == attempts_before
             is_none = is_permanent_connect_failure(error) or is_not_an_agent(call.operation, error)
             is_passed = is_untried or (is_none and not progress.lacks_credentials)
             if error.executed is not False or not is_passed:

@@ -46,11 +46,11 @@ class GrpcBinding:
     """Carries calls over gRPC.
 
     Args:
-        env: Tells the time.
-        resilience: Its timeouts and refusals count.
+        env: The clock.
+        resilience: Its timeouts apply, and its rules for refusals.
         limits: How large a reply to accept.
-        tls: Whom to trust, and which certificate to show; None for the system's authorities.
-        factory: Makes the channels in place of this; they are never closed here.
+        tls: Trusted authorities and client certificate; None for the system's authorities.
+        factory: Makes the channels instead; they are never closed here.
 
     Raises:
         ImportError: The extra is not installed.
@@ -74,28 +74,28 @@ class GrpcBinding:
         self._channels = PerLoop(lambda: Channels(maker))
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Makes the call once."""
+        """Make one attempt."""
         endpoint = endpoint_of(call)
         try:
             body, headers = await call_unary(self._rpc(call, endpoint), self._channels.here())
             value: R = CODECS[endpoint.version].decode(call.operation, body, limits=self._limits)
         except A2AError as error:
-            told = error
+            reported = error
             if call.operation is GET_EXTENDED_AGENT_CARD:
-                told = as_card_error(error, self._limits)
+                reported = as_card_error(error, self._limits)
             if endpoint.has_two_file_forms and call.operation is GET_TASK:
                 ended = error.__cause__
                 if isinstance(ended, aio.AioRpcError) and error.grpc_status == "NOT_FOUND":
                     endpoint.learn_file_form(ended.details())
-            told.agent = endpoint.agent
-            name_task(told, call)
-            if told is error:
+            reported.agent = endpoint.agent
+            name_task(reported, call)
+            if reported is error:
                 raise
-            raise told from None
+            raise reported from None
         return Reply(value=value, headers=headers, raw=body, endpoint=endpoint)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Makes the call once, and waits for the first event."""
+        """Make one attempt, and wait for the first event."""
         endpoint = endpoint_of(call)
         codec = CODECS[endpoint.version]
         decode = partial(codec.decode, call.operation, limits=self._limits)
@@ -113,7 +113,7 @@ class GrpcBinding:
         return Reply(value=connection, headers=headers, endpoint=endpoint)
 
     async def close(self) -> None:
-        """Closes the channels of the running loop, and of loops that are gone."""
+        """Close the channels of the running loop, and of loops that no longer exist."""
         for channels in self._channels.here_and_closed():
             await channels.close()
 
@@ -122,13 +122,13 @@ class GrpcBinding:
         call.progress.secrets.note(call.headers, call.query, without_grpc(url))
         if call.query:
             names = ", ".join(sorted(call.query))
-            raise _unsayable(call, f"gRPC has no query parameters, and it is to carry {names}")
+            raise _unsupported(call, f"gRPC has no query parameters, and it is to carry {names}")
         extensions = requested_extensions(call) if call.extensions else ()
         try:
             encoded = CODECS[endpoint.version].encode(call.operation, addressed(call).params)
             metadata = request_metadata(endpoint.version, call.headers, extensions)
         except ValueError as error:
-            raise _unsayable(call, f"gRPC cannot carry it: {error}") from None
+            raise _unsupported(call, f"gRPC cannot carry it: {error}") from None
         request = HttpRequest(
             method="POST",
             url=f"{origin(url)}{encoded.method}",
@@ -151,7 +151,7 @@ class GrpcBinding:
         )
 
 
-def _unsayable(call: AnyCall, why: str) -> UnsupportedOperationError:
+def _unsupported(call: AnyCall, reason: str) -> UnsupportedOperationError:
     return UnsupportedOperationError(
-        f"{call.operation.name} was not called: {why}", executed=False
+        f"{call.operation.name} was not called: {reason}", executed=False
     )

@@ -1,7 +1,7 @@
-"""The layer that keeps calls from an agent that is away, or has asked for time.
+"""The layer of circuit breakers and rate limiting: it keeps calls from an agent that is down.
 
-Rules: a call to an agent that asked for time waits in line, no longer than until its deadline; a
-call that is refused fails at once, with nothing sent.
+Rules: a call to an agent that has sent Retry-After waits in a queue, until its deadline at the
+latest; a call that is refused fails at once, with nothing sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TURN = "turn, as the agent has asked others to come later"
 
 
 class GuardLayer(PassThrough):
-    """Holds back what an agent has asked to come later, and refuses what it cannot answer now."""
+    """Queues calls while a Retry-After runs, and refuses calls while a circuit is open."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class GuardLayer(PassThrough):
             return await onward(call)
         limits = self._resilience.rate_limit
         if endpoint.has_gates and limits is not None:
-            # Before the permit, or the one call that may try would keep it while it waits.
+            # Before the permit: a half-open probe would keep it while it waits.
             await _take_turn(endpoint, call, self._breaker(call, endpoint), queue=limits.queue)
         breaker = self._breaker(call, endpoint)
         started = clock()
@@ -67,7 +67,7 @@ class GuardLayer(PassThrough):
             verdict, cause = self._verdict_on(call, error, endpoint, started), error.message
             raise
         except asyncio.CancelledError:
-            if self._was_in_vain(call, clock() - started):
+            if self._shows_agent_down(call, clock() - started):
                 verdict, cause = "failure", f"no reply began for {clock() - started:.3g} s"
             raise
         else:
@@ -87,10 +87,10 @@ class GuardLayer(PassThrough):
                     self._observers.circuit_changed(call, breaker, now=now)
 
     def _breaker(self, call: AnyCall, endpoint: Endpoint) -> Breaker | None:
-        """Return the breaker of a call; None where the call goes through in any case.
+        """Return the breaker of a call; None where the call is not subject to one.
 
         Raises:
-            CircuitOpenError: The circuit was opened by hand.
+            CircuitOpenError: The circuit was opened manually.
         """
         policy, forced_state = self._resilience.breaker, self._override.state
         if forced_state == "open":
@@ -103,10 +103,10 @@ class GuardLayer(PassThrough):
         return None if policy is None or forced_state is not None else endpoint.breaker(policy)
 
     def _permit(self, call: AnyCall, breaker: Breaker, *, now: float) -> Permit:
-        """Take the breaker's leave to make a call.
+        """Take the breaker's permit for a call.
 
         Raises:
-            CircuitOpenError: There is none.
+            CircuitOpenError: The breaker refuses it.
         """
         permit = breaker.acquire(now=now)
         if permit is None:
@@ -118,7 +118,7 @@ class GuardLayer(PassThrough):
     def _verdict_on(
         self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float
     ) -> Verdict | None:
-        """What an error shows of the agent; notes whether it asks to be called later."""
+        """Return what an error shows about the agent; note a Retry-After."""
         resilience = self._resilience
         if call.progress.lacks_credentials:
             return None
@@ -131,11 +131,12 @@ class GuardLayer(PassThrough):
             )
         return judge(error)
 
-    def _was_in_vain(self, call: AnyCall, seconds: float) -> bool:
-        """Whether a call that was given up shows that the agent is away.
+    def _shows_agent_down(self, call: AnyCall, seconds: float) -> bool:
+        """Return whether a call that was abandoned shows that the agent is down.
 
-        It has to be a read, which is quick, and its own deadline that was over. What its caller
-        gives up says nothing; nor does a message, which agents may work on for minutes.
+        It has to be a read, which is quick, and its own deadline has to have expired. A
+        cancellation by the caller shows nothing; nor does a message, on which agents may work for
+        minutes.
         """
         policy = self._resilience.breaker
         is_late = asyncio.get_running_loop().time() >= call.deadline.at
@@ -149,12 +150,12 @@ class GuardLayer(PassThrough):
 async def _take_turn(
     endpoint: Endpoint, call: AnyCall, breaker: Breaker | None, *, queue: int
 ) -> None:
-    """Waits for this call's turn, if calls like it have to wait there.
+    """Wait for this call's turn, if calls like it have to wait in the queue.
 
     Raises:
-        CircuitOpenError: Nobody waits for a turn at an agent that is away.
-        QueueFullError: Too many wait.
-        RateLimitedError: The agent's wait ends after the call's deadline.
+        CircuitOpenError: Calls do not queue for an agent whose circuit is open.
+        QueueFullError: Too many calls wait.
+        RateLimitedError: The agent's Retry-After ends after the call's deadline.
     """
     gate = endpoint.gate(call.operation)
     if gate is None or gate.is_open:
@@ -187,9 +188,9 @@ async def _take_turn(
 
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
     last = breaker.last_failure
-    why = "" if last is None else f"; its last failure: {last.cause}"
+    reason = "" if last is None else f"; its last failure: {last.cause}"
     return CircuitOpenError(
-        f"nothing was sent, as the circuit to the agent is open{why}",
+        f"nothing was sent, as the circuit to the agent is open{reason}",
         executed=False,
         transient=True,
         retry_after=breaker.retry_after(now=now),

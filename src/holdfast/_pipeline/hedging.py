@@ -1,8 +1,8 @@
-"""The layer that asks once more where a read takes long; `holdfast._policy.hedge` decides when.
+"""The layer that hedges slow reads; `holdfast._policy.hedge` decides when.
 
-Rules: the first answer wins, and a failure is no answer while the other one may come; whoever lost
-is cancelled, and says of the agent only that it would have taken longer; a caller who leaves ends
-both. How long reads take is known of each endpoint, and so is what they have paid for.
+Rules: the first reply wins, and a failure is not a reply while the other attempt may succeed; the
+losing attempt is cancelled, and only its minimum duration counts for the agent; cancelling the
+call ends both. The latencies of reads, and the budget for hedges, are kept per endpoint.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_ENDING = 1.0
-"""Seconds that a cancelled attempt has to end before the answer of the other one is given."""
+_END_TIMEOUT_S = 1.0
+"""Seconds that a cancelled attempt has to end before the other one's reply is returned."""
 
 
 class HedgeLayer(PassThrough):
-    """Asks a second time for what takes longer than most at its place, if it is a read."""
+    """Makes a second attempt of a read that takes longer than most at its endpoint."""
 
     def __init__(self, inner: Transport, policy: HedgePolicy) -> None:
         super().__init__(inner)
@@ -74,24 +74,24 @@ class HedgeLayer(PassThrough):
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
     async def _tried(self, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
-        """Makes one of the attempts, and notes how long it took; or if it lost, at least took."""
-        tried = len(call.progress.attempts)
+        """Make one of the attempts, and note its latency, which is a minimum if it lost."""
+        attempts_before = len(call.progress.attempts)
         try:
             reply = await onward(call)
         except asyncio.CancelledError:
-            self._note(call, tried)
+            self._note(call, attempts_before)
             raise
-        self._note(call, tried)
+        self._note(call, attempts_before)
         return reply
 
-    def _note(self, call: AnyCall, tried: int) -> None:
+    def _note(self, call: AnyCall, attempts_before: int) -> None:
         attempts, endpoint = call.progress.attempts, call.progress.endpoint
-        if endpoint is not None and len(attempts) > tried:
+        if endpoint is not None and len(attempts) > attempts_before:
             latencies = endpoint.hedging(self._policy).latencies(call.operation.name)
             latencies.add(attempts[-1].duration)
 
     async def _takes_long(self, call: AnyCall, attempt: asyncio.Task[Any]) -> bool:
-        """Waits for an attempt as long as most take; says whether another one is to be made."""
+        """Wait for an attempt as long as most take; return whether to make another one."""
         policy = self._policy
         await asyncio.wait({attempt}, timeout=policy.min_delay)
         endpoint = call.progress.endpoint
@@ -105,56 +105,56 @@ class HedgeLayer(PassThrough):
             return False
         await asyncio.wait({attempt}, timeout=delay - policy.min_delay)
         gate = endpoint.gate(call.operation)
-        is_welcome = gate is None or gate.is_open  # it has not asked to be called less
+        is_welcome = gate is None or gate.is_open  # no Retry-After is running
         return not attempt.done() and is_welcome and hedging.budget.take()
 
     async def _end(self, tries: list[asyncio.Task[Any]]) -> None:
-        """Ends what is still under way, and waits a moment for that."""
-        left = {one for one in tries if not one.done()}
+        """Cancel the attempts in flight, and wait briefly for their end."""
+        left = {attempt for attempt in tries if not attempt.done()}
         ending = self._ending.here()
-        for one in tries:
-            one.add_done_callback(_is_nobodys_concern)
-        for one in left:
-            one.cancel()
-            ending.add(one)
-            one.add_done_callback(ending.discard)
+        for attempt in tries:
+            attempt.add_done_callback(_retrieve_exception)
+        for attempt in left:
+            attempt.cancel()
+            ending.add(attempt)
+            attempt.add_done_callback(ending.discard)
         if left:
-            await asyncio.wait(left, timeout=_ENDING)
+            await asyncio.wait(left, timeout=_END_TIMEOUT_S)
 
     async def close(self) -> None:
-        """Waits a moment for what is still to end, and frees what is below."""
+        """Wait briefly for attempts that are ending, and close the transport below."""
         if ending := self._ending.here():
-            await asyncio.wait(ending, timeout=_ENDING)
+            await asyncio.wait(ending, timeout=_END_TIMEOUT_S)
         await super().close()
 
 
 async def _first_answer(first: asyncio.Task[Reply[T]], second: asyncio.Task[Reply[T]]) -> Reply[T]:
-    """The first answer of two; where there is none, how the first one failed.
+    """Return the first reply of two; if both fail, raise the first attempt's error.
 
     Raises:
-        A2AError: Both failed; or the first one, in a way that no second answer mends.
+        A2AError: Both failed; or the first one, with an error that a second reply cannot repair.
     """
     pending = {first, second}
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for one in sorted(done, key=lambda one: one is not first):
-            failure = one.exception()
+        for attempt in sorted(done, key=lambda attempt: attempt is not first):
+            failure = attempt.exception()
             if failure is None:
-                return one.result()
+                return attempt.result()
             is_final = not (isinstance(failure, A2AError) and failure.transient)
-            if one is first and is_final:
+            if attempt is first and is_final:
                 raise failure
     return first.result()
 
 
-def _is_nobodys_concern(lost: asyncio.Task[Any]) -> None:
-    """Takes note of how a try has failed, which the event loop reports otherwise."""
-    if not lost.cancelled():
-        lost.exception()
+def _retrieve_exception(attempt: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of an attempt, which the event loop would report otherwise."""
+    if not attempt.cancelled():
+        attempt.exception()
 
 
 def _twin(call: Call[P, R]) -> Call[P, R]:
-    """The same call with a progress of its own, which goes elsewhere if it can."""
+    """Return the same call with its own progress, to go to another endpoint if possible."""
     mine = call.progress
     progress = CallProgress(began=mine.began, call_group=mine.call_group, ways=dict(mine.ways))
     return msgspec.structs.replace(call, progress=progress)

@@ -50,20 +50,21 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
-"""Seconds that a connection may have idled, by safety. Common servers close idle connections
-after 2 s (gunicorn) or 5 s (uvicorn, node); a request that meets the close is lost, which costs a
-read a retry and a message its certainty."""
+"""Seconds that a reused connection may have been idle, by the safety of the request. Common
+servers close idle connections after 2 s (gunicorn) or 5 s (uvicorn, node); a request that
+coincides with the close is lost, which costs a read a retry, and leaves the outcome of a message
+unknown."""
 
 
 class HttpBinding:
-    """Carries calls over the bindings that are HTTP.
+    """Carries calls over the HTTP bindings.
 
     Args:
-        engine: What carries the requests.
-        env: Tells the time.
-        resilience: Its timeouts and refusals count.
+        engine: Carries the requests.
+        env: The clock.
+        resilience: Its timeouts apply, and its rules for refusals.
         limits: How large a reply to accept.
-        networks: Networks that a redirect may reach in any case.
+        networks: Networks that a redirect may always reach.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class HttpBinding:
         self._harmless = harmless_size(limits)
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Makes the call once."""
+        """Make one attempt."""
         endpoint = call.endpoint or endpoint_of(call)
         codec = CODECS[endpoint.interface.protocol_binding, endpoint.version]
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
@@ -94,7 +95,7 @@ class HttpBinding:
             if 300 <= reply.status < 400:
                 reply = await redirected(self._engine, request, reply, allowed=self._networks)
             body, depth = reply.body, self._limits.json_depth
-            # To take brackets away is the fastest way to count them while there are few.
+            # Removing brackets is the fastest way to count them while there are few.
             left = len(body.replace(b"{", b"", depth + 1)) + len(
                 body.replace(b"[", b"", depth + 1)
             )
@@ -114,16 +115,16 @@ class HttpBinding:
             if len(reply.body) > self._harmless:
                 check_value(value, self._limits)
         except A2AError as error:
-            told = as_card_error(error, self._limits) if is_card else error
-            told.agent = endpoint.agent
-            name_task(told, call)
-            if told is error:
+            reported = as_card_error(error, self._limits) if is_card else error
+            reported.agent = endpoint.agent
+            name_task(reported, call)
+            if reported is error:
                 raise
-            raise told from None
+            raise reported from None
         return Reply(value=value, headers=reply.headers, raw=reply.body, endpoint=endpoint)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Makes the call once, and waits for the first event."""
+        """Make one attempt, and wait for the first event."""
         endpoint = endpoint_of(call)
         codec = CODECS[endpoint.interface.protocol_binding, endpoint.version]
         learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
@@ -191,22 +192,22 @@ class HttpBinding:
         )
 
     async def close(self) -> None:
-        """Nothing to free: the engine belongs to the client."""
+        """Do nothing: the engine is closed by the client."""
 
 
 _NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
-"""What says, without an error of the protocol, that the path is not there for the verb."""
+"""Statuses that say, without a protocol error, that the path does not support the method."""
 
 
 def name_task(error: A2AError, call: AnyCall) -> None:
-    """Says which task an error is about that does not say so itself: the one that was named."""
+    """Add the task of the request to an error about a task that does not name it."""
     if isinstance(error, TaskNotFoundError | TaskNotCancelableError) and error.task_id is None:
         params = getattr(call.params, "message", call.params)
         error.task_id = getattr(params, "task_id", None) or getattr(params, "id", None)
 
 
 def _checked(reply: HttpReply, limits: Limits) -> HttpReply:
-    """A reply that may be decoded; of one that is no success, the status says enough."""
+    """Return a reply that may be decoded; for an error status, the status is sufficient."""
     try:
         check_json_size(reply.body, limits)
     except LimitExceededError:

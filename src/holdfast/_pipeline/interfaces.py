@@ -1,8 +1,8 @@
 """The interfaces of a card, and which of them calls go to.
 
 Rules: the newest version of the protocol comes first, then the caller's preference, then the
-card's order (A2A 8.3.2). An older version is spoken where the card declares no newer one, or
-leaves room for doubt.
+card's order (A2A 8.3.2). An older version is used where the card declares no newer one, or leaves
+the version open.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ CHECK_ADDRESS = " interface at this address: check "
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller says about where calls go.
+    """The caller's options for the choice of an endpoint.
 
     Attributes:
         bindings: The bindings that the caller prefers, best first.
         supported: The bindings that may be used at all.
-        produced: Those whose transports the caller brings; they judge the version themselves.
+        produced: The custom bindings, whose transports handle the version themselves.
         url: Address to use instead of the interface's own.
         tenant: Tenant to use instead of the interface's own.
-        version: The version of the protocol to speak, whatever the card says; None leaves it to
+        version: The version of the protocol to use, whatever the card says; None leaves it to
             the card.
         allow_legacy: Whether to find out if an agent speaks 0.3 that declares 1.0 only.
         trusted: Origins that may get the caller's headers and credentials.
         trust_first: Whether the origin of the first card's first interface is one of them: for a
-            card that the caller brought along.
-        source: Where the card is fetched; None if the caller brought it along.
+            card that the caller passed.
+        source: Where the card is fetched; None if the caller passed it.
         left_out: Why a binding is not among the supported ones that could be, by its name.
-        networks: Networks, wherever they lie, that may be reached at addresses others named.
-        within: How far inside any address may lie, whoever named it; None for anywhere.
+        networks: Networks that addresses from the card may reach, private ones included.
+        within: The most private network that any address may be in; None for any.
     """
 
     bindings: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     within: NetworkReach | None = None
 
     def allows_loopback(self, url: str) -> bool:
-        """Whether an address is of this machine, and in a network that may be reached."""
+        """Return whether an address is of this machine, and in a network that may be reached."""
         if scope_of_host(url) != "loopback":
             return False
         number = ip_literal(urlsplit(url).hostname or "")
@@ -73,13 +73,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interfaces(NamedTuple):
-    """Where calls go, and where else if that turns out to speak no 1.0.
+    """The interface of calls, and its fallbacks.
 
     Attributes:
-        first: Where they go.
-        older: Where they go in 0.3; None for nowhere.
-        in_doubt: Whether the card leaves open which of the two it is.
-        others: Where else they may go, in the same version, while the first one is away.
+        first: The interface of calls.
+        older: The interface for 0.3, if the first one turns out not to speak 1.0; None for none.
+        in_doubt: Whether the card leaves open which of the two is right.
+        others: Interfaces in the same version, for use while the first one is unreachable.
     """
 
     first: AgentInterface
@@ -89,13 +89,13 @@ class Interfaces(NamedTuple):
 
 
 def declared_versions(card: AgentCard) -> tuple[str, ...]:
-    """The versions that a card declares, each once, as it writes them."""
+    """Return the versions that a card declares, each once, as the card writes them."""
     declared = (interface.protocol_version for interface in card.supported_interfaces)
     return tuple(dict.fromkeys(version for version in declared if version))
 
 
 def leaves_room_for(version: str, card: AgentCard) -> bool:
-    """Whether an interface of a card is declared for a version, or for none at all."""
+    """Return whether an interface of a card is declared for a version, or for none at all."""
     interfaces = card.supported_interfaces
     if any(not interface.protocol_version for interface in interfaces):
         return True
@@ -103,19 +103,19 @@ def leaves_room_for(version: str, card: AgentCard) -> bool:
 
 
 def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
-    """Chooses among a card's interfaces (A2A 8.3.2): by version, the caller, the card.
+    """Choose among a card's interfaces (A2A 8.3.2): by version, preference, and the card's order.
 
     Raises:
-        VersionNotSupportedError: None speaks a protocol version of this client.
-        AgentCardResolutionError: None has a binding that this client speaks.
+        VersionNotSupportedError: No interface has a protocol version of this client.
+        AgentCardResolutionError: No interface has a binding that this client supports.
     """
     spelled = {label.upper(): label for label in route.supported}  # cards use either case
-    known = [
+    usable = [
         msgspec.structs.replace(interface, protocol_binding=binding)
         for interface in card.supported_interfaces
         if (binding := spelled.get(interface.protocol_binding.upper())) is not None
     ]
-    if not known:
+    if not usable:
         offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
         spoken = ", ".join(route.supported)
         names = {i.protocol_binding.upper() for i in card.supported_interfaces}
@@ -125,12 +125,12 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
             executed=False,
         )
     if route.version is not None:
-        first, *others = _of_version(route.version, known, route)
+        first, *others = _of_version(route.version, usable, route)
         return Interfaces(first, others=_others(first, others, route))
-    newer = [i for i in known if _spoken(i, route) == PROTOCOL_VERSION]
-    older = [i for i in known if _spoken(i, route) == OLDER_VERSION]
+    newer = [interface for interface in usable if _spoken(interface, route) == PROTOCOL_VERSION]
+    older = [interface for interface in usable if _spoken(interface, route) == OLDER_VERSION]
     if not newer and not older:
-        offered = ", ".join(str(i.protocol_version) for i in known)
+        offered = ", ".join(str(interface.protocol_version) for interface in usable)
         raise VersionNotSupportedError(
             f"agent {card.name!r} speaks protocol {offered}; this client speaks "
             f"{PROTOCOL_VERSION} and {OLDER_VERSION}",
@@ -143,7 +143,7 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
     others = [_as_asked(i, route) for i in rest]
     if first.protocol_binding in route.produced:
         return Interfaces(_as_asked(first, route))
-    # Real cards leave the version out; what an agent answers says which one it speaks.
+    # Some cards omit the version; the agent's replies show which version it speaks.
     in_doubt = not first.protocol_version or (route.allow_legacy and not older)
     if route.tenant or not (older or in_doubt):
         first = _as_asked(first, route)
@@ -158,21 +158,21 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
 
 
 def _spoken(interface: AgentInterface, route: Route) -> str | None:
-    """The version that would be spoken at an interface; None if there is none."""
+    """Return the version that would be used at an interface; None if there is none."""
     if interface.protocol_binding in route.produced:
         return PROTOCOL_VERSION
     return spoken_version(interface.protocol_version)
 
 
-def _of_version(version: str, known: list[AgentInterface], route: Route) -> list[AgentInterface]:
-    """The interfaces for a version that the caller names, whatever the card says of it."""
-    declared = [i for i in known if i.protocol_version and _spoken(i, route) == version]
+def _of_version(version: str, usable: list[AgentInterface], route: Route) -> list[AgentInterface]:
+    """Return the interfaces for a version that the caller names, whatever the card declares."""
+    declared = [i for i in usable if i.protocol_version and _spoken(i, route) == version]
     if declared:
         return [_as_asked(i, route) for i in _by_preference(declared, route)]
-    found = _by_preference(known, route)[0]
-    if found.protocol_binding not in route.produced:
-        found = msgspec.structs.replace(found, protocol_version=version)
-    return [_as_asked(found, route)]
+    interface = _by_preference(usable, route)[0]
+    if interface.protocol_binding not in route.produced:
+        interface = msgspec.structs.replace(interface, protocol_version=version)
+    return [_as_asked(interface, route)]
 
 
 def _by_preference(interfaces: list[AgentInterface], route: Route) -> list[AgentInterface]:
@@ -183,10 +183,10 @@ def _by_preference(interfaces: list[AgentInterface], route: Route) -> list[Agent
 def _others(
     first: AgentInterface, others: Iterable[AgentInterface], route: Route
 ) -> tuple[AgentInterface, ...]:
-    """Those of a card's interfaces that may stand in for the first one.
+    """Return the interfaces of a card that may replace the first one.
 
-    They are declared for the same version, and elsewhere: another binding of the same server is
-    away with it. One that the caller put another address on has none.
+    They are declared for the same version, on another host: another binding of the same server
+    is down with it. An interface whose address the caller has overridden has none.
     """
     if route.url is not None or not first.protocol_version:
         return ()
@@ -200,7 +200,7 @@ def _others(
 
 
 def _as_asked(interface: AgentInterface, route: Route) -> AgentInterface:
-    """An interface with what the caller puts in place of its own.
+    """Return an interface with the caller's address and tenant in place of its own.
 
     Raises:
         VersionNotSupportedError: It speaks 0.3, and the caller names a tenant.

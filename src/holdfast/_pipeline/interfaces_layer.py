@@ -1,9 +1,9 @@
-"""Choosing where a call goes: from a card to one of its interfaces.
+"""Choosing the endpoint of a call: from a card to one of its interfaces.
 
 Rules: credentials go to the origins that the caller named, and to no other. Where the card leaves
-open which version of the protocol is spoken, that is found out before the first call goes there
-(`holdfast._pipeline.versions`); a call goes on in an older one only if the agent says of a newer
-one that it does not speak it (-32009), which is before anything is executed.
+the version of the protocol open, the client finds it out before the first call goes there
+(`holdfast._pipeline.versions`); a call falls back to an older version only if the agent reports
+that it does not support the newer one (-32009), which is before anything is executed.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ if TYPE_CHECKING:
 __all__ = ["CHOOSE_INTERFACE", "InterfaceLayer"]
 
 CHOOSE_INTERFACE: Operation[None, AgentInterface] = Operation(
-    name="choice of the interface",  # in logs and errors; no agent gets it
+    name="choice of the interface",  # in logs and errors; not sent to any agent
     request=NoneType,
     response=AgentInterface,
     safety="read",
     verb="GET",
     path="",
 )
-"""What `InterfaceLayer.interface` answers."""
+"""The reply of `InterfaceLayer.interface`."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -83,15 +83,15 @@ T = TypeVar("T")
 
 
 class InterfaceLayer(PassThrough):
-    """Chooses the interface that a call goes to, fetching the card if need be.
+    """Chooses the interface of a call, and fetches the card if necessary.
 
     Args:
-        inner: Makes calls there.
-        older_files: The same, for endpoints where files have two forms.
-        resolver: Knows the card.
-        route: What the caller says of where calls go.
+        inner: Makes calls at the chosen interface.
+        older_files: The same, for endpoints where files have two encodings.
+        resolver: Fetches and caches the card.
+        route: The caller's options for the choice.
         endpoints: The addresses that the client knows.
-        cautions: Warns of where content and credentials go.
+        cautions: Logs warnings about the destinations of content and credentials.
     """
 
     def __init__(
@@ -114,17 +114,17 @@ class InterfaceLayer(PassThrough):
         self._choice: _Choice | None = None
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        """Makes the call at the chosen endpoint.
+        """Make the call at the chosen endpoint.
 
         Raises:
             CredentialOriginError: The call carries credentials that were not given for the
                 interface's origin. Nothing was sent.
-            ExtensionNotSupportedError: The card does not declare an extension that is asked for.
-            ExtensionSupportRequiredError: It requires one that is not asked for.
-            InvalidAgentCardError: The interface has an address that cannot be meant.
+            ExtensionNotSupportedError: The card does not declare a requested extension.
+            ExtensionSupportRequiredError: The card requires an extension that is not requested.
+            InvalidAgentCardError: The interface has an address that cannot be right.
             PushNotificationNotSupportedError: The card declares no push notifications.
             UnsupportedOperationError: The card declares no such operation.
-            VersionNotSupportedError: No version of the protocol is spoken on both sides.
+            VersionNotSupportedError: The client and the agent have no protocol version in common.
         """
         choice = await self._choice_for(call)
         if choice.others:
@@ -142,13 +142,13 @@ class InterfaceLayer(PassThrough):
     async def interface(self, call: AnyCall) -> AgentInterface:
         """Return the interface that a call would go to, without making it.
 
-        What is requested is the card, and, if the card leaves the version open, a read.
+        Fetches the card, and sends a read if the card leaves the version open.
 
         Args:
-            call: Says what calls carry.
+            call: The credentials and headers that calls carry.
 
         Raises:
-            A2AError: Why calls go nowhere; see `through`.
+            A2AError: The reason why no interface can be called; see `through`.
         """
         choice = await self._choice_for(call)
         if choice.older is not None:
@@ -156,9 +156,9 @@ class InterfaceLayer(PassThrough):
         return choice.endpoint.interface
 
     async def _choice_for(self, call: AnyCall) -> _Choice:
-        """Return what follows from the card, if it allows the call."""
+        """Return the choice that follows from the card, if it allows the call."""
         card = self._resolver.fresh or await self._fetched(call)
-        if secrets := self._resolver.secrets:  # which the card may repeat
+        if secrets := self._resolver.secrets:  # the card may repeat them
             call.progress.secrets.note_values(secrets)
         choice = self._choice
         if choice is None or choice.card is not card:
@@ -178,7 +178,7 @@ class InterfaceLayer(PassThrough):
         except A2AError as error:
             not_sent(error)
             raise
-        call.progress.card = None  # it has come
+        call.progress.card = None  # the card has arrived
         return card
 
     async def _somewhere(
@@ -187,25 +187,31 @@ class InterfaceLayer(PassThrough):
         choice: _Choice,
         onward: CallNext[P, R, T],
     ) -> Reply[T]:
-        """Makes the call at the first of several interfaces that takes it.
+        """Make the call at the first of several interfaces that accepts it.
 
-        Another one than the first that turns out to be no agent at all is not asked again.
+        An interface other than the first that turns out not to be an agent is not called again.
         """
         carries = bool(call.headers or call.query or call.auth is not None)
-        others = [way for way in choice.others if not (carries and way.refusal is not None)]
-        ways = {way.endpoint: way for way in (choice, *others)}
+        others = [
+            candidate
+            for candidate in choice.others
+            if not (carries and candidate.refusal is not None)
+        ]
+        ways = {candidate.endpoint: candidate for candidate in (choice, *others)}
         progress = call.progress
 
         async def make(endpoint: Endpoint) -> Reply[T] | None:
-            way, tried = ways[endpoint], len(progress.attempts)
+            candidate, attempts_before = ways[endpoint], len(progress.attempts)
             try:
-                return await self._called(call, way, onward)
+                return await self._called(call, candidate, onward)
             except A2AError as error:
-                is_answer = len(progress.attempts) > tried and not progress.lacks_credentials
-                if way is choice or not (is_answer and _is_of_no_use(call, error)):
+                is_answer = (
+                    len(progress.attempts) > attempts_before and not progress.lacks_credentials
+                )
+                if candidate is choice or not (is_answer and _is_of_no_use(call, error)):
                     raise
                 if is_not_an_agent(call.operation, error):
-                    choice.others = [other for other in choice.others if other is not way]
+                    choice.others = [other for other in choice.others if other is not candidate]
                 return None
 
         return await try_in_order(call, ways, make)
@@ -216,7 +222,7 @@ class InterfaceLayer(PassThrough):
         choice: _Choice,
         onward: CallNext[P, R, T],
     ) -> Reply[T]:
-        """Makes the call at one interface, in a version that is spoken there."""
+        """Make the call at one interface, in a version that is supported there."""
         chosen = choice
         if choice.older is not None:
             chosen = await self._in_a_spoken_version(call, choice)
@@ -237,7 +243,7 @@ class InterfaceLayer(PassThrough):
             return reply
 
     async def _in_a_spoken_version(self, call: Call[P, R], choice: _Choice) -> _Choice:
-        """A choice whose version is spoken there, as far as that can be found out."""
+        """Return a choice whose version is supported there, as far as that can be found out."""
         endpoint = choice.endpoint
         if choice.in_doubt and endpoint.speaks_version is None:
             await detect_version(
@@ -251,7 +257,7 @@ class InterfaceLayer(PassThrough):
         return choice
 
     def _converting(self, call: Call[P, R]) -> CallNext[P, R, Any]:
-        """What makes a call where files have two forms."""
+        """Return the function that makes a call where files have two encodings."""
         files = self._older_files
         return files.stream if call.operation.streaming else files.unary
 
@@ -262,7 +268,7 @@ class InterfaceLayer(PassThrough):
         choice: _Choice,
         chosen: _Choice,
     ) -> None:
-        """Says of an error what the card says of it."""
+        """Add to an error what the card declares about its cause."""
         if isinstance(error, AuthenticationError | PermissionDeniedError):
             if call.auth is None:
                 explain_refusal(error, choice.card, call.headers)
@@ -280,9 +286,9 @@ class InterfaceLayer(PassThrough):
     def _doubt_version(
         self, error: A2AError, call: AnyCall, choice: _Choice, chosen: _Choice
     ) -> None:
-        """Says of an error that another version may be spoken, and forgets what was found out.
+        """Add to an error that another version may be right, and forget the detected version.
 
-        What is due to something else is left as it is.
+        An error with another cause is left unchanged.
         """
         spoken, interface = chosen.endpoint.version, chosen.endpoint.interface
         is_forced = self._route.version is not None and not leaves_room_for(spoken, choice.card)
@@ -300,10 +306,10 @@ class InterfaceLayer(PassThrough):
         error.other_version = next(v for v in PROTOCOL_VERSIONS if v != spoken)
 
     def _routed(self, call: Call[P, R], choice: _Choice) -> Call[P, R]:
-        """The call as it goes to an interface."""
+        """Return the call with the endpoint of an interface."""
         if call.extensions:
             check_tools_version(call, choice.endpoint.version)
-        if choice.refusal is not None:  # nobody has named the origin but the card
+        if choice.refusal is not None:  # only the card has named the origin
             there, named = choice.refusal.origin, self._trusted or ()
             self._cautions.note_content(call.operation, there, named)
         if call.auth is None and (call.headers or call.query):
@@ -313,7 +319,7 @@ class InterfaceLayer(PassThrough):
         )
 
     def _older(self, call: Call[P, R], choice: _Choice) -> _Choice:
-        """What to fall back to."""
+        """Return the choice to fall back to."""
         older = choice.older
         if isinstance(older, AgentInterface):
             trusted = self._trusted or frozenset()
@@ -326,13 +332,13 @@ class InterfaceLayer(PassThrough):
     def _choose(self, card: AgentCard) -> _Choice:
         trusted = self._trusted
         if trusted is None:
-            # The caller's own card says whom to trust; one that replaces it later does not.
+            # The first card that the caller passed defines trusted origins; later ones do not.
             trusted = self._trusted = _trusted(self._route, card)
         interfaces = choose_interfaces(card, self._route)
         choice = self._choose_interface(interfaces.first, card, trusted)
         choice.older, choice.in_doubt = interfaces.older, interfaces.in_doubt
         for other in interfaces.others:
-            with contextlib.suppress(InvalidAgentCardError):  # only the first one has to be right
+            with contextlib.suppress(InvalidAgentCardError):  # only the first one must be valid
                 choice.others.append(self._choose_interface(other, card, trusted))
         return choice
 
@@ -345,12 +351,12 @@ class InterfaceLayer(PassThrough):
         if reach is None and refusal is not None:
             reach = self._reach(trusted)
         endpoint = self._endpoints.of(interface)
-        if self._resolver.secrets:  # which the card may repeat
+        if self._resolver.secrets:  # the card may repeat them
             endpoint.agent = hidden_in_path(endpoint.agent, self._resolver.secrets)
         return _Choice(card, endpoint, refusal, reach)
 
     def _source_of(self, interface: AgentInterface, trusted: frozenset[str]) -> str | None:
-        """Where an interface's address is from; None if the caller stands for it in some way."""
+        """Return the origin of an interface's address; None if the caller has vouched for it."""
         if origin(interface.url) in trusted:
             return None
         address = without_grpc(interface.url)
@@ -358,23 +364,23 @@ class InterfaceLayer(PassThrough):
         return None if is_allowed else self._route.source
 
     def _reach(self, trusted: frozenset[str]) -> NetworkReach:
-        """How far an address of the card may lead that the caller did not name."""
+        """Return how private an address may be that the card names and the caller did not."""
         inward = innermost([self._resolver.scope, *map(scope_of_host, trusted)])
         return NetworkReach(inward=inward, allowed=self._route.networks)
 
 
 class _Choice:
-    """What follows from a card, so that it is worked out once for each card.
+    """The choice that follows from a card, computed once for each card.
 
     Attributes:
         card: The card.
-        endpoint: Where calls go.
-        refusal: Why credentials do not; None if they do.
-        reach: How far inside that may lie.
-        older: What to fall back to if the version is not spoken there; an interface until then.
-        in_doubt: Whether the card leaves open which version is spoken there.
+        endpoint: The endpoint of calls.
+        refusal: Why credentials are not sent there; None if they are.
+        reach: The most private network in which the endpoint may be.
+        older: The fallback if the version is not supported there; an interface until it is used.
+        in_doubt: Whether the card leaves open which version is supported there.
         others: Other interfaces where calls may go.
-        extensions: What the card declares and requires.
+        extensions: The extensions that the card declares and requires.
     """
 
     __slots__ = (
@@ -406,13 +412,13 @@ class _Choice:
 
 
 def _check_credentials(call: Call[P, R], choice: _Choice) -> None:
-    """Raises if a call carries what was not given for where it goes."""
+    """Raise an error if a call carries credentials that were not given for its destination."""
     if choice.refusal is not None and (call.headers or call.query or call.auth is not None):
         raise copy.copy(choice.refusal)
 
 
 def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
-    """Whether an error shows that something else than the agent is there, and that nothing ran."""
+    """Return whether an error shows that the address is not an agent's, and nothing ran."""
     if error.transient or is_permanent_connect_failure(error):
         return False
     is_read = call.operation.safety != "conditional"
@@ -420,14 +426,14 @@ def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
 
 
 def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:
-    """Whether an error says that the version is not spoken, and that nothing was executed."""
+    """Return whether an error says that the version is not supported, and nothing was executed."""
     return isinstance(error, VersionNotSupportedError) and (
         error.executed is False or call.operation.safety != "conditional"
     )
 
 
 def _trusted(route: Route, first: AgentCard) -> frozenset[str]:
-    """The origins that may get the caller's headers and credentials."""
+    """Return the origins that may get the caller's headers and credentials."""
     if not route.trust_first:
         return route.trusted
     return route.trusted | origin_and_aliases(first.supported_interfaces[0].url)
@@ -436,10 +442,10 @@ def _trusted(route: Route, first: AgentCard) -> frozenset[str]:
 def _check_address(
     interface: AgentInterface, card: AgentCard, route: Route, *, source: str | None
 ) -> None:
-    """Checks an address that the caller did not name."""
+    """Check an address that the caller did not name."""
     address = without_grpc(interface.url)
-    why = None if route.url is not None else address_doubt(address, source)
-    if why is None:
+    doubt = None if route.url is not None else address_doubt(address, source)
+    if doubt is None:
         return
     hint = "pass the right one as url="
     if route.source is not None:
@@ -449,7 +455,7 @@ def _check_address(
     field = f"supportedInterfaces[{urls.index(interface.url)}].url"
     raise InvalidAgentCardError(
         f"the card names {presentable(interface.url)} as the agent's address ({field}), but "
-        f"{why}; nothing was sent there. {hint[0].upper()}{hint[1:]}",
+        f"{doubt}; nothing was sent there. {hint[0].upper()}{hint[1:]}",
         field=field,
         executed=False,
     )
@@ -463,9 +469,9 @@ _UNDECLARED = {
 
 
 def _undeclared(operation: str, capability: Capability, card: AgentCard) -> A2AError:
-    kind, what = _UNDECLARED[capability]
+    kind, feature = _UNDECLARED[capability]
     return kind(
-        f"{operation} was not called: agent {card.name!r} does not declare {what} in its "
+        f"{operation} was not called: agent {card.name!r} does not declare {feature} in its "
         "card (capabilities)",
         executed=False,
     )
@@ -474,7 +480,7 @@ def _undeclared(operation: str, capability: Capability, card: AgentCard) -> A2AE
 def _check_origin(
     interface: AgentInterface, trusted: frozenset[str]
 ) -> CredentialOriginError | None:
-    """The error of a call with credentials, if they were not given for this interface."""
+    """Return the error of a call with credentials that were not given for this interface."""
     its_origin = origin(interface.url)
     if its_origin in trusted:
         return None

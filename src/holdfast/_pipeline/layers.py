@@ -1,7 +1,7 @@
 """The layers of a whole call; `holdfast._pipeline.order` has their order.
 
 Rules: a layer never swallows a cancellation, waits only within the call's deadline, and leaves
-nothing running. What it decides is decided by a pure function of `holdfast._policy`.
+nothing running. Decisions are made by pure functions of `holdfast._policy`.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ T = TypeVar("T")
 
 
 class ReachLayer(PassThrough):
-    """Bounds where calls lead, over whatever binding: for an address that others named.
+    """Restricts the networks that calls may reach, over any binding.
 
     Args:
-        inner: What is below.
-        reach: How far inside it may lie.
+        inner: The transport below.
+        reach: The most private network that a call may reach.
     """
 
     def __init__(self, inner: Transport, reach: NetworkReach) -> None:
@@ -76,14 +76,14 @@ class ReachLayer(PassThrough):
     def through(
         self, call: Call[P, R], onward: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
-        """Makes the call within its bounds."""
+        """Make the call within the restriction."""
         if call.reach is None:
             call = msgspec.structs.replace(call, reach=self._reach)
         return onward(call)
 
 
 _CLOSE_GRACE_S = 1.0
-"""Seconds that an interceptor has for a call whose own time is over, and a call that is closed."""
+"""Seconds that an interceptor has after the call's deadline, and that a call has to close."""
 
 
 class ObservedLayer(ExtensibleLayer):
@@ -126,36 +126,36 @@ class InterceptorLayer(PassThrough):
         self._hooks = hooks
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        asked: list[Interceptor] = []
+        entered: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
-            answer = await _before(call, self._hooks.interceptors, asked)
+            answer = await _before(call, self._hooks.interceptors, entered)
             outcome = answer if isinstance(answer, Reply) else await self._inner.unary(answer)
         except A2AError as error:
             outcome = error
-        return await _after(call, asked, outcome)
+        return await _after(call, entered, outcome)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        asked: list[Interceptor] = []
+        entered: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
-            answer = await _before(call, self._hooks.interceptors, asked)
+            answer = await _before(call, self._hooks.interceptors, entered)
             if not isinstance(answer, Reply):
                 opened = await self._inner.stream(answer)
-                after = partial(_after, call, asked)
+                after = partial(_after, call, entered)
                 return replaced(opened, InterceptedStream(opened.value, call, opened, after))
             outcome = answer
         except A2AError as error:
             outcome = error
-        instead = await _after(call, asked, outcome)
-        return replaced(instead, OneEvent(instead.value))
+        replacement = await _after(call, entered, outcome)
+        return replaced(replacement, OneEvent(replacement.value))
 
 
 class DeadlineLayer(PassThrough):
     """Ends the call at its deadline, or when the client is closed.
 
-    All ends of a call come together here, so that this layer also says what a failure means for
-    what was asked.
+    Every end of a call passes this layer, so it also decides what an error means for the
+    operation.
     """
 
     def __init__(self, inner: Transport) -> None:
@@ -187,37 +187,37 @@ class DeadlineLayer(PassThrough):
                 raise
         finally:
             if in_flight.drained is not None:
-                in_flight.one_is_over()
+                in_flight.note_end()
         end = ended(call, is_closed=limit.ended)
         meaning = self._meaning(end, call)
         raise meaning from (None if meaning is end else end)
 
     def _connection(self, stream: Stream[T], call: AnyCall) -> Connection[T]:
-        """The stream that was opened, no event of which is waited for longer than the call may."""
+        """Return the opened stream with waits that are bounded by the call's deadline."""
         in_flight = self._in_flight.here()
         bounds = Bounds(
             watchdog=in_flight.watchdog,
             at=call.deadline.at,
-            left=in_flight.one_is_over,
+            left=in_flight.note_end,
             error=lambda is_closed: ended(call, is_closed=is_closed),
         )
         return connection_over(stream).bound(bounds)
 
     def _meaning(self, error: A2AError, call: AnyCall) -> A2AError:
-        """The error of a call in terms of what was asked for."""
+        """Return the error of a call in terms of its operation."""
         return with_outcome(error, call)
 
     async def close(self) -> None:
-        """Ends the calls in flight in this event loop, and frees what is below."""
+        """End the calls in flight in this event loop, and close the transport below."""
         await self._in_flight.here().end()
         await self._inner.close()
 
 
 class OpeningLayer(DeadlineLayer):
-    """The same for requests of which only the reply tells whether it is a stream of events.
+    """Does the same for requests that may be answered by a stream, as only the reply shows.
 
-    Such a stream may go on for as long as it brings something; any other body is part of the call.
-    What a failure means is for those to say who know what they asked for.
+    Such a stream has no time limit while it delivers events; any other body is part of the call.
+    The code that makes the request decides what an error means.
     """
 
     def _meaning(
@@ -239,20 +239,20 @@ class _InFlight:
 
     Attributes:
         watchdog: Keeps their deadlines.
-        drained: Set when the last of them is over; None while nobody waits for that.
+        drained: Set when the last of them is over; None while no close waits for that.
     """
 
     def __init__(self) -> None:
         self.watchdog = Watchdog()
         self.drained: asyncio.Event | None = None
 
-    def one_is_over(self) -> None:
-        """Note the end of a call."""
+    def note_end(self) -> None:
+        """Note that a call has ended."""
         if self.drained is not None and self.watchdog.idle:
             self.drained.set()
 
     async def end(self) -> None:
-        """End them all, and give them time to close what they hold."""
+        """End all calls, and give them time to close their connections."""
         if self.watchdog.idle:
             return
         self.watchdog.end_all()
@@ -262,11 +262,11 @@ class _InFlight:
 
 
 async def _before(
-    call: Call[P, R], interceptors: Sequence[Interceptor], asked: list[Interceptor]
+    call: Call[P, R], interceptors: Sequence[Interceptor], entered: list[Interceptor]
 ) -> Call[P, R] | Reply[R]:
-    """The call as the interceptors want it, or the answer of one of them; notes whom it asked."""
+    """Return the call, or the reply, of the interceptors; adds those that ran to ``entered``."""
     for interceptor in interceptors:
-        asked.append(interceptor)
+        entered.append(interceptor)
         hook = _hook(interceptor, "before", interceptor.before(call))
         answer = await _by_deadline(call, hook)
         if isinstance(answer, Reply):
@@ -278,46 +278,46 @@ async def _before(
 
 
 async def _after(
-    call: Call[P, R], asked: Sequence[Interceptor], outcome: Reply[R] | A2AError
+    call: Call[P, R], entered: Sequence[Interceptor], outcome: Reply[R] | A2AError
 ) -> Reply[R]:
-    """What those who were asked before make of an outcome; raises it if that is an error."""
-    for interceptor in reversed(asked):
+    """Pass an outcome to the interceptors that ran before; raise it if it is an error."""
+    for interceptor in reversed(entered):
         try:
             hook = _hook(interceptor, "after", interceptor.after(call, outcome))
-            made = await _with_last_word(call, hook)
+            result = await _with_grace_period(call, hook)
         except A2AError as error:
             if isinstance(outcome, Reply):
                 error.executed = True
-            made = error
-        if not isinstance(cast("object", made), Reply | A2AError):
+            result = error
+        if not isinstance(cast("object", result), Reply | A2AError):
             failure = outcome if isinstance(outcome, A2AError) else None
-            raise _returns(interceptor, "after", "a Reply or an A2AError", made) from failure
-        outcome = made
+            raise _returns(interceptor, "after", "a Reply or an A2AError", result) from failure
+        outcome = result
     if isinstance(outcome, A2AError):
         raise outcome
     return outcome
 
 
 def _hook(interceptor: Interceptor, name: str, hook: Awaitable[T]) -> Awaitable[T]:
-    """Checks what calling a hook gave, as those who write one forget to say ``async``."""
+    """Check that a hook returned an awaitable: ``async`` is easily forgotten."""
     if not isawaitable(cast("object", hook)):
         message = f"{type(interceptor).__name__}.{name} must be written with async def"
         raise TypeError(message)
     return hook
 
 
-def _returns(interceptor: Interceptor, name: str, what: str, value: object) -> TypeError:
-    """The error of a hook that returns something else."""
+def _returns(interceptor: Interceptor, name: str, expected: str, value: object) -> TypeError:
+    """Return the error of a hook that returned another type."""
     kind = type(value).__name__
-    return TypeError(f"{type(interceptor).__name__}.{name} must return {what}, not {kind}")
+    return TypeError(f"{type(interceptor).__name__}.{name} must return {expected}, not {kind}")
 
 
 async def _by_deadline(call: AnyCall, awaitable: Awaitable[T]) -> T:
     return await wait_until(call.deadline.at, awaitable, lambda: deadline_exceeded(call))
 
 
-async def _with_last_word(call: AnyCall, hook: Awaitable[T]) -> T:
-    """Waits for a caller's hook within the call's deadline, or for a last word after it."""
+async def _with_grace_period(call: AnyCall, hook: Awaitable[T]) -> T:
+    """Run a caller's hook until the call's deadline, or for a grace period after it."""
     now = asyncio.get_running_loop().time()
-    at = max(call.deadline.at, now + _CLOSE_GRACE_S)
-    return await wait_until(at, hook, lambda: deadline_exceeded(call))
+    deadline = max(call.deadline.at, now + _CLOSE_GRACE_S)
+    return await wait_until(deadline, hook, lambda: deadline_exceeded(call))

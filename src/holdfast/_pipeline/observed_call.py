@@ -21,12 +21,12 @@ class ObservedCall:
     that begins first reports.
 
     Args:
-        call_group: What the requests of the call share.
-        observers: Who is told.
+        call_group: The state that the requests of the call share.
+        observers: The observers to notify.
         operation: See below.
 
     Attributes:
-        operation: Name of the operation that the caller asked for; reported where the call ends
+        operation: Name of the operation that the caller called; reported where the call ends
             before its first request.
     """
 
@@ -45,7 +45,7 @@ class ObservedCall:
         self._began = _now()
 
     def end(self) -> None:
-        """Note that the result is there now, though it may not be reported yet."""
+        """Note that the result is available now, though it may not be reported yet."""
         if self._ended is None:
             self._ended = _now()
 

@@ -1,8 +1,8 @@
-"""The layers that a call goes through: their order is written here, and nowhere else.
+"""The layers of a call and their order, which is defined here and nowhere else.
 
-Each layer is around those below it in a list. What stands above `RetryLayer` sees a call once,
-what stands below it sees each try, and what stands below the choice of an endpoint sees where the
-call goes. A layer that a client does not need is not there.
+Each layer is around those below it in a list. A layer above `RetryLayer` sees a call once, a layer
+below it sees each attempt, and a layer below the choice of an endpoint sees the endpoint of the
+call. Layers that a client does not need are omitted.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ def binding_transport(
     producers: Mapping[str, TransportProducer],
     networks: tuple[Network, ...],
 ) -> Transport:
-    """Make what carries calls, by the binding of the interface that they go to.
+    """Return the transport that carries calls, by the binding of their interface.
 
     Args:
-        engine: What carries requests, for the bindings that are HTTP.
-        env: Tells the time.
-        resilience: Its timeouts and refusals count.
+        engine: Carries the requests of the HTTP bindings.
+        env: The clock.
+        resilience: Its timeouts apply, and its rules for refusals.
         limits: How large a reply to accept.
-        has_grpc: Whether gRPC may be spoken.
-        channel_factory: Makes the channels of gRPC, if the caller does.
-        producers: What makes the transports of the caller's own bindings.
-        networks: Networks that a redirect may reach in any case.
+        has_grpc: Whether gRPC may be used.
+        channel_factory: Makes the channels of gRPC, if the caller supplies it.
+        producers: Make the transports of custom bindings.
+        networks: Networks that a redirect may always reach.
     """
     bottom: Transport = HttpBinding(engine, env, resilience, limits, networks=networks)
     if has_grpc:
@@ -98,23 +98,23 @@ def binding_transport(
 class CallPipeline:
     """The layers of every call of a client, without those that the client does not need.
 
-    The layers of interceptors and of credentials are put in when the first of either comes, which
-    may be after the client was made.
+    The layers of interceptors and of credentials are inserted with the first interceptor or
+    provider, which may be added after the client was made.
 
     Args:
         bottom: Carries calls.
-        choice: Makes the layer that chooses where a call goes, over what is below it: in general,
-            and for endpoints where files have two forms.
-        resilience: What to do when things go wrong.
+        choice: Makes the layer that chooses an endpoint, over two transports: the usual one, and
+            the one for endpoints where files have two encodings.
+        resilience: Retries, timeouts and other policies.
         env: Wall time and randomness.
-        observers: Learn of calls and attempts.
+        observers: Notified of calls and attempts.
         hooks: The caller's interceptors.
-        auth: Where credentials come from.
+        auth: The source of credentials.
         override: The manual override of circuit breakers.
-        cautions: Warns of where credentials go.
+        cautions: Logs warnings about the destinations of credentials.
         admissions: How many calls may be in flight; None for any number.
-        call_layers: The caller's own layers around a whole call.
-        attempt_layers: The same, around each attempt.
+        call_layers: Custom layers around a whole call.
+        attempt_layers: Custom layers around each attempt.
 
     Attributes:
         transport: The outermost layer.
@@ -140,7 +140,7 @@ class CallPipeline:
         self._auth = auth
         self._credentials = partial(CredentialsLayer, cautions=cautions)
         self._has_interceptors = False
-        # One of the caller's layers may add credentials, too.
+        # A custom layer may add credentials, too.
         self._has_credentials = bool(attempt_layers)
 
         def chosen(inner: Transport) -> Transport:
@@ -150,20 +150,20 @@ class CallPipeline:
         attempt = [
             partial(AttemptLayer, observers=observers),  # a refused call is not an attempt
             *attempt_layers,
-            # CredentialsLayer: fresh ones, and once more after a 401: both are one attempt
+            # CredentialsLayer: new credentials, and a replay after a 401, are one attempt
             self._credentials if self._has_credentials else None,
         ]
         self._attempt = _stacked(attempt, bottom)
         call = [
             partial(ObservedLayer, observers=observers),  # each call that begins is reported
-            # InterceptorLayer: before anything is decided, as an interceptor may answer
-            DeadlineLayer,  # all below counts: queues, waits, cards, credentials
-            _admission(resilience, admissions),  # once for a call, however often it is tried
+            # InterceptorLayer: before any decision, as an interceptor may reply itself
+            DeadlineLayer,  # includes everything below: queues, waits, cards, credentials
+            _admission(resilience, admissions),  # once per call, however many attempts
             *call_layers,
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
-            _hedge(resilience),  # two requests that are one try
-            chosen,  # an endpoint for each try, and for each of two; there, how files are written
-            partial(  # of that endpoint: one that refuses is passed over
+            _hedge(resilience),  # two requests that count as one attempt of the retry layer
+            chosen,  # an endpoint for each attempt and each hedge; there, the encoding of files
+            partial(  # the endpoint's circuit breaker: an open circuit fails over
                 GuardLayer, resilience=resilience, env=env, observers=observers, override=override
             ),
         ]
@@ -172,7 +172,7 @@ class CallPipeline:
         self.update()
 
     def update(self) -> None:
-        """Put in the layers that are needed by now; calls in flight go on as they began."""
+        """Insert the layers that are needed by now; calls in flight do not pass them."""
         if self._hooks.interceptors and not self._has_interceptors:
             self._has_interceptors = True
             _put_below(self.transport, partial(InterceptorLayer, hooks=self._hooks))
@@ -182,11 +182,11 @@ class CallPipeline:
 
 
 def card_pipeline(cards: Transport, observers: Observers) -> Transport:
-    """The layers of a call that asks for the card, or for a choice among its interfaces.
+    """Return the layers of a call for the card, or for a choice among its interfaces.
 
     Args:
-        cards: What answers.
-        observers: Who is told of such calls.
+        cards: Answers the call.
+        observers: Notified of such calls.
     """
     return _stacked([partial(ObservedLayer, observers=observers), DeadlineLayer], cards)
 
@@ -203,18 +203,18 @@ def card_source(
     override: ManualOverride | None = None,
     cautions: Cautions | None = None,
 ) -> Transport:
-    """What fetches cards: the layers around each fetch, in their order.
+    """Return the transport that fetches cards: the layers around each fetch, in their order.
 
     Args:
-        engine: What carries requests.
-        resilience: What to do when things go wrong.
+        engine: Carries requests.
+        resilience: Retries, timeouts and other policies.
         env: Wall time and randomness.
-        observers: Who is told of attempts.
+        observers: Notified of attempts.
         limits: How large a card may be.
-        networks: Where a redirect may lead besides the outside.
-        version: The version of the protocol to ask for; the newest if left out.
+        networks: Networks that a redirect may reach besides public ones.
+        version: The version of the protocol to request; the newest if left out.
         override: The manual override of circuit breakers; none by default.
-        cautions: Warns of where credentials go; nobody does if left out.
+        cautions: Logs warnings about the destinations of credentials; none if left out.
     """
     cards = CardTransport(
         engine,
@@ -245,29 +245,29 @@ def layered_requests(
     override: ManualOverride,
     admissions: PerLoop[Admission] | None,
 ) -> Transport:
-    """The layers of a request that somebody else wrote, to an address that they chose.
+    """Return the layers of a request that other code wrote, to an address that it chose.
 
-    There is no choice of a place, no credentials are added, and what a lost reply means is for
-    those to say who know what they asked for.
+    No endpoint is chosen, no credentials are added, and the code that makes the request decides
+    what a lost reply means.
 
     Args:
-        bottom: What carries requests.
-        resilience: What to do when things go wrong.
+        bottom: Carries requests.
+        resilience: Retries, timeouts and other policies.
         env: Wall time and randomness.
-        observers: Who is told of requests and attempts.
+        observers: Notified of requests and attempts.
         override: The manual override of circuit breakers.
-        admissions: Who is let in; None for everybody.
+        admissions: The limits of requests in flight; None for no limit.
     """
     guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
     return _stacked(
         [
-            partial(ObservedLayer, observers=observers),  # a request that is told has begun ends
-            OpeningLayer,  # all below counts: lines, waits, attempts
-            _admission(resilience, admissions),  # once, however often it is tried
+            partial(ObservedLayer, observers=observers),  # every reported begin has an end
+            OpeningLayer,  # includes everything below: queues, waits, attempts
+            _admission(resilience, admissions),  # once, however many attempts
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
-            _hedge(resilience),  # two requests that are one try
-            partial(guarded, override=override),  # what is refused here was never sent
-            partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
+            _hedge(resilience),  # two requests that count as one attempt of the retry layer
+            partial(guarded, override=override),  # a refused request was never sent
+            partial(AttemptLayer, observers=observers),  # a refused request is not an attempt
         ],
         bottom,
     )
@@ -278,7 +278,7 @@ def _stacked(layers: Iterable[Layer | None], bottom: Transport) -> Transport:
 
 
 def _put_below(layer: Transport, added: Layer) -> None:
-    """Put a layer between another one and what is below that."""
+    """Insert a layer between another one and the layer below it."""
     if isinstance(layer, ExtensibleLayer):
         layer.put_below(added)
 

@@ -1,12 +1,12 @@
-"""The retry engine: what follows a failed attempt, for the client's calls and those of the SDK.
+"""The retry engine: what follows a failed attempt, for calls of the client and of the SDK.
 
-Rules, beside the decision, which `holdfast._policy.retry` takes:
+Rules, besides the decision, which `holdfast._policy.retry` makes:
 
-- A failure that could be retried charges the budget before the decision, so that what is charged
-  does not depend on what is decided. A refusal on this side cost the agent nothing, and nor does
-  one after which the call waits in the agent's queue: neither is charged.
-- The wait counts from the failure: time that a listener takes is part of it.
-- The caller gets the error of the last attempt, with the reason for which retrying stopped.
+- A failure that could be retried charges the budget before the decision, so that the charge does
+  not depend on the decision. A refusal by this client cost the agent nothing, and neither did a
+  failure after which the call waits in the agent's queue: neither is charged.
+- The wait counts from the failure: the time that a listener takes is part of it.
+- The caller gets the error of the last attempt, with the reason why retrying stopped.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ class FailedAttempt(msgspec.Struct, kw_only=True):
     Attributes:
         error: The facts.
         raised: The exception of the attempt, which the caller may get.
-        was_attempted: Whether something was attempted; False for a refusal on this side.
-        answered: How many calls have got through to the endpoint, of any caller; None where not
-            known.
+        was_attempted: Whether an attempt was made; False for a refusal by this client.
+        answered: How many calls of any caller the endpoint has answered; None where unknown.
         gate: The queue in which the next attempt waits for its turn; None for none.
-        stop: A reason for which there is no other attempt, whatever the policy says.
+        stop: A reason for making no further attempt, whatever the policy says.
     """
 
     error: A2AError
@@ -49,11 +48,11 @@ class FailedAttempt(msgspec.Struct, kw_only=True):
 
 
 class RetriedCall(Protocol):
-    """What the engine needs of one call.
+    """The interface of one call to the engine.
 
     Attributes:
-        state: What has failed so far.
-        safety: What a second execution would cost.
+        state: The failures so far.
+        safety: The effect of a second execution.
     """
 
     state: RetryState
@@ -66,15 +65,15 @@ class RetriedCall(Protocol):
         ...
 
     def charge(self, now: float) -> bool:
-        """Charges a failure to the budget; whether there may be a retry."""
+        """Charge a failure to the budget; return whether it allows a retry."""
         ...
 
     def final_error(self, failed: FailedAttempt, reason: str) -> Exception:
-        """Return the error to raise, with what was tried, and why not again."""
+        """Return the error to raise, with the attempts and the reason for stopping."""
         ...
 
     async def before_wait(self, wait: float) -> None:
-        """Tells observers and hooks of the next attempt, `wait` seconds after the failure."""
+        """Notify observers and hooks of the next attempt, `wait` seconds after the failure."""
         ...
 
 
@@ -82,8 +81,8 @@ class RetryEngine:
     """Decides after each failed attempt, and waits until the next one.
 
     Args:
-        policy: What the caller allows.
-        env: Where random numbers come from.
+        policy: The caller's retry policy.
+        env: The source of random numbers.
     """
 
     def __init__(self, policy: RetryPolicy, env: Env) -> None:
@@ -91,10 +90,10 @@ class RetryEngine:
         self._env = env
 
     async def after_failure(self, call: RetriedCall, failed: FailedAttempt) -> None:
-        """Waits until the next attempt.
+        """Wait until the next attempt.
 
         Raises:
-            Exception: `final_error`, where there is no other attempt.
+            Exception: `final_error`, where there is no further attempt.
         """
         loop, state, gate = asyncio.get_running_loop(), call.state, failed.gate
         failed_at = loop.time()
@@ -111,7 +110,7 @@ class RetryEngine:
             raise call.final_error(failed, decision.reason)
         wait = decision.delay if gate is None else gate.wait_ahead()
         await call.before_wait(wait)
-        # In a queue, the wait is for one's turn, and the gate itself keeps it.
+        # In a queue, the gate itself waits for the call's turn.
         await asyncio.sleep(0.0 if gate is not None else max(0.0, failed_at + wait - loop.time()))
 
     def _decide(self, call: RetriedCall, failed: FailedAttempt, now: float) -> Retry | GiveUp:

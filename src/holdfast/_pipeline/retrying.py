@@ -1,6 +1,6 @@
 """The layer that retries a call.
 
-The engine decides whether and when, and the layers below decide where, anew for each attempt.
+The engine decides whether and when to retry; the layers below choose an endpoint per attempt.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class RetryLayer(PassThrough):
     """Retries where `holdfast._policy.retry` says so and the endpoint's budget allows it.
 
     Attributes:
-        budget: How large the budget of each endpoint is.
-        observers: Who is told of retries.
+        budget: The size of each endpoint's retry budget.
+        observers: Notified of retries.
     """
 
     def __init__(
@@ -54,12 +54,14 @@ class RetryLayer(PassThrough):
         progress = call.progress
         retried: _ClientCall | None = None
         while True:
-            tried = len(progress.attempts)
+            attempts_before = len(progress.attempts)
             try:
                 reply = await onward(call)
             except A2AError as error:
                 retried = retried or _ClientCall(self, call)
-                failed = self._failed(call, error, was_attempted=len(progress.attempts) > tried)
+                failed = self._failed(
+                    call, error, was_attempted=len(progress.attempts) > attempts_before
+                )
             else:
                 if progress.endpoint is not None:
                     progress.endpoint.succeeded(self.budget)
@@ -78,11 +80,11 @@ class RetryLayer(PassThrough):
         )
 
     def _gate(self, call: AnyCall, error: A2AError) -> RetryAfterGate | None:
-        """Return the queue of all calls to the endpoint, if the next attempt waits there."""
+        """Return the queue of the endpoint's calls, if the next attempt waits in it."""
         endpoint = call.progress.endpoint
         if not self._has_gates or endpoint is None or not asks_to_wait(error):
             return None
-        # A Retry-After of an authorization server holds back no call to the agent.
+        # A Retry-After of an authorization server does not delay calls to the agent.
         return None if call.progress.lacks_credentials else endpoint.gate(call.operation)
 
 
@@ -112,8 +114,8 @@ class _ClientCall:
         if failed.error.transient and self._call.is_retried:
             last.retry_stopped_reason = reason if failed.error is last else failed.error.message
         if last.retry_after is None:
-            last.retry_after = failed.error.retry_after  # of a refusal on this side after that
-        last.__suppress_context__ = True  # of what it was made of, which may quote a secret
+            last.retry_after = failed.error.retry_after  # of a later refusal by this client
+        last.__suppress_context__ = True  # the context may quote a secret
         return last
 
     async def before_wait(self, wait: float) -> None:
@@ -130,6 +132,6 @@ class _ClientCall:
     def _last(self) -> A2AError:
         """Return the error of the last attempt, with all attempts."""
         last = self.state.last
-        assert last is not None  # noqa: S101  the engine asks after an attempt only
+        assert last is not None  # noqa: S101  the engine runs after an attempt only
         last.attempts = tuple(self._call.progress.attempts)
         return last
