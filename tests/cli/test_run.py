@@ -15,7 +15,7 @@ from tests.kit.cli_harness import AGENT, holdfast
 from tests.kit.cli_process import BOUND, NOBODY_READS, served, start
 from tests.kit.cli_runs import Runs, echo, text_of
 
-from holdfast._cli.batch.input import LARGEST_LINE, read_line
+from holdfast._cli.batch.input import MAX_LINE_BYTES, read_line
 from holdfast._cli.batch.output import Results
 from holdfast._cli.options.values import read_grace, read_rate, shown_rate
 from holdfast.testing import (
@@ -180,7 +180,7 @@ BAD = {
     b"\xff\xfe\x00": "is not UTF-8",
     b"PK\x03\x04": "it has control characters",
     b"[" * 100_000: "",
-    b"x" * (LARGEST_LINE + 9): "is longer than 16 MiB",
+    b"x" * (MAX_LINE_BYTES + 9): "is longer than 16 MiB",
 }
 
 

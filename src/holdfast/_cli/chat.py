@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.agent.actions import OUTCOMES, named_outcome, warn_of_gap, why_over
+from holdfast._cli.agent.actions import OUTCOMES, named_outcome, stated_end_reason, warn_of_gap
 from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
 from holdfast._cli.output.events import Failed, MessageSending, Notice, StreamEnded, StreamEvent
@@ -306,7 +306,7 @@ class Chat:
         task = events.task
         warn_of_gap(self._session, self._output, events)
         if task is not None and task.state.is_terminal and task.state in OUTCOMES:
-            reason = await why_over(events)
+            reason = await stated_end_reason(events)
             self._output.emit(Notice.warning(f"{named_outcome(task)}{reason}"))
 
     def _failed(self, error: A2AError) -> None:

@@ -387,6 +387,6 @@ def check_task_id(_error: A2AError, state: CommandState) -> str | None:
 
 
 def is_about_address(error: A2AError, state: CommandState) -> bool:
-    """Whether a readable card names an address that cannot be called."""
+    """Return whether a readable card names an address that cannot be called."""
     field = getattr(error, "field", None) or ""
     return state.card is not None and (field == "url" or field.endswith(".url"))

@@ -37,9 +37,9 @@ __all__ = [
     "list_tasks",
     "named_outcome",
     "send",
+    "stated_end_reason",
     "subscribe_to_task",
     "warn_of_gap",
-    "why_over",
 ]
 
 
@@ -283,10 +283,10 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.emit(Result(task))
     if shows:
         warn_of_gap(session, output, events)
-    comment(session, output, task, why=await why_over(events))
+    comment(session, output, task, reason=await stated_end_reason(events))
 
 
-async def why_over(events: EventStream) -> str:
+async def stated_end_reason(events: EventStream) -> str:
     """Return the agent's reason for ending a stream, if the ended task itself states none."""
     task = events.task
     message = None if task is None else task.status.message
@@ -321,11 +321,11 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
 
 
 def comment(
-    session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
+    session: Session, output: Output, task: Task, *, goes_on: bool = False, reason: str = ""
 ) -> None:
     """Report an outcome other than success, and the command that continues from here."""
     if task.state in OUTCOMES:
-        output.emit(Notice.warning(f"{named_outcome(task)}{why or _stated_reason(task)}"))
+        output.emit(Notice.warning(f"{named_outcome(task)}{reason or _stated_reason(task)}"))
     if task.state is TaskState.INPUT_REQUIRED:
         output.emit(Notice.hint(session.command("send", "--task-id", task.id, "<reply>")))
     elif task.state is TaskState.AUTH_REQUIRED:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from holdfast._cli.output.base import Output
     from holdfast._net.engine import HttpEngine
 
-__all__ = ["LARGEST", "Saved", "check_free", "content_of", "download_task", "write"]
+__all__ = ["MAX_FETCHED_BYTES", "Saved", "check_free", "content_of", "download_task", "write"]
 
-LARGEST = 100 * 1024 * 1024
+MAX_FETCHED_BYTES = 100 * 1024 * 1024
 """Bytes of a fetched file."""
 
 
@@ -117,7 +117,7 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
         method="GET",
         url=url.partition("#")[0],
         headers={"accept": "*/*"},
-        limits=Limits(body=max(1, min(LARGEST, most_bytes))),
+        limits=Limits(body=max(1, min(MAX_FETCHED_BYTES, most_bytes))),
         reach=None if is_agent_origin else NetworkReach(inward=scope_of_host(agent)),
     )
     try:
@@ -125,7 +125,7 @@ async def content_of(file: File, engine: HttpEngine, agent: str, *, most_bytes: 
     except LimitExceededError as error:
         if error.which != "body":
             raise
-        hint = "; raise --max-bytes if that is right" if error.bound < LARGEST else ""
+        hint = "; raise --max-bytes if that is right" if error.bound < MAX_FETCHED_BYTES else ""
         message = f"{presentable(url)} has more than {error.bound} bytes{hint}"
         raise LimitExceededError(message, which="body", bound=error.bound) from None
     if not 200 <= reply.status < 300:

@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from holdfast._pipeline.listeners import Observation
     from holdfast.types import AgentCard, Event, Task
 
-__all__ = ["LONGEST_OUTAGE", "Outage", "WatchedSession", "is_away"]
+__all__ = ["MAX_OUTAGE_S", "Outage", "WatchedSession", "is_away"]
 
-LONGEST_OUTAGE = 300.0
+MAX_OUTAGE_S = 300.0
 """Seconds of an outage after which the run ends."""
 
-_REFUSALS = 10
+_MAX_REFUSALS = 10
 """Consecutive messages that an agent refuses for good before it is sent no more."""
 
-_FIRST, _LONGEST = 1.0, 30.0
+_MIN_PROBE_DELAY_S, _MAX_PROBE_DELAY_S = 1.0, 30.0
 """Seconds before the first probe, and the maximum; each delay is twice the one before."""
 
-_RECENT = 60.0
+_RECENT_FAILURE_S = 60.0
 """Seconds after a failure within which the next attempt is expected."""
 
 
@@ -74,7 +74,7 @@ class Outage:
         self.error: A2AError | None = None
         self.sending = set[str]()
         self._since = self._failed = 0.0
-        self._read_failed = -_RECENT
+        self._read_failed = -_RECENT_FAILURE_S
         self._not_sent = False
         self._not_sent_since = self._not_sent_last = 0.0
         self._refused = 0
@@ -87,14 +87,14 @@ class Outage:
 
     @property
     def is_over_long(self) -> bool:
-        """Whether the outage is too long to wait for its end."""
-        return self.error is not None and self._failed - self._since >= LONGEST_OUTAGE
+        """Return whether the outage is too long to wait for its end."""
+        return self.error is not None and self._failed - self._since >= MAX_OUTAGE_S
 
     @property
     def is_on(self) -> bool:
-        """Whether no message is to be sent but a probe."""
+        """Return whether no message is to be sent but a probe."""
         return self.error is not None or (
-            self._not_sent and _now() - self._not_sent_last < _RECENT
+            self._not_sent and _now() - self._not_sent_last < _RECENT_FAILURE_S
         )
 
     def failed(self, error: A2AError, *, is_read: bool = True) -> None:
@@ -114,7 +114,7 @@ class Outage:
     def answered(self) -> None:
         """Record an answer of the agent."""
         if self.error is not None:
-            self.error, self._read_failed = None, -_RECENT
+            self.error, self._read_failed = None, -_RECENT_FAILURE_S
             if not self._not_sent:
                 self._pause = 0.0
 
@@ -136,19 +136,19 @@ class Outage:
 
     def has_ended_with(self, outcome: Answer | Exception) -> bool:
         """Return whether no more messages are to be sent after an outcome."""
-        if isinstance(outcome, AuthenticationError) or self._refused >= _REFUSALS:
+        if isinstance(outcome, AuthenticationError) or self._refused >= _MAX_REFUSALS:
             return True
         seconds = self._not_sent_last - self._not_sent_since
-        return self._not_sent and seconds >= LONGEST_OUTAGE
+        return self._not_sent and seconds >= MAX_OUTAGE_S
 
     def pause(self) -> float:
         """Return the seconds to wait before the next probe; longer each time."""
-        self._pause = min(max(_FIRST, 2 * self._pause), _LONGEST)
+        self._pause = min(max(_MIN_PROBE_DELAY_S, 2 * self._pause), _MAX_PROBE_DELAY_S)
         return self._pause
 
     def is_asked_for(self) -> bool:
         """Return whether a call in flight will soon detect that the agent is reachable."""
-        return self.error is not None and _now() - self._read_failed < _RECENT
+        return self.error is not None and _now() - self._read_failed < _RECENT_FAILURE_S
 
 
 class WatchedSession(JournaledSession):

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from holdfast._client.content import Content
 
-__all__ = ["LARGEST_LINE", "BadLine", "Line", "Lines", "key_of", "read_line"]
+__all__ = ["MAX_LINE_BYTES", "BadLine", "Line", "Lines", "key_of", "read_line"]
 
-LARGEST_LINE = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of a line."""
 
 _LINES_PER_TURN = 1000
@@ -105,8 +105,8 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         raw: The line, with or without its line end.
         number: The line number, from 1 on.
     """
-    if len(raw) > LARGEST_LINE:
-        return BadLine(number, f"is longer than {LARGEST_LINE // 1024**2} MiB")
+    if len(raw) > MAX_LINE_BYTES:
+        return BadLine(number, f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")
     try:
         text = raw.decode().removeprefix(_BOM if number == 1 else "").strip()
     except UnicodeDecodeError:
@@ -263,7 +263,7 @@ class Lines:
         reader, number = _Reader(), 0
         while raw := await self._next():
             number += 1
-            if len(raw) > LARGEST_LINE and not raw.endswith(b"\n"):
+            if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 await self._skip()
             line = reader.read(raw, number)
             if line is not None:
@@ -294,10 +294,10 @@ class Lines:
         if self._path is None:
             return
         with self._path.open("rb") as file:
-            while line := file.readline(LARGEST_LINE + 1):
+            while line := file.readline(MAX_LINE_BYTES + 1):
                 yield line
-                while len(line) > LARGEST_LINE and not line.endswith(b"\n"):
-                    line = file.readline(LARGEST_LINE + 1)
+                while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+                    line = file.readline(MAX_LINE_BYTES + 1)
 
     def close(self) -> None:
         """Close the file, unless a thread still reads it."""
@@ -335,7 +335,7 @@ class Lines:
     def _read_line(self) -> bytes:
         if self._file is None:
             self._file = cast("Path", self._path).open("rb")
-        return self._file.readline(LARGEST_LINE + 1)
+        return self._file.readline(MAX_LINE_BYTES + 1)
 
 
 def _check_special(path: Path) -> None:

@@ -60,12 +60,12 @@ class _Result(msgspec.Struct):
 
     @property
     def is_error(self) -> bool:
-        """Whether it has an error in place of an answer."""
+        """Return whether it has an error in place of an answer."""
         return self.error != _NOTHING
 
     @property
     def was_not_sent(self) -> bool:
-        """Whether it is the error of a line that certainly was not executed."""
+        """Return whether it is the error of a line that certainly was not executed."""
         return self.is_error and self.executed is False
 
 

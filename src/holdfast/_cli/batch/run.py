@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast._cli.agent.actions import described_ending
-from holdfast._cli.batch.availability import LONGEST_OUTAGE, is_away
+from holdfast._cli.batch.availability import MAX_OUTAGE_S, is_away
 from holdfast._cli.batch.input import BadLine, Line
 from holdfast._cli.batch.plan import STANDARD, check_not_already_running
 from holdfast._cli.batch.progress import Counts, Progress
@@ -158,7 +158,7 @@ class Run:
 
     @property
     def _is_ended(self) -> bool:
-        """Whether the run was ended early."""
+        """Return whether the run was ended early."""
         return self._interruptions > 0 or self._fault is not None
 
     async def _prepare(self) -> None:
@@ -369,7 +369,7 @@ class Run:
             and not self._is_away
         ):
             self._is_away = True
-            wait = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
+            wait = f"waiting up to {shown_duration(MAX_OUTAGE_S)} until it answers"
             self._output.emit(
                 Notice.warning(f"the agent cannot be reached: {why_away(error)}; {wait}")
             )
@@ -386,7 +386,7 @@ class Run:
     def _outage_failure(self, error: A2AError) -> Failure:
         """Return the failure for an agent that was unreachable for too long."""
         failure = replace(failure_of(error, self._session), message=why_away(error))
-        duration = shown_duration(LONGEST_OUTAGE)
+        duration = shown_duration(MAX_OUTAGE_S)
         return self._with_resume_hint(failure, f"the agent has not been reached for {duration}")
 
     def _unwritable(self, error: OSError) -> CommandError:
@@ -485,12 +485,12 @@ class Run:
 
 
 async def _looking(is_over: Callable[[], bool]) -> None:
-    while not is_over():  # noqa: ASYNC110  which time alone may make it
+    while not is_over():  # noqa: ASYNC110  only time can make it true
         await asyncio.sleep(_CHECK_INTERVAL_S)
 
 
 def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
-    """Whether the same command would not send the message, either."""
+    """Return whether the same command would not send the message, either."""
     if isinstance(outcome, JournalError):
         return outcome.reason == "exists" and was_not_sent(outcome)
     return isinstance(outcome, RunItemChangedError)

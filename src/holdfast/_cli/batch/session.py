@@ -183,7 +183,7 @@ def answer_of(outcome: Answer | Exception) -> Task | Message | None:
 
 
 def was_not_sent(outcome: Answer | Exception) -> bool:
-    """Whether the agent certainly did not run a message."""
+    """Return whether the agent certainly did not run a message."""
     return isinstance(outcome, A2AError) and outcome.executed is False
 
 

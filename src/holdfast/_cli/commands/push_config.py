@@ -70,7 +70,7 @@ def push_config(**_options: object) -> None:
 
 
 @push_config.command("create", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @click.argument("url", metavar="URL", type=ParsedParam("url", read_push_url))
 @click.option(
     "--id",
@@ -82,14 +82,14 @@ def push_config(**_options: object) -> None:
 )
 @with_options(PUSHING, LINES, EVERYWHERE)
 @click.pass_context
-def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: Any) -> int:
+def push_config_create(ctx: click.Context, /, task_id: str, url: str, **options: Any) -> int:
     """Have the agent send push notifications of a task to URL."""
     from holdfast._cli.push import actions
     from holdfast.types import TaskPushNotificationConfig
 
     config = TaskPushNotificationConfig(
         id=options["config_id"],
-        task_id=wanted,
+        task_id=task_id,
         url=url,
         token=options["push_token"],
         authentication=options["push_credentials"],
@@ -101,27 +101,29 @@ def push_config_create(ctx: click.Context, /, wanted: str, url: str, **options: 
 
 
 @push_config.command("get", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @click.argument("config_id", metavar="CONFIG_ID", type=ParsedParam("id", read_id))
 @with_options(LINES, EVERYWHERE)
 @click.pass_context
-def push_config_get(ctx: click.Context, /, wanted: str, config_id: str, **_options: object) -> int:
+def push_config_get(
+    ctx: click.Context, /, task_id: str, config_id: str, **_options: object
+) -> int:
     """Show one configuration of a task."""
     from holdfast._cli.push import actions
 
     return execute(
         ctx,
         lambda session, output: actions.get_push_config(
-            session, output, task_id=wanted, config_id=config_id
+            session, output, task_id=task_id, config_id=config_id
         ),
     )
 
 
 @push_config.command("list", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(_PAGES, LINES, EVERYWHERE)
 @click.pass_context
-def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+def push_config_list(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """List the configurations of a task."""
     from holdfast._cli.push import actions
 
@@ -130,7 +132,7 @@ def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
         lambda session, output: actions.list_push_configs(
             session,
             output,
-            task_id=wanted,
+            task_id=task_id,
             limit=options["limit"],
             page_token=options["page_token"],
         ),
@@ -138,12 +140,12 @@ def push_config_list(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
 
 @push_config.command("delete", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @click.argument("config_id", metavar="CONFIG_ID", type=ParsedParam("id", read_id))
 @with_options(LINES, EVERYWHERE)
 @click.pass_context
 def push_config_delete(
-    ctx: click.Context, /, wanted: str, config_id: str, **_options: object
+    ctx: click.Context, /, task_id: str, config_id: str, **_options: object
 ) -> int:
     """Delete one push notification configuration of a task."""
     from holdfast._cli.push import actions
@@ -151,16 +153,16 @@ def push_config_delete(
     return execute(
         ctx,
         lambda session, output: actions.delete_push_config(
-            session, output, task_id=wanted, config_id=config_id
+            session, output, task_id=task_id, config_id=config_id
         ),
     )
 
 
 @push_config.command("receive", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(_RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
 @click.pass_context
-def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+def push_config_receive(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """Receive push notifications of a task until it ends or waits for a person.
 
     Listens at a local address, registers it at the agent, and accepts only deliveries that carry
@@ -174,7 +176,7 @@ def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> i
         from holdfast._cli.push.receiver import receive  # heavy: not imported for help
 
         await receive(
-            session, output, task_id=wanted, host=host, port=port, url=options["receiver_url"]
+            session, output, task_id=task_id, host=host, port=port, url=options["receiver_url"]
         )
 
     return execute(ctx, act, can_follow=True)

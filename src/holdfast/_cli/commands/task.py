@@ -110,17 +110,17 @@ def task(**_options: object) -> None:
 
 
 @task.command("get", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(HISTORY, WAITING, AUTHORIZING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
-def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+def task_get(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """Show a task as it stands, or with --wait as soon as it ends or waits for a person."""
     from holdfast._cli.agent import actions
 
     return execute(
         ctx,
         lambda session, output: actions.get_task(
-            session, output, task_id=wanted, history=options["history"]
+            session, output, task_id=task_id, history=options["history"]
         ),
     )
 
@@ -156,10 +156,10 @@ def task_list(ctx: click.Context, /, **options: Any) -> int:
 
 
 @task.command("subscribe", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
 @click.pass_context
-def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> int:
+def task_subscribe(ctx: click.Context, /, task_id: str, **_options: object) -> int:
     """Subscribe to a task until it ends or waits for a person.
 
     With --stream, show each event as it arrives, beginning with the task; without it, show the
@@ -169,16 +169,16 @@ def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> in
 
     return execute(
         ctx,
-        lambda session, output: actions.subscribe_to_task(session, output, task_id=wanted),
+        lambda session, output: actions.subscribe_to_task(session, output, task_id=task_id),
         can_follow=True,
     )
 
 
 @task.command("download", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(_SAVING, EVERYWHERE)
 @click.pass_context
-def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+def task_download(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """Save the contents of a task's artifacts: files, texts and data.
 
     The agent names its files; unsafe names are replaced. A file that an artifact gives by its URL
@@ -193,7 +193,7 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
         lambda session, output: download_task(
             session,
             output,
-            task_id=wanted,
+            task_id=task_id,
             directory=Path(options["directory"]).expanduser(),
             overwrite=options["overwrite"],
             most_files=options["max_files"],
@@ -203,17 +203,17 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
 
 @task.command("cancel", context_settings=CONTEXT)
-@click.argument("wanted", metavar="TASK_ID", type=ParsedParam("id", read_id))
+@click.argument("task_id", metavar="TASK_ID", type=ParsedParam("id", read_id))
 @with_options(METADATA, WAITING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
-def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+def task_cancel(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """Ask the agent to cancel a task, and wait until the task has ended."""
     from holdfast._cli.agent import actions
 
     return execute(
         ctx,
         lambda session, output: actions.cancel_task(
-            session, output, task_id=wanted, metadata=options["metadata"]
+            session, output, task_id=task_id, metadata=options["metadata"]
         ),
     )
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WORDS", "DemoAgent", "behaviour", "card_of", "help_text"]
 
-_KNOWN = 1000
-_REMEMBERED = 100
+_MAX_REMEMBERED_MESSAGES = 1000
+_MAX_KEPT_REQUESTS = 100
 
 
 class DemoAgent(FakeAgent):
@@ -71,7 +71,7 @@ class DemoAgent(FakeAgent):
         super().__init__(behaviour, card=card_of, id_suffix=f"-{secrets.token_hex(4)}")
         self._of_each = tuple(faults)
         self._pending_faults: deque[WrittenFault] = deque()
-        self._messages: deque[str] = deque(maxlen=_KNOWN)
+        self._messages: deque[str] = deque(maxlen=_MAX_REMEMBERED_MESSAGES)
         self._log = log
         self._rules = rules
 
@@ -87,7 +87,7 @@ class DemoAgent(FakeAgent):
         if message_id is not None and message_id not in self._messages:
             self._messages.append(message_id)
             self._pending_faults = deque(self._of_each)
-        del self.received[:-_REMEMBERED]
+        del self.received[:-_MAX_KEPT_REQUESTS]
         line = recognized.operation.name if recognized.is_known else "unknown"
         if self._pending_faults and recognized.binding != CARD_BINDING:
             fault = self._pending_faults.popleft()

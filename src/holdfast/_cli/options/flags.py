@@ -43,8 +43,8 @@ __all__ = [
     "AUTHORIZING",
     "CARD",
     "CONTEXT",
-    "DEFAULT_POLL_INTERVAL",
-    "DEFAULT_TIMEOUT",
+    "DEFAULT_POLL_INTERVAL_S",
+    "DEFAULT_TIMEOUT_S",
     "EVERYWHERE",
     "EVERYWHERE_BRIEFLY",
     "GET_TCK",
@@ -71,9 +71,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """The click settings of every command."""
 
 OUTPUT_FORMATS = ("text", "json")
-DEFAULT_TIMEOUT = 900.0
-DEFAULT_TIMEOUT_OF_DOCTOR = 120.0
-DEFAULT_POLL_INTERVAL = 2.0
+DEFAULT_TIMEOUT_S = 900.0
+DEFAULT_DOCTOR_TIMEOUT_S = 120.0
+DEFAULT_POLL_INTERVAL_S = 2.0
 
 
 def _complete_transport(
@@ -223,7 +223,7 @@ EVERYWHERE = (
         is_flag=True,
         help="Do not verify TLS certificates; they are verified by default. For development only.",
     ),
-    _timeout(DEFAULT_TIMEOUT),
+    _timeout(DEFAULT_TIMEOUT_S),
     _option(
         "--config",
         metavar="PATH",
@@ -295,7 +295,7 @@ EVERYWHERE = (
 )
 """Options of every command; they are also valid before its name."""
 
-EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[10:])
+EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_DOCTOR_TIMEOUT_S), *EVERYWHERE[10:])
 """The same for commands that do not wait for a task."""
 
 WAITING = (
@@ -319,7 +319,7 @@ POLLING = (
         "--poll-interval",
         metavar="DURATION",
         type=ParsedParam("duration", read_duration),
-        default=shown_duration(DEFAULT_POLL_INTERVAL),
+        default=shown_duration(DEFAULT_POLL_INTERVAL_S),
         shown=shown_duration,
         help="How often to poll the task while waiting, if no stream reports it; the first polls "
         "come sooner.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX, Source
-from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
+from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S
 from holdfast._cli.options.setting_option import SettingOption, beside, configuration_of, value_of
 from holdfast._cli.options.values import hidden, read_switch
 from holdfast._wire.versions import PROTOCOL_VERSION
@@ -102,7 +102,7 @@ class Settings:
     no_cache: bool = False
     client_cert: str | None = None
     client_key: str | None = None
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float = DEFAULT_TIMEOUT_S
     timeout_given: bool = False
     output: Literal["text", "json"] = "text"
     verbose: bool = False
@@ -110,7 +110,7 @@ class Settings:
     waits: bool | None = None
     stream: bool = False
     through_auth: bool = False
-    poll_interval: float = DEFAULT_POLL_INTERVAL
+    poll_interval: float = DEFAULT_POLL_INTERVAL_S
     card_keys: str | None = None
     card_key_hosts: tuple[str, ...] = ()
     require_signature: bool = False
@@ -196,7 +196,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         waits=waits,
         stream=stream,
         through_auth=bool(values.get("through_auth")),
-        poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
+        poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL_S),
         card_keys=values["card_keys"],
         card_key_hosts=tuple(dict.fromkeys(values["card_key_hosts"])),
         require_signature=values["require_signature"],

@@ -1,1 +1,1 @@
-"""What commands print: text, JSON, and progress."""
+"""The output of commands: text, JSON, and progress."""

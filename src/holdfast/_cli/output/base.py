@@ -43,7 +43,7 @@ class Output:
     def __init__(self, settings: Settings | None = None) -> None:
         self.has_named_task = False
         self._is_within_line = False
-        """Whether a terminal shows a line of standard output that has no end yet."""
+        """Whether the last line on the terminal of standard output has no end yet."""
         self._progress = ""
         self._secrets = [] if settings is None else _secrets(settings)
 

@@ -95,11 +95,11 @@ _LEVELS: Mapping[Level, str] = {
     "problem": "\x1b[1;31m",
 }
 _PLAIN = "\x1b[0m"
-_INDENT = 2
-_SCREEN = 20
+_INDENT_COLUMNS = 2
+_SCREEN_LINES = 20
 """Lines that fit a screen, with the prompt and an error below them."""
 
-_SHORT = 2
+_MAX_REPEATED_LINES = 2
 """Lines for a finding that is repeated."""
 
 _WIDTH = max(map(len, _LEVELS)) + 2
@@ -144,7 +144,7 @@ def render_diagnosis(diagnosis: Diagnosis, on: Paper, *, verbose: bool = False) 
     """
     lines = list(_body(diagnosis, on, verbose=verbose))
     yield from lines
-    if len(lines) > _SCREEN:
+    if len(lines) > _SCREEN_LINES:
         yield from _again(diagnosis.findings, on)
     yield text.field("Result", _summary(diagnosis))
 
@@ -162,7 +162,7 @@ def _body(diagnosis: Diagnosis, on: Paper, *, verbose: bool) -> Iterator[str]:
             if findings:
                 yield f"{title or 'Interface'}:"
                 if not title:
-                    yield from _wrapped(findings[0].about, on, _INDENT)
+                    yield from _wrapped(findings[0].about, on, _INDENT_COLUMNS)
                 for finding in findings:
                     yield from _lines(finding, on, verbose=verbose)
                 yield ""
@@ -200,7 +200,7 @@ def _lines(finding: Finding, on: Paper, *, verbose: bool) -> Iterator[str]:
     yield from _seen(finding.level, f"{name}{_named(finding)}", on)
     for label, advice in (("means", finding.means), ("do", finding.do)):
         if advice and (finding.level != "ok" or verbose):
-            begin = _INDENT + _WIDTH
+            begin = _INDENT_COLUMNS + _WIDTH
             first, *rest = _wrapped(advice, on, begin + len("means  "))
             yield f"{' ' * begin}{label.ljust(len('means  '))}{first.lstrip()}"
             yield from rest
@@ -210,8 +210,8 @@ def _seen(level: Level, saw: str, on: Paper, *, most: int | None = None) -> Iter
     """Yield the observation, after its level; no more lines than the maximum."""
     space = " " * (_WIDTH - len(level))
     label = f"{_LEVELS[level]}{level}{_PLAIN}" if on.has_colours else level
-    first, *rest = _wrapped(saw, on, _INDENT + _WIDTH, most=most)
-    yield f"{' ' * _INDENT}{label}{space}{first.lstrip()}"
+    first, *rest = _wrapped(saw, on, _INDENT_COLUMNS + _WIDTH, most=most)
+    yield f"{' ' * _INDENT_COLUMNS}{label}{space}{first.lstrip()}"
     yield from rest
 
 
@@ -226,7 +226,7 @@ def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
     yield "Problems and warnings:"
     for (level, saw), count in counts.items():
         times = f" ({count} times)" if count > 1 else ""
-        yield from _seen(level, f"{saw}{times}", on, most=_SHORT)
+        yield from _seen(level, f"{saw}{times}", on, most=_MAX_REPEATED_LINES)
     yield ""
 
 
@@ -241,7 +241,9 @@ def _unmeasured(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
     yield "Not measured:"
     for (interface, reason), checks in reasons.items():
         suffix = f" ({interface})" if interface else ""
-        yield from _wrapped(f"{_in_words(checks)}{suffix}: {reason}", on, _INDENT, more=_INDENT)
+        yield from _wrapped(
+            f"{_in_words(checks)}{suffix}: {reason}", on, _INDENT_COLUMNS, more=_INDENT_COLUMNS
+        )
     yield ""
 
 

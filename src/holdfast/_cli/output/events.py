@@ -183,7 +183,7 @@ class RunEnded(msgspec.Struct, frozen=True):
 
 
 class DiagnosisShown(msgspec.Struct, frozen=True):
-    """What an examination of an agent found; `is_last` says whether no failure follows."""
+    """The findings of an examination; `is_last` says whether no failure follows."""
 
     diagnosis: Diagnosis
     is_last: bool

@@ -61,7 +61,7 @@ __all__ = [
 
 
 class View(NamedTuple):
-    """What to show.
+    """The settings of a view.
 
     Attributes:
         verbose: Whether to show everything.
