@@ -482,7 +482,7 @@ def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
         asked += agent.answer(search)
         assert asked < 200, "it never ends"
         if isinstance(search.step, RetryLater):
-            search.waited() if search.step.looks < 5 else search.finish(LATE)
+            search.waited() if search.step.rounds < 5 else search.finish(LATE)
 
     found = getattr(search.step, "tasks", ())
     if isinstance(search.step, Found):

@@ -417,7 +417,7 @@ class Client(ClosingContext):
             result = (await SendOperation(core, request, scope).answer()).value
             if scope.consumers:
                 task = result if isinstance(result, Task) else None
-                await core.tell(scope.consumers, result, task, scope.deadline)
+                await core.call_consumers(scope.consumers, result, task, scope.deadline)
             return result
 
     def run(

@@ -577,7 +577,7 @@ class ClientCore:
             text = "the client is closed"
             raise RuntimeError(text)
 
-    async def tell(
+    async def call_consumers(
         self, consumers: Iterable[Consumer], event: Event, task: Task | None, deadline: Deadline
     ) -> None:
         """Call consumers with an event, in order, with the card as last seen.

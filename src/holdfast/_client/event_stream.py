@@ -237,7 +237,7 @@ class EventStream:
         if event is not self._unconsumed:
             self._unconsumed, self._remaining_consumers = event, [*self._calls.scope.consumers]
         while self._remaining_consumers:
-            await self._calls.tell((self._remaining_consumers[0],), event, self.task)
+            await self._calls.call_consumers((self._remaining_consumers[0],), event, self.task)
             del self._remaining_consumers[0]
         self._unconsumed = None
 

@@ -169,7 +169,7 @@ class _Searcher:
                 await self._ask(step)
             else:
                 wait = growing_wait(
-                    step.looks,
+                    step.rounds,
                     self._core.env.random(),
                     first=policy.backoff,
                     most=policy.max_backoff,

@@ -90,10 +90,10 @@ class RetryLater(msgspec.Struct, frozen=True):
     """Nothing was found yet: wait, then call `Reconciliation.waited`.
 
     Attributes:
-        looks: The number of rounds so far.
+        rounds: The number of rounds so far.
     """
 
-    looks: int
+    rounds: int
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -116,11 +116,11 @@ class Inconclusive(msgspec.Struct, frozen=True):
     """The task was not found, and not every place was read.
 
     Attributes:
-        why: The error that prevented it, and may not occur the next time. None if no place can be
-            read further: the agent has no list, or one with more pages than may be read.
+        error: The error that prevented it, and may not occur the next time. None if no place can
+            be read further: the agent has no list, or one with more pages than may be read.
     """
 
-    why: A2AError | None = None
+    error: A2AError | None = None
 
 
 SearchResult: TypeAlias = Found | Duplicate | Absent | Inconclusive
@@ -218,21 +218,21 @@ class Reconciliation:
             is_begun: Whether a request was made.
         """
         named = "; ".join(self.searched)
-        why = self.step.why if isinstance(self.step, Inconclusive) else None
+        error = self.step.error if isinstance(self.step, Inconclusive) else None
         if any(place.looks for place in self._places):
-            if why is None:
-                how = f"took {seconds:.3g} s and found nothing, which proves nothing"
+            if error is None:
+                outcome = f"took {seconds:.3g} s and found nothing, which proves nothing"
             else:
-                how = f"was not finished after {seconds:.3g} s: {why.message}"
-            return f"The search of {named} {how}"
+                outcome = f"was not finished after {seconds:.3g} s: {error.message}"
+            return f"The search of {named} {outcome}"
         if named:
             failed = [place for place in self._places if place.trouble]
             return "; ".join(
                 f"The search of {place.name} failed: {place.trouble}" for place in failed
             )
-        if is_begun and why is not None:
-            return f"The search was not finished after {seconds:.3g} s: {why.message}"
-        return "No search was made" if why is None else f"No search was made: {why.message}"
+        if is_begun and error is not None:
+            return f"The search was not finished after {seconds:.3g} s: {error.message}"
+        return "No search was made" if error is None else f"No search was made: {error.message}"
 
     def got(self, task: Task) -> None:
         """Take the task that the message continues."""
@@ -333,9 +333,9 @@ class Reconciliation:
         else:
             self.step = self._end(late)
 
-    def cut_short(self, why: A2AError) -> None:
+    def cut_short(self, error: A2AError) -> None:
         """End the search because of an error."""
-        self.step = Inconclusive(why)
+        self.step = Inconclusive(error)
 
     # ── Internal ───────────────────────────────────────────────────────────────────────────────
 

@@ -62,11 +62,11 @@ def task_found(lost: OutcomeUnknownError, search: SearchReport | None) -> Task |
             return task
         case SearchReport(result=Duplicate(tasks=tasks)):
             raise _duplicate(lost, tasks) from lost
-        case SearchReport(result=Inconclusive(why=A2AError() as why), seen=Task() as seen):
-            add_last_seen(why, seen.id, seen.state)
-            if isinstance(why, DeadlineExceededError):
-                why.task = seen
-            raise why from lost
+        case SearchReport(result=Inconclusive(error=A2AError() as error), seen=Task() as seen):
+            add_last_seen(error, seen.id, seen.state)
+            if isinstance(error, DeadlineExceededError):
+                error.task = seen
+            raise error from lost
         case _:
             return None
 
@@ -104,7 +104,7 @@ def outcome_unknown(
     if search is not None:
         result = search.result
         error.searched = search.searched
-        error.search_error = result.why if isinstance(result, Inconclusive) else None
+        error.search_error = result.error if isinstance(result, Inconclusive) else None
         sentences.append(search.summary)
     count = "once" if times == 1 else f"{times} times"
     if failed is not None:

@@ -344,9 +344,11 @@ class StreamCalls:
         if not others:
             self._calls.streams.pop(task_id, None)
 
-    async def tell(self, consumers: Iterable[Consumer], event: Event, task: Task | None) -> None:
+    async def call_consumers(
+        self, consumers: Iterable[Consumer], event: Event, task: Task | None
+    ) -> None:
         """Call consumers with an event."""
-        await self._calls.tell(consumers, event, task, self.deadline)
+        await self._calls.call_consumers(consumers, event, task, self.deadline)
 
     @property
     def agent(self) -> str | None:

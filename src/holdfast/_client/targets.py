@@ -162,11 +162,11 @@ def load_given_card(agent: AgentTarget, route: Route) -> str | Path | AgentCard:
     return card
 
 
-def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    bindings = items(name, given)
+def _known_bindings(name: str, values: Sequence[str], allowed: tuple[str, ...]) -> tuple[str, ...]:
+    bindings = items(name, values)
     for binding in bindings:
-        if binding not in known:
-            text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
+        if binding not in allowed:
+            text = f"{binding!r} in {name} is not a binding; there are {', '.join(allowed)}"
             raise ValueError(text)
     return bindings
 

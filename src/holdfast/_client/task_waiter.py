@@ -179,7 +179,7 @@ async def watch_task(
     async def tell_consumers(changed: Task) -> None:
         try:
             if scope.consumers:
-                await core.tell(scope.consumers, changed, changed, scope.deadline)
+                await core.call_consumers(scope.consumers, changed, changed, scope.deadline)
         except A2AError as error:
             consumer_errors.append(error)
             raise

@@ -210,7 +210,7 @@ class AdmissionLayer(PassThrough):
             QueueFullError: Too many wait already, or this one has waited for too long.
         """
         admission, call_group = self._admissions.here(), call.progress.call_group
-        needs_slot = not call_group.places
+        needs_slot = not call_group.slots
         if needs_slot and not admission.enter_at_once():
             if admission.waiting >= self._policy.queue:
                 waiting = admission.waiting
@@ -218,10 +218,10 @@ class AdmissionLayer(PassThrough):
             call.progress.awaits = "concurrency slot"
             await self._enter(admission, call)
             call.progress.awaits = None
-        call_group.places += 1
+        call_group.slots += 1
 
         def leave() -> None:
-            call_group.places -= 1
+            call_group.slots -= 1
             if needs_slot:
                 admission.leave()
 

@@ -35,7 +35,7 @@ class AttemptLayer(ExtensibleLayer):
         clock, progress, endpoint = asyncio.get_running_loop().time, call.progress, call.endpoint
         started = clock()
         if progress.attempts:
-            progress.goes_on(started)
+            progress.note_start(started)
             call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         progress.endpoint = endpoint
         progress.sent = False

@@ -120,7 +120,7 @@ class _ClientCall:
 
     async def before_wait(self, wait: float) -> None:
         call, on_retry = self._call, self._layer.engine.policy.on_retry
-        call.progress.goes_on(asyncio.get_running_loop().time() + wait)
+        call.progress.note_start(asyncio.get_running_loop().time() + wait)
         last = self._last()
         self._layer.observers.retry_scheduled(call, last, wait=wait)
         asked = call.progress.call_group.operation

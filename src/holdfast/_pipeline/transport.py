@@ -96,7 +96,7 @@ class CallGroup(msgspec.Struct):
     Attributes:
         secrets: The secrets that the requests carry. Written where a request is made; read where
             an error is reported.
-        places: How many of its requests hold a slot of the concurrency limit; the others need no
+        slots: How many of its requests hold a slot of the concurrency limit; the others need no
             slot then. Written and read by `AdmissionLayer`.
         home: Number of the replica to which a message was sent, and where it may have arrived;
             None where there is none. Written and read by `ReplicaLayer`.
@@ -120,7 +120,7 @@ class CallGroup(msgspec.Struct):
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
-    places: int = 0
+    slots: int = 0
     home: int | None = None
     message_id: str | None = None
     sends: int = 0
@@ -167,7 +167,7 @@ class CallProgress(Progress):
         """The secrets that the requests carry."""
         return self.call_group.secrets
 
-    def goes_on(self, at: float) -> None:
+    def note_start(self, at: float) -> None:
         """Note the earliest time at which the next attempt begins."""
         last = self.attempts[-1]
         wait = max(0.0, at - self.began - last.started - last.duration)
