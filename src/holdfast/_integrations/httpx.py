@@ -1,4 +1,4 @@
-"""The transport for clients of httpx; `holdfast.integrations.httpx` is where callers find it."""
+"""The transport for clients of httpx; `holdfast.integrations.httpx` publishes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Transport"]
 
 
 class _Body(BaseBody, httpx.AsyncByteStream):
-    """The body of a response while it comes."""
+    """The streamed body of a response."""
 
 
 class Transport(BaseTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):

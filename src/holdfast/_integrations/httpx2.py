@@ -1,4 +1,4 @@
-"""The transport for clients of httpx2; `holdfast.integrations.httpx2` is where callers find it."""
+"""The transport for clients of httpx2; `holdfast.integrations.httpx2` publishes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Transport"]
 
 
 class _Body(BaseBody, httpx2.AsyncByteStream):
-    """The body of a response while it comes."""
+    """The streamed body of a response."""
 
 
 class Transport(BaseTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):

@@ -1,8 +1,8 @@
-"""What `holdfast.integrations.httpx` and `holdfast.integrations.httpx2` have in common: all of it.
+"""The common base of `holdfast.integrations.httpx` and `holdfast.integrations.httpx2`.
 
-It owns the two edges: a request of the library becomes an `HttpRequest`, and what comes back a
-response or an exception of the library, of the class that the library's own transport would have
-taken for it. `foreign_requests` does what is between them.
+It converts a request of the library to an `HttpRequest`, and the reply to a response or an
+exception of the library, of the class that the library's own transport would raise.
+`ForeignRequests` sends the request.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ ResponseT = TypeVar("ResponseT")
 
 
 class OpenStreams:
-    """The streams that are open; closes those that somebody has left open and forgotten.
+    """The open streams; closes those that were abandoned while open.
 
-    It holds on to them: what is collected together with a response could not be closed in order.
+    It holds references to them: a stream collected with its response could not be closed properly.
     """
 
     def __init__(self) -> None:
@@ -61,26 +61,26 @@ class OpenStreams:
         self._closing: set[asyncio.Task[None]] = set()
 
     def add(self, stream: Stream[bytes]) -> None:
-        """Notes a stream that is open."""
+        """Add an open stream."""
         self._open.add(stream)
 
     def discard(self, stream: Stream[bytes]) -> None:
-        """Forgets a stream that is closed by somebody else."""
+        """Remove a stream that its owner closes."""
         self._open.discard(stream)
 
     def leave(self, stream: Stream[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        """Begins to close a stream of this event loop, from wherever it was found."""
+        """Start to close an abandoned stream of an event loop, from any thread."""
         self._open.discard(stream)
         self._left.add(stream)
         try:
             loop.call_soon_threadsafe(self._begin, stream, loop)
-        except RuntimeError:  # the loop is over, and the pool with it
+        except RuntimeError:  # the loop is closed, and the pool with it
             self._left.discard(stream)
 
     async def closed(self) -> None:
-        """Waits until those that were left open here are closed, for a few seconds at most."""
+        """Wait until abandoned streams of this loop are closed, for at most `_CLOSE_TIMEOUT_S`."""
         if self._left:
-            await asyncio.sleep(0)  # they are begun with
+            await asyncio.sleep(0)  # their closing starts
         loop = asyncio.get_running_loop()
         closing = [task for task in self._closing if task.get_loop() is loop]
         async with CancelScope.within(_CLOSE_TIMEOUT_S):
@@ -94,24 +94,24 @@ class OpenStreams:
 
 
 class Carrier(Protocol):
-    """Carries the requests of a transport; see `ForeignRequests`."""
+    """Sends the requests of a transport; see `ForeignRequests`."""
 
     async def send(self, request: HttpRequest, *, began: float) -> ForeignReply:
-        """Sends a request."""
+        """Send a request."""
         ...
 
     async def close(self) -> None:
-        """Ends what is under way in this event loop."""
+        """End the requests in flight in this event loop."""
         ...
 
 
 class BaseBody:
-    """The body of a response while it comes; closes itself when it ends, however it does.
+    """The streamed body of a response; closes itself at its end and after an error.
 
     Args:
         stream: Its pieces.
-        failure_of: Makes the library's exception of an error.
-        among: Closes it if everybody has forgotten it.
+        failure_of: Converts an error to the library's exception.
+        among: Closes it if it is abandoned.
     """
 
     def __init__(
@@ -142,92 +142,92 @@ class BaseBody:
             await self.aclose()
             failure = self._failure_of(error)
             cause = error
-        except BaseException:  # the end, too; and who is cancelled reads no more
+        except BaseException:  # also the end, or a cancellation, after which no reader continues
             await self.aclose()
             raise
         raise failure from cause
 
     def end(self) -> None:
-        """Lets nothing more come: what its connection gives from now on may look like its end."""
+        """Raise at the next read: a closing connection may look like the end of the body."""
         self._is_ended = True
 
     async def aclose(self) -> None:
-        """Lets go of the connection. Can be called twice."""
+        """Release the connection. Can be called twice."""
         stream, self._stream = self._stream, None
         if stream is not None:
             self._among.discard(stream)
             await stream.close()
 
     def __del__(self) -> None:
-        # A response that was left open and forgotten would keep its place in the pool for ever.
+        # A response abandoned while open would keep its slot in the pool for ever.
         stream = self._stream
         if stream is not None:
             self._among.leave(stream, self._loop)
 
 
 class BaseTransport(Generic[RequestT, ResponseT]):
-    """Carries the requests of an ``AsyncClient`` with Holdfast's retries, breaker and pool.
+    """Sends the requests of an ``AsyncClient`` with Holdfast's retries, circuit breaker and pool.
 
-    Which operation of A2A a request is, is read from it (both versions of the protocol, JSON-RPC
-    and HTTP+JSON). A read, and what may be done twice, is tried again after any failure that may
-    pass. A message, and everything that is not known to be harmless, is tried again only where it
-    certainly did not run. What is not of A2A at all goes by its method: GET, HEAD, OPTIONS and
-    TRACE change nothing (RFC 9110, 9.2.1).
+    The A2A operation of a request is recognized from its content (both versions of the protocol,
+    JSON-RPC and HTTP+JSON). A read, and an operation that may run twice, is retried after any
+    transient failure. A message, and any other operation, is retried only if it was certainly not
+    executed. A request that is not of A2A is classified by its method: GET, HEAD, OPTIONS and
+    TRACE are safe (RFC 9110, 9.2.1).
 
-    When there are no more tries:
+    When no retry is left:
 
-    - A refusal by HTTP is returned, as it came; the client calls ``raise_for_status()``.
-    - Where there is no reply, the library's own exception is raised, with Holdfast's error as its
-      ``__cause__``. What was never sent is a ``ConnectError`` (so is an open circuit),
-      ``ConnectTimeout``, ``ProxyError``, ``LocalProtocolError`` or ``PoolTimeout`` (so is a line
-      that is full, and a deadline that ends while waiting in one). The others leave open whether
-      it ran: ``ReadTimeout`` (so does a deadline), ``WriteTimeout``, ``ReadError``,
+    - An HTTP error status is returned unchanged; the client calls ``raise_for_status()``.
+    - Without a reply, the library's own exception is raised, with Holdfast's error as its
+      ``__cause__``. A request that was never sent is a ``ConnectError`` (so is an open circuit),
+      ``ConnectTimeout``, ``ProxyError``, ``LocalProtocolError`` or ``PoolTimeout`` (so is a full
+      queue, and a deadline that expires in one). With the others the execution is unknown:
+      ``ReadTimeout`` (also for a deadline), ``WriteTimeout``, ``ReadError``,
       ``RemoteProtocolError``. A reply beyond `limits` is a ``DecodingError``.
-    - An error of the protocol in a reply with status 200 is a reply. A cancel that was tried again
-      may be answered by one that says that the task is not to be canceled: it was, the first time.
+    - An A2A error in a reply with status 200 is a reply. A retried cancel may be answered with the
+      error that the task cannot be canceled, because the first attempt has canceled it.
 
-    A response that streams (by its operation, by ``Accept`` or ``Content-Type``) comes piece by
-    piece. It is not picked up again where it is cut: that raises a ``RemoteProtocolError``. The
-    events of A2A are cut wherever the protocol does not let them end, even if HTTP says that all
-    is there: they may end after a message that comes first, when the task is over or waits for
-    input or an authorization, at ``final: true`` of 0.3, at an error, and at whatever is not
-    understood here.
+    A streaming response (by its operation, ``Accept`` or ``Content-Type``) is returned piece by
+    piece. It is not resumed after a cut, which raises a ``RemoteProtocolError``. A stream of A2A
+    events is cut if the protocol does not allow it to end there, even if HTTP ended it in order:
+    it may end after a message as its first event, when the task is finished or waits for input or
+    an authorization, at ``final: true`` of 0.3, at an error, and at an event that is not
+    understood.
 
-    The client's timeouts count, for each try, in place of those of ``Resilience.timeouts``;
-    ``read`` is both the wait for the reply and that between its pieces. Where the client has None,
-    Holdfast's own counts: nothing waits for ever. The library's default is 5 seconds, which is
-    short for an agent: ``AsyncClient(transport=..., timeout=120)``. `timeout` bounds all tries
-    together, and whatever the client says.
+    The client's timeouts apply to each attempt instead of those of ``Resilience.timeouts``;
+    ``read`` is both the wait for the reply and that between its pieces. If the client has None,
+    Holdfast's own applies: no wait is unbounded. The library's default is 5 seconds, which is
+    short for an agent: ``AsyncClient(transport=..., timeout=120)``. `timeout` bounds all attempts
+    together, independently of the client's.
 
-    Not what the library's own transport does:
+    Differences from the library's own transport:
 
     - HTTP/1.1 only, on asyncio only; ``verify``, ``cert``, ``http2`` and ``limits`` of the client
-      do nothing: pass ``engine=AiohttpEngine(...)``. Proxies are those of the environment, which
-      that reads; a ``proxy`` or ``mounts`` of the client go past this transport.
-    - A body that is a stream is read before anything is sent, up to ``Limits.body`` bytes, so that
-      it can be sent again; more is a ``WriteError``, and nothing was sent.
-    - What frames a message (``Content-Length``, ``Transfer-Encoding``, ``Connection`` …) and
-      ``Accept-Encoding`` are the engine's; a response is decompressed already, and without
-      ``Content-Encoding``. Of ``extensions`` only ``timeout`` is looked at.
-    - Addresses are the caller's: any one is reached. Redirects are returned.
+      have no effect: pass ``engine=AiohttpEngine(...)``. Proxies are taken from the environment by
+      that engine; a ``proxy`` or ``mounts`` of the client bypass this transport.
+    - A streamed request body is read before anything is sent, up to ``Limits.body`` bytes, so that
+      it can be sent again; a larger one is a ``WriteError``, and nothing was sent.
+    - The engine sets the headers of framing (``Content-Length``, ``Transfer-Encoding``,
+      ``Connection`` …) and ``Accept-Encoding``; a response is decompressed already, and without
+      ``Content-Encoding``. Of ``extensions`` only ``timeout`` is used.
+    - The caller chooses the addresses: all are allowed. Redirects are returned.
 
     Args:
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out. Its
-            `reconnect` and `reconcile` do nothing here.
-        timeout: Seconds for a request with everything that is tried again, until its reply is
-            there; of a stream of events, until it begins.
-        limits: How large a reply to accept. Of what the protocol says only `body`, `headers`,
-            `event` and `inflation_ratio` count here.
-        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
-            used and not closed; an `AiohttpEngine` of its own if left out.
-        shared: What is known of agents, to share with clients and other transports.
-        env: Wall time, randomness and ids; for tests.
-        observers: Called with what happens; a request that is no operation of A2A is called after
-            its method, as in ``"HTTP POST"``.
+        resilience: The policies; `Resilience.standard()` if left out. `reconnect` and `reconcile`
+            have no effect here.
+        timeout: Seconds for a request with all its attempts, until its reply is complete; of a
+            stream of events, until it begins; more than 0.
+        limits: Largest sizes of a reply. Only `body`, `headers`, `event` and `inflation_ratio`
+            apply here.
+        engine: Sends the attempts: a borrowed `HttpEngine` or `aiohttp.ClientSession`, which is
+            not closed; an `AiohttpEngine` of its own if left out.
+        shared: State of the endpoints, to share with clients and other transports.
+        env: Source of wall time, random numbers and ids; for tests.
+        observers: Called with the events of each call; a request that is not an A2A operation is
+            named after its method, as in ``"HTTP POST"``.
 
     Raises:
-        ValueError: A number that cannot be right.
-        TypeError: An argument of another type.
+        ValueError: A number is out of its bounds.
+        TypeError: An argument is of another type.
     """
 
     _library: ClassVar[Any]
@@ -270,10 +270,10 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         )
 
     async def handle_async_request(self, request: RequestT) -> ResponseT:
-        """Carries a request; what the library calls."""
+        """Send a request; called by the library."""
         began = asyncio.get_running_loop().time()
         try:
-            outgoing = await self._written(request)
+            outgoing = await self._to_outgoing(request)
             reply = await self._requests.send(outgoing, began=began)
         except A2AError as error:
             failure, cause = self._failure_of(error, request), error
@@ -283,7 +283,7 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         raise failure from cause
 
     async def aclose(self) -> None:
-        """Ends the requests under way in this event loop, and closes an engine of its own."""
+        """End the requests in flight in this event loop, and close the transport's own engine."""
         for body in [*self._bodies.here()]:
             body.end()
         try:
@@ -293,23 +293,23 @@ class BaseTransport(Generic[RequestT, ResponseT]):
             if self._owned is not None:
                 await self._owned.close()
 
-    async def _written(self, request: Any) -> HttpRequest:
-        """The request as an engine needs it."""
+    async def _to_outgoing(self, request: Any) -> HttpRequest:
+        """Return the request for an engine."""
         library, url = self._library, request.url
         if url.scheme not in {"http", "https"} or not url.host:
             text = "the address of a request must begin with http:// or https:// and name a host"
             raise library.UnsupportedProtocol(text, request=request)
-        given: Mapping[str, float | None] = request.extensions.get("timeout", {})
+        timeouts: Mapping[str, float | None] = request.extensions.get("timeout", {})
         return HttpRequest(
             method=request.method,
             url=f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}",
             headers=_headers(request),
             body=await self._read(request),
-            timeouts=self._timeouts(*map(given.get, _PHASES)),
+            timeouts=self._timeouts(*map(timeouts.get, _PHASES)),
         )
 
     async def _read(self, request: Any) -> bytes:
-        """The body of a request, which stays the caller's."""
+        """Return the body of a request, which is not closed."""
         library, stream = self._library, request.stream
         if isinstance(stream, library.ByteStream):
             return b"".join(stream)
@@ -329,8 +329,8 @@ class BaseTransport(Generic[RequestT, ResponseT]):
     def _add(self, body: bytearray, piece: bytes) -> None:
         body += piece
         if len(body) > self._limits.body:
-            what = f"the body of the request is a stream of more than {self._limits.body} bytes"
-            raise limit_error("body", self._limits, what, executed=False)
+            text = f"the body of the request is a stream of more than {self._limits.body} bytes"
+            raise limit_error("body", self._limits, text, executed=False)
 
     def _response(self, request: Any, reply: ForeignReply) -> Any:
         body = reply.body
@@ -411,29 +411,29 @@ def _headers(request: Any) -> dict[str, str]:
 
 
 def _as_decoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """The headers of a reply whose body was decompressed, in the bytes in which they came."""
-    given = [(name.lower(), name, value) for name, value in headers.items()]
-    is_encoded = any(lowered == "content-encoding" for lowered, _, _ in given)
-    left_out = {"content-encoding", "content-length"} if is_encoded else frozenset[str]()
+    """Return the headers of a decompressed reply as the received bytes."""
+    named = [(name.lower(), name, value) for name, value in headers.items()]
+    is_encoded = any(lowered == "content-encoding" for lowered, _, _ in named)
+    omitted = {"content-encoding", "content-length"} if is_encoded else frozenset[str]()
     return [
         (name.encode("latin-1", "replace"), value.encode("utf-8", "surrogateescape"))
-        for lowered, name, value in given
-        if lowered not in left_out
+        for lowered, name, value in named
+        if lowered not in omitted
     ]
 
 
 class _Row(NamedTuple):
-    """How errors of one kind are told.
+    """The library's exceptions for one class of errors.
 
     Attributes:
-        kind: The kind.
-        which: Which of them, as `_which` says; None for all of them.
-        sent: The name of the library's exception where the request may have been sent.
-        unsent: The name where it was not.
+        kind: The class.
+        detail: Their phase or failure, as `_detail` returns it; None for all of them.
+        sent: The name of the library's exception if the request may have been sent.
+        unsent: The name if it was not sent.
     """
 
     kind: type[A2AError]
-    which: str | None
+    detail: str | None
     sent: str
     unsent: str
 
@@ -459,23 +459,23 @@ _EXCEPTIONS = (
     _Row(InvalidAgentResponseError, None, "RemoteProtocolError", "ConnectError"),
     _Row(A2AError, None, "ReadError", "ConnectError"),
 )
-"""The first row that fits counts."""
+"""The first matching row applies."""
 
 
 def _name_of(error: A2AError) -> str:
-    """The name of the library's exception for an error."""
-    which = _which(error)
+    """Return the name of the library's exception for an error."""
+    detail = _detail(error)
     row = next(
-        row for row in _EXCEPTIONS if isinstance(error, row.kind) and row.which in {None, which}
+        row for row in _EXCEPTIONS if isinstance(error, row.kind) and row.detail in {None, detail}
     )
     return row.unsent if error.executed is False else row.sent
 
 
-def _which(error: A2AError) -> str | None:
-    """What kind of timeout it was, or what became of the connection."""
+def _detail(error: A2AError) -> str | None:
+    """Return the phase of a timeout, or the failure of a connection."""
     if isinstance(error, A2ATimeoutError):
         return error.phase
     if not isinstance(error, A2AConnectionError):
         return None
-    is_passing = error.transient or error.failure != "unreachable"
-    return error.failure if is_passing else "unsendable"  # nowhere, as it is
+    is_sendable = error.transient or error.failure != "unreachable"
+    return error.failure if is_sendable else "unsendable"  # to no address

@@ -1,16 +1,16 @@
-"""Requests that somebody else wrote, carried through the layers of Holdfast's own calls.
+"""Requests of another library, sent through the layers of Holdfast's own calls.
 
-It owns the way from an HTTP request to its reply, and knows nothing of whose library made it.
+This module turns an HTTP request into its reply, independently of the library that created it.
 
 Rules:
-- A reply is the caller's, untouched, whatever it says. One that is no success is shown to the
-  layers as the error that it means; when no try is left, it is the answer all the same.
-- Of what is known to have one document for an answer, the whole reply belongs to the attempt: one
-  that is cut is a failure like any other. What may be a stream is there with its headers, and
-  nothing is tried again after that; a cut is told to whoever reads.
-- A stream of the protocol ends where the protocol lets it; every other end is a cut, however good
-  the order it came in (`holdfast._integrations.stream_end`). What passes is not held back for
-that. - A stream is not picked up again: that takes somebody who knows what was in it.
+- The caller gets each reply unchanged. The layers see a reply that is not a success as the error
+  that it means; when no retry is left, the reply is returned nevertheless.
+- The attempt of an operation with a single document as its answer includes the complete reply: a
+  cut is a failure like any other. A reply that may be a stream is returned with its headers, and
+  is not retried after that; a cut is raised to its reader.
+- A stream of the protocol ends where the protocol allows it; any other end is a cut, even if HTTP
+  ended it in order (`holdfast._integrations.stream_end`). Its pieces are not delayed for that.
+- A stream is not resumed: that would require its earlier events.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ R = TypeVar("R")
 
 
 class ForeignReply(NamedTuple):
-    """What came back.
+    """The reply to a request.
 
     Attributes:
         status: HTTP status.
         headers: As received; look them up in lower case.
-        body: The whole body, decompressed; or what there will be of it, to be closed.
+        body: The complete body, decompressed; or a stream of its pieces, to be closed.
     """
 
     status: int
@@ -76,17 +76,17 @@ class ForeignReply(NamedTuple):
 
 
 class ForeignRequests:
-    """Carries requests to wherever they go.
+    """Sends requests to any endpoint.
 
     Args:
-        engine: What carries them in the end; not closed.
-        resilience: What to do when things go wrong.
-        timeout: Seconds for a request with all its tries, until its reply is there; of a stream
-            of events, until it begins.
-        limits: How large a reply may be.
-        shared: What is known of agents.
-        env: Wall time, randomness and ids.
-        observers: Called with what happens.
+        engine: Sends the attempts; borrowed, not closed.
+        resilience: The policies.
+        timeout: Seconds for a request with all its attempts, until its reply is complete; of a
+            stream of events, until it begins.
+        limits: Largest sizes of a reply.
+        shared: State of the endpoints.
+        env: Source of wall time, random numbers and ids.
+        observers: Called with the events of each call.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class ForeignRequests:
         )
 
     async def send(self, request: HttpRequest, *, began: float) -> ForeignReply:
-        """Sends a request, as often as it is safe and useful.
+        """Send a request, with retries where they are safe.
 
         Args:
-            request: The request; its `progress` and `max_idle` are not looked at.
-            began: When it was made, on the event loop's clock.
+            request: The request; its `progress` and `max_idle` are ignored.
+            began: When it was created, in seconds on the event loop's clock.
 
         Raises:
-            A2AError: There is no reply; what it knows of all tries is in it.
+            A2AError: There is no reply; the error has the facts of all attempts.
         """
         recognized = recognize(request.method, request.url, request.body)
         operation = recognized.operation
@@ -149,16 +149,16 @@ class ForeignRequests:
         return ForeignReply(reply.status, reply.headers, reply.value)
 
     async def close(self) -> None:
-        """Ends the requests under way in this event loop; later ones are carried all the same."""
+        """End the requests in flight in this event loop; later ones are sent nevertheless."""
         await self._transport.close()
 
     def _endpoint(self, recognized: Recognized, url: str) -> Endpoint:
-        # As cards and clients name them, so that what is shared is the same place.
+        # As cards and clients name it, so that they share the state of the endpoint.
         is_card = recognized.binding == CARD_BINDING
-        place = origin(url) if is_card else "/".join(url.split("/", 3)[:3])
+        base_url = origin(url) if is_card else "/".join(url.split("/", 3)[:3])
         return self._endpoints.of(
             AgentInterface(
-                url=f"{place}{recognized.base}",
+                url=f"{base_url}{recognized.base}",
                 protocol_binding=recognized.binding,
                 protocol_version=recognized.version or None,
             )
@@ -166,15 +166,15 @@ class ForeignRequests:
 
 
 _REFUSAL = "holdfast_refusal"
-"""The attribute of an error that holds the reply which it stands for."""
+"""The attribute of an error that holds its reply."""
 
 
 class _Outgoing(NamedTuple):
-    """A request on its way.
+    """A request in flight.
 
     Attributes:
         request: The request.
-        recognized: What it is.
+        recognized: Its operation.
     """
 
     request: HttpRequest
@@ -182,7 +182,7 @@ class _Outgoing(NamedTuple):
 
 
 class _Answer(Reply[Any], frozen=True, kw_only=True):
-    """What comes back through the layers, which keep what they do not know.
+    """A reply with its status, which the layers pass through.
 
     Attributes:
         status: HTTP status.
@@ -203,14 +203,14 @@ class _ForeignBinding:
         self._limits = limits
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Sends a request, and reads the whole reply."""
+        """Send a request, and read the complete reply."""
         with _named(call.agent):
             reply = await self._engine.request(self._request(call))
             self._judge(reply)
         return _answer(call, reply, reply.body)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
-        """Sends a request, and waits for the headers of the reply."""
+        """Send a request, and wait for the headers of the reply."""
         outgoing: _Outgoing = cast("Any", call.params)
         connection = self._engine.stream(self._request(call))
         with _named(call.agent):
@@ -229,11 +229,11 @@ class _ForeignBinding:
         return _answer(call, reply, OneEvent(whole.body))
 
     async def close(self) -> None:
-        """Nothing to free: the engine belongs to somebody else."""
+        """Do nothing: the engine is borrowed."""
 
     @staticmethod
     def _stays_open(outgoing: _Outgoing, reply: HttpStream) -> bool:
-        """Whether the body may be one that comes bit by bit for a long time."""
+        """Return whether the body may be a stream."""
         return not outgoing.recognized.is_known or media_type(reply.headers) == EVENT_STREAM
 
     def _request(self, call: AnyCall) -> HttpRequest:
@@ -248,10 +248,10 @@ class _ForeignBinding:
         )
 
     def _judge(self, reply: HttpReply) -> None:
-        """Lets pass what is no error.
+        """Check that a reply is not an error.
 
         Raises:
-            A2AError: What the reply means.
+            A2AError: The error that the reply means.
         """
         if reply.status < 400:
             return
@@ -268,7 +268,7 @@ def _answer(call: AnyCall, reply: HttpReply | HttpStream, value: object) -> Repl
 
 @contextmanager
 def _named(agent: str | None) -> Generator[None]:
-    """Names the agent in what goes wrong."""
+    """Add the agent's name to errors."""
     try:
         yield
     except A2AError as error:
@@ -277,15 +277,15 @@ def _named(agent: str | None) -> Generator[None]:
 
 
 class _OpenBody:
-    """The body of a reply while it comes, which is a `Stream` of its pieces.
+    """The body of a reply as a `Stream` of its pieces.
 
     Args:
-        connection: What it comes over, which is open; closed with this.
+        connection: The open connection of the reply; closed with this stream.
         reply: The reply.
-        outgoing: What is answered. In the protocol the last event has to be whole, and of an
-            operation that streams it has to be the end.
-        agent: Where it comes from, to be named in errors.
-        limits: How large it may be: a body, or events of any number.
+        outgoing: The request. In the protocol the last event must be complete, and that of a
+            streaming operation must be a regular end.
+        agent: The agent's name, for errors.
+        limits: Largest size of the body, or of each of any number of events.
     """
 
     def __init__(
@@ -326,30 +326,30 @@ class _OpenBody:
                     raise
                 cut = connection_error(self._request, "truncated", reason, sent=True)
                 raise cut from None
-            self._look_at(chunk)
+            self._check(chunk)
         return chunk
 
     def next_nowait(self) -> bytes | None:
-        """Nothing: each piece is waited for."""
+        """Return None: no piece is buffered."""
         return None
 
     async def close(self) -> None:
-        """Lets go of the connection."""
+        """Release the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.__aexit__(None, None, None)
 
     def _missing(self) -> str | None:
-        """What is not there at the end; None if all is."""
+        """Return why the end of the body is a cut; None if it is regular."""
         if self._is_of_a2a and self._events is not None and self._events.is_cut:
             return "in the middle of an event"
         return None if self._ending is None else self._ending.missing
 
-    def _look_at(self, chunk: bytes) -> None:
-        """Checks how large it becomes, and notes what passes.
+    def _check(self, chunk: bytes) -> None:
+        """Check the size so far, and record the events.
 
         Raises:
-            LimitExceededError: Too large.
+            LimitExceededError: The body or an event is too large.
         """
         if self._events is not None:
             for event in self._events.feed(chunk):
@@ -358,10 +358,10 @@ class _OpenBody:
             return
         self._size += len(chunk)
         if self._size > self._limits.body:
-            what = f"the reply is larger than {self._limits.body} bytes"
-            raise limit_error("body", self._limits, what)
+            text = f"the reply is larger than {self._limits.body} bytes"
+            raise limit_error("body", self._limits, text)
 
 
 def _streaming(operation: AnyOperation) -> AnyOperation:
-    """An operation that may be answered by events."""
+    """Return an operation that may be answered by events."""
     return operation if operation.streaming else msgspec.structs.replace(operation, streaming=True)

@@ -1,12 +1,11 @@
-"""Which operation of the protocol a request is that somebody else wrote.
+"""Recognition of the protocol's operation in a request of another library.
 
-Rules: a request is what its bytes say, in either version of the protocol; where its path and its
-body say different things, the one counts that must not run twice; what cannot be told is taken for
-an operation that must not run twice, unless HTTP itself says that it changes nothing (RFC 9110,
-9.2.1: GET, HEAD, OPTIONS and TRACE). PUT and DELETE are not taken at their word, since nothing is
-known of the server that takes them.
+Rules: a request is recognized by its bytes, in either version of the protocol; if its path and its
+body disagree, the operation that must not run twice counts; an unrecognized request counts as an
+operation that must not run twice, unless its HTTP method is safe (RFC 9110, 9.2.1: GET, HEAD,
+OPTIONS and TRACE). PUT and DELETE do not count as idempotent, since the server is unknown.
 
-Safety is that of `holdfast._model.operations`, and so are methods and paths.
+Safety, methods and paths are those of `holdfast._model.operations`.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ AnyOperation = Operation[Any, Any]
 
 
 class Recognized(NamedTuple):
-    """What a request is.
+    """The operation of a request.
 
     Attributes:
-        operation: A row of the table of operations, the fetch of a card, or a row made for what
-            is neither, which is called after its HTTP method, as in ``"HTTP POST"``.
-        binding: How it is spoken: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"card"``; or ``"HTTP"``, if
-            it is not known to be of the protocol.
-        version: Version of the protocol; empty if it is of none.
-        base: Path of the interface, to which the operation's own is added; empty for the whole
-            origin.
-        request_id: What a call of JSON-RPC is called by in its answers, of any type.
+        operation: A row of the table of operations, the fetch of a card, or otherwise a row named
+            after the HTTP method, as in ``"HTTP POST"``.
+        binding: The binding: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"card"``; or ``"HTTP"`` if the
+            request is not known to be one of the protocol.
+        version: Version of the protocol; empty if there is none.
+        base: Path of the interface, to which the operation's own path is added; empty for the
+            whole origin.
+        request_id: The id of a JSON-RPC call, of any type.
     """
 
     operation: AnyOperation
@@ -60,41 +59,42 @@ class Recognized(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it is of the protocol."""
+        """Whether it is a request of the protocol."""
         return self.binding != _FOREIGN
 
 
 def recognize(method: str, url: str, body: bytes) -> Recognized:
-    """Says what a request is. It never fails.
+    """Return the operation of a request; never fails.
 
     Args:
         method: The HTTP method.
-        url: The whole address, or its path; encoded.
-        body: The whole body.
+        url: The complete URL, or its path; percent-encoded.
+        body: The complete body.
     """
     method = method.upper()
     path = _path_of(url)
-    found = _by_path(method, path)
+    by_path = _by_path(method, path)
     if method == "POST":
         envelope = _envelope_of(body)
         if envelope is None:
-            # What no agent can read as the parameters of that operation may be something else.
-            certain = found is not None and (_is_conditional(found) or not body.strip())
-            return found if found is not None and certain else _foreign(method)
+            # A body that is not the parameters of that operation may be another request.
+            is_certain = by_path is not None and (_is_conditional(by_path) or not body.strip())
+            return by_path if by_path is not None and is_certain else _foreign(method)
         if envelope.jsonrpc is not UNSET:
-            called = _by_envelope(envelope, path)
-            if called is None:
+            by_envelope = _by_envelope(envelope, path)
+            if by_envelope is None:
                 return _foreign(method)
-            return found if found is not None and _is_conditional(found) else called
-    return found or _foreign(method)
+            is_path_safer = by_path is not None and _is_conditional(by_path)
+            return by_path if by_path is not None and is_path_safer else by_envelope
+    return by_path or _foreign(method)
 
 
 _FOREIGN = "HTTP"
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class _Envelope(msgspec.Struct):
-    """What of a JSON object tells whether it is a call of JSON-RPC, and which."""
+    """The members of a JSON object that identify a call of JSON-RPC."""
 
     jsonrpc: Any = UNSET
     method: Any = UNSET
@@ -115,7 +115,7 @@ _METHODS: Mapping[str, tuple[AnyOperation, str]] = {
 
 
 def _templates() -> Iterator[tuple[str, str, AnyOperation, str]]:
-    """Every path of the REST bindings, with its verb."""
+    """Yield every path of the REST bindings, with its HTTP method."""
     for operation in OPERATIONS.values():
         for template, version in (
             (operation.path, PROTOCOL_VERSION),
@@ -133,7 +133,7 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 _PATHS: tuple[tuple[str, re.Pattern[str], AnyOperation, str], ...] = tuple(
     (verb, _pattern(template), operation, version)
-    # What says more comes first: "/tasks/{id}:cancel" is a "/tasks/{id}" as well.
+    # Longer templates come first: "/tasks/{id}:cancel" matches "/tasks/{id}" as well.
     for verb, template, operation, version in sorted(
         _templates(), key=lambda row: -len(re.sub(r"\{\w+\}", "", row[1]))
     )
@@ -148,7 +148,7 @@ def _path_of(url: str) -> str:
 
 
 def _by_path(method: str, path: str) -> Recognized | None:
-    """What the path says; before it there may be a path of the interface, and a tenant."""
+    """Return the operation by its path, after the interface's own path and a tenant."""
     if method == "GET" and path.endswith(WELL_KNOWN):
         return Recognized(GET_AGENT_CARD, CARD_BINDING)
     for verb, pattern, operation, version in _PATHS:
@@ -158,15 +158,15 @@ def _by_path(method: str, path: str) -> Recognized | None:
 
 
 def _by_envelope(envelope: _Envelope, path: str) -> Recognized | None:
-    called = envelope.method
-    if envelope.jsonrpc != "2.0" or not isinstance(called, str) or called not in _METHODS:
+    method = envelope.method
+    if envelope.jsonrpc != "2.0" or not isinstance(method, str) or method not in _METHODS:
         return None
-    operation, version = _METHODS[called]
+    operation, version = _METHODS[method]
     return Recognized(operation, "JSONRPC", version, path, envelope.id)
 
 
 def _envelope_of(body: bytes) -> _Envelope | None:
-    """The body as a JSON object; None if it is none, as a batch of calls is not."""
+    """Return the body as a JSON object; None if it is not one, such as a batch of calls."""
     try:
         return _decoder.decode(body)
     except UNREADABLE:
@@ -179,12 +179,12 @@ def _is_conditional(recognized: Recognized) -> bool:
 
 @lru_cache(maxsize=64)
 def _foreign(method: str) -> Recognized:
-    """What is not known to be of the protocol; it may be answered by events, or anything else."""
+    """Return a request that is not known to be of the protocol; any answer is possible."""
     operation: AnyOperation = Operation(
         name=f"HTTP {method}",
         request=Empty,
         response=Empty,
-        safety="read" if method in _SAFE else "conditional",
+        safety="read" if method in _SAFE_METHODS else "conditional",
         verb="POST",
         path="",
         streaming=True,

@@ -1,13 +1,13 @@
-"""Whether a stream that somebody else reads may end where it ends.
+"""The end of a stream that another library reads: regular, or a cut.
 
-The rules are those of a client's own streams (`holdfast._stream.machine`), but for these, since
-whoever reads here is to be told of no cut that is none:
-- What cannot be understood may have been the last thing to be said: an event that nobody here can
-  read, or of a kind or with a state that nobody here knows. So may an error, of any form, which
-  whoever reads the stream finds in it.
+The rules are those of a client's own streams (`holdfast._stream.machine`), with these differences,
+since a regular end must not be reported as a cut:
+- An event that cannot be understood may be the last one: an unreadable event, or one of an unknown
+  kind or with an unknown state. So may an error of any form, which the reader of the stream finds
+  in it.
 - A task that waits for an authorization may end its stream, as one that waits for input may:
-  servers of the official SDK end it when the agent returns, and are then sent the credentials in
-  another message. A client of Holdfast asks what is true; here nobody can.
+  servers of the official SDK end it when the agent returns, and then get the credentials in
+  another message. A client of Holdfast fetches the task; here that is not possible.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Ending"]
 
-_GOES_ON = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
-"""What a task cannot be left at. One that is not known (`UNSPECIFIED`) is, by servers of 0.3."""
+_UNFINISHED_STATES = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
+"""States at which a stream must not end. Servers of 0.3 do end one at `UNSPECIFIED`."""
 
 
 class Ending:
-    """What is known of the end of a stream, from the events that have passed.
+    """Decides from the events of a stream whether it may end.
 
     Args:
-        recognized: What the stream answers: an operation of the protocol that streams.
-        limits: Bounds the JSON that is looked at; of what is more, it is not known what it says.
+        recognized: The request that the stream answers: a streaming operation of the protocol.
+        limits: Bounds of the JSON to decode; a larger event counts as not understood.
     """
 
     def __init__(self, recognized: Recognized, limits: Limits) -> None:
@@ -48,35 +48,35 @@ class Ending:
         self._limits = limits
         self._may_end = False
         self._has_begun = False
-        self._state: TaskState | None = None  # as last told
+        self._state: TaskState | None = None  # of the last event that has one
 
     @property
     def missing(self) -> str | None:
-        """What is not there if the stream ends now; None if it may."""
+        """Why the stream is cut if it ends now; None if it may end."""
         if not self._has_begun:
             return "without an event"
-        if self._may_end or (self._state is not None and self._state not in _GOES_ON):
+        if self._may_end or (self._state is not None and self._state not in _UNFINISHED_STATES):
             return None
         state = "" if self._state is None else f": it is {self._state.value}"
         return f"before the task came to an end{state}"
 
     def passed(self, event: ServerSentEvent) -> None:
-        """Notes an event of the stream."""
+        """Record an event of the stream."""
         if self._may_end:
             return
         is_first, self._has_begun = not self._has_begun, True
-        response = None if event.event == "error" else self._understood(event.data)
-        told = None if response is None else response.event
-        if told is None or (self._codec.is_last is not None and self._codec.is_last(response)):
+        response = None if event.event == "error" else self._decode(event.data)
+        content = None if response is None else response.event
+        if content is None or (self._codec.is_last is not None and self._codec.is_last(response)):
             self._may_end = True
-        elif isinstance(told, Message):
+        elif isinstance(content, Message):
             self._may_end = is_first
-        elif not isinstance(told, TaskArtifactUpdateEvent):
-            self._state = state = told.status.state
+        elif not isinstance(content, TaskArtifactUpdateEvent):
+            self._state = state = content.status.state
             self._may_end = state.is_terminal
 
-    def _understood(self, data: bytes) -> StreamResponse | None:
-        """What an event says; None if that is an error, or cannot be read."""
+    def _decode(self, data: bytes) -> StreamResponse | None:
+        """Return the content of an event; None if it is an error, or cannot be decoded."""
         try:
             check_json_size(data, self._limits)
             response: StreamResponse | None = self._read(data)
@@ -85,7 +85,7 @@ class Ending:
                     self._operation,
                     self._request_id,
                     HttpReply(status=200, headers={}, body=data),
-                    now=0.0,  # when to come again is not asked
+                    now=0.0,  # only for Retry-After, which is not used
                     refusals=frozenset(),
                 )
         except A2AError:

@@ -1,10 +1,10 @@
-"""Holdfast's errors as the SDK's, for programs that catch those.
+"""Conversion of Holdfast's errors to the SDK's, for programs that catch those.
 
-Rules: what the agent answered is the SDK's class of the same name, with the ``data`` that the
-SDK's own transports give it; a wait that was over is a `CallTimeoutError`; a card that was not
-found or is none is the SDK's `AgentCardResolutionError`; all else is a `CallFailedError`. The
-message is Holdfast's line, and Holdfast's error, with all its facts, is the ``__cause__``: whoever
-raises one says ``raise to_sdk_error(error) from error``.
+Rules: an error of the agent becomes the SDK's class of the same name, with the ``data`` of the
+SDK's own transports; a timeout becomes a `CallTimeoutError`; a missing or invalid card becomes the
+SDK's `AgentCardResolutionError`; any other error becomes a `CallFailedError`. The message is that
+of Holdfast's error, which, with all its facts, is the ``__cause__``: errors are raised with
+``raise to_sdk_error(error) from error``.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = ["SDK_ERRORS", "CallFailedError", "CallTimeoutError", "SdkErrors", "to
 
 
 class CallFailedError(A2AClientError):
-    """A call failed otherwise than by an error of the protocol.
+    """A call failed for a reason other than an A2A error of the agent.
 
     Attributes:
-        executed: Whether the agent ran the operation: True, False, or None where nobody can know.
+        executed: Whether the agent executed the operation: True, False, or None if unknown.
         transient: Whether the same call may succeed later.
-        retry_after: Seconds to wait before another try, where the agent said so, or its circuit
-            breaker did.
-        attempts: Every attempt that was made, in order.
-        http_status: Status of the HTTP reply, if there was one.
-        message_id: The message that it is about, where the outcome of sending it is not known, or
-            known to be wrong.
+        retry_after: Seconds to wait before a retry, by the agent's Retry-After or its circuit
+            breaker; None if there is no hint.
+        attempts: All attempts, in order.
+        http_status: Status of the HTTP reply; None without one.
+        message_id: The id of the message if its outcome is unknown or known to be wrong; None
+            otherwise.
     """
 
     def __init__(self, message: str | None = None, data: dict[Any, Any] | None = None) -> None:
@@ -53,7 +53,7 @@ class CallFailedError(A2AClientError):
 
     @classmethod
     def of(cls, error: A2AError) -> CallFailedError:
-        """The error for one of Holdfast's, with its line and its facts."""
+        """Return the error for one of Holdfast's errors, with its message and facts."""
         failed = cls(str(error))
         failed.executed = error.executed
         failed.transient = error.transient
@@ -65,17 +65,17 @@ class CallFailedError(A2AClientError):
 
 
 class CallTimeoutError(CallFailedError, A2AClientTimeoutError):
-    """A call took longer than it may; its attributes are those of `CallFailedError`."""
+    """A call exceeded its time limit; its attributes are those of `CallFailedError`."""
 
 
 def to_sdk_error(error: A2AError) -> sdk.A2AError:
-    """The SDK's error for one of Holdfast's.
+    """Return the SDK's error for one of Holdfast's errors.
 
     Args:
-        error: The error; it is to be the ``__cause__`` of the result.
+        error: The error; the caller makes it the ``__cause__`` of the result.
 
     Returns:
-        Of the SDK's class of that name, or one of `CallFailedError` and `CallTimeoutError`.
+        An error of the SDK's class of the same name, a `CallFailedError` or a `CallTimeoutError`.
     """
     for kind in type(error).__mro__:
         make = _MAKERS.get(kind)
@@ -88,7 +88,7 @@ _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
 def _answered(name: str) -> Callable[[A2AError], sdk.A2AError]:
-    """What makes an error of the protocol; a `CallFailedError` where the SDK is too old for it."""
+    """Return a factory of an A2A error; of `CallFailedError` if the SDK is too old for it."""
     kind = getattr(sdk, name, None)
     if kind is None:
         return CallFailedError.of
@@ -96,7 +96,7 @@ def _answered(name: str) -> Callable[[A2AError], sdk.A2AError]:
 
 
 def _metadata(error: A2AError) -> dict[str, Any] | None:
-    """What the SDK's transports give as ``data``: the metadata of the first ErrorInfo."""
+    """Return the ``data`` of the SDK's transports: the metadata of the first ErrorInfo."""
     for detail in error.details:
         if detail.get("@type") == _ERROR_INFO:
             return detail.get("metadata") or None
@@ -104,7 +104,7 @@ def _metadata(error: A2AError) -> dict[str, Any] | None:
 
 
 def _bad_response(error: A2AError) -> sdk.A2AError:
-    """The agent's own word, or the client's: that the reply cannot be read is no answer."""
+    """Return the agent's own error, or a `CallFailedError` if the reply cannot be read."""
     if error.code is None:
         return CallFailedError.of(error)
     return _answered("InvalidAgentResponseError")(error)
@@ -114,10 +114,10 @@ def _no_card(error: A2AError) -> sdk.A2AError:
     return AgentCardResolutionError(str(error), status_code=error.http_status)
 
 
-def _by_what_broke(error: A2AError) -> sdk.A2AError:
-    """A reply that was lost since it took too long is a timeout, for the SDK's users too."""
-    late = isinstance(error.__cause__, TimeoutError)
-    return CallTimeoutError.of(error) if late else CallFailedError.of(error)
+def _timeout_or_failure(error: A2AError) -> sdk.A2AError:
+    """Return a timeout if the reply was lost because of one, a `CallFailedError` otherwise."""
+    is_timeout = isinstance(error.__cause__, TimeoutError)
+    return CallTimeoutError.of(error) if is_timeout else CallFailedError.of(error)
 
 
 _MAKERS: Mapping[type, Callable[[A2AError], sdk.A2AError]] = MappingProxyType(
@@ -145,24 +145,24 @@ _MAKERS: Mapping[type, Callable[[A2AError], sdk.A2AError]] = MappingProxyType(
         errors.InvalidAgentCardError: _no_card,
         errors.A2ATimeoutError: CallTimeoutError.of,
         errors.DeadlineExceededError: CallTimeoutError.of,
-        errors.OutcomeUnknownError: _by_what_broke,
-        errors.ReconnectError: _by_what_broke,
+        errors.OutcomeUnknownError: _timeout_or_failure,
+        errors.ReconnectError: _timeout_or_failure,
     }
 )
 
 
 class SdkErrors:
-    """Raises what goes wrong as the SDK's transport of that binding does; all else passes.
+    """Raises Holdfast's errors as those of the SDK's transport of a binding; others pass.
 
     Args:
-        make: Makes the SDK's error of one of Holdfast's.
+        make: Converts one of Holdfast's errors to the SDK's.
     """
 
     def __init__(self, make: Callable[[A2AError], Exception]) -> None:
         self._make = make
 
     def __enter__(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -172,22 +172,22 @@ class SdkErrors:
     ) -> None:
         if isinstance(error, errors.A2AError):
             raise self._make(error) from error
-        if isinstance(error, MalformedError):  # of a parameter that cannot be sent
+        if isinstance(error, MalformedError):  # of a parameter that cannot be encoded
             raise sdk.InvalidParamsError(str(error)) from error
 
 
 def _of_http_json(error: A2AError) -> Exception:
-    """The SDK's error: what an agent means it has to say by a reason, and not by a status."""
+    """Return the SDK's error, which depends on the reason in the details, not on the status."""
     if error.http_status is None or any("reason" in detail for detail in error.details):
         return to_sdk_error(error)
     if error.http_status == HTTPStatus.NOT_FOUND:
         return sdk.MethodNotFoundError(str(error))
-    told = to_sdk_error(error)
-    return told if isinstance(told, A2AClientError) else CallFailedError.of(error)
+    converted = to_sdk_error(error)
+    return converted if isinstance(converted, A2AClientError) else CallFailedError.of(error)
 
 
 SDK_ERRORS: Mapping[str, SdkErrors] = {
     "JSONRPC": SdkErrors(to_sdk_error),
     "HTTP+JSON": SdkErrors(_of_http_json),
 }
-"""By binding."""
+"""The conversion of errors, by binding."""

@@ -1,4 +1,4 @@
-"""Calling the caller's listener before a retry, so that it can do no harm."""
+"""Calls the caller's listener before a retry, isolated from the call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["notify"]
 
 _LISTENER_TIMEOUT_S = 10.0
-"""Seconds that a listener has."""
+"""Time limit of a listener, in seconds."""
 
 logger = logging.getLogger("holdfast")
 
@@ -25,28 +25,28 @@ logger = logging.getLogger("holdfast")
 async def notify(
     on_retry: OnRetry, attempt: int, error: Exception, delay: float, *, until: float = math.inf
 ) -> None:
-    """Calls a listener, for a while; what it raises is logged, and changes nothing.
+    """Call a listener within a time limit; its errors are logged and do not affect the call.
 
     Args:
         on_retry: The listener.
         attempt: The number of the retry, from 1.
-        error: What the SDK's user would catch.
+        error: The error, as the SDK's user would catch it.
         delay: Seconds until the retry.
-        until: When it has to be done at the latest, on the event loop's clock.
+        until: When it must end at the latest, in seconds on the event loop's clock.
     """
     at = min(until, asyncio.get_running_loop().time() + _LISTENER_TIMEOUT_S)
 
     async def listen() -> None:
-        telling = on_retry(attempt, error, delay)
-        if inspect.isawaitable(telling):
-            await telling
+        notification = on_retry(attempt, error, delay)
+        if inspect.isawaitable(notification):
+            await notification
 
     try:
-        # A cancellation may be one of those that the listener waits for, and not the caller's.
+        # A cancellation may come from within the listener instead of the caller.
         await wait_until(at, reject_self_cancellation(listen()), _too_long)
     except Exception as failed:
-        # The log is to tell of the listener, not of the call: in an error of the SDK there may be
-        # an address with a secret.
+        # The log describes the listener, not the call: an error of the SDK may contain an address
+        # with a secret.
         failed.__context__ = None
         logger.exception("on_retry failed, which changes nothing")
 

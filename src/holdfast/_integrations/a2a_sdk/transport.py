@@ -1,10 +1,10 @@
 """`HoldfastTransport`: the SDK's transport, made of Holdfast's client.
 
 Rules:
-- What comes in is converted and never changed; what the caller passed stays the caller's.
-- The SDK's own client has looked at the card: what it asks for is sent, and the agent judges it.
-- The address is the one that the SDK chose, and stays so, whatever an extended card says.
-- What goes wrong is raised as the SDK's error, with Holdfast's error as its cause.
+- Arguments are converted and never changed.
+- The SDK's own client has checked the card: each request is sent, and the agent decides about it.
+- The address is the one that the SDK chose, also after an extended card.
+- An error is raised as the SDK's error, with Holdfast's error as its cause.
 """
 
 from __future__ import annotations
@@ -310,13 +310,13 @@ class HoldfastTransport(ClientTransport):
         with self._errors:
             options = self._options(tenant, context, streams=True)
             async with begin(options) as events:
-                rests, told = False, None
+                is_settled, settled_task = False, None
                 async for event in events:
                     yield to_proto(_response(event), pb.StreamResponse)
                     if isinstance(event, Task | TaskStatusUpdateEvent):
-                        rests = event.status.state.is_settled
-                    told = events.task if rests else None
-                for event in _last_words(told, events.task):
+                        is_settled = event.status.state.is_settled
+                    settled_task = events.task if is_settled else None
+                for event in _late_artifacts(settled_task, events.task):
                     yield to_proto(_response(event), pb.StreamResponse)
 
     def _options(
@@ -458,26 +458,26 @@ def _response(event: Event) -> StreamResponse:
     return StreamResponse(**member)
 
 
-def _last_words(told: Task | None, truth: Task | None) -> Iterable[Event]:
-    """What an agent tells of artifacts after the status that a stream ends with, or holds only.
+def _late_artifacts(emitted: Task | None, final: Task | None) -> Iterable[Event]:
+    """Return events of artifacts that changed after the last status of a stream.
 
-    Holdfast's own stream has it in its task. Who has nothing but events needs one. What only is
-    divided into parts in another way, or is not in the task any more, was told.
+    Holdfast's own stream has these changes in its task; a reader of events alone needs an event.
+    An artifact that is only divided into other parts, or no longer in the task, was emitted.
     """
-    if told is None or truth is None or told is truth:
+    if emitted is None or final is None or emitted is final:
         return ()
     writing = FlattenedText()
-    known = {artifact.artifact_id: writing.text(artifact.parts) for artifact in told.artifacts}
-    news = {
+    texts = {artifact.artifact_id: writing.text(artifact.parts) for artifact in emitted.artifacts}
+    changed = {
         artifact.artifact_id
-        for artifact in truth.artifacts
-        if known.get(artifact.artifact_id) != writing.text(artifact.parts)
+        for artifact in final.artifacts
+        if texts.get(artifact.artifact_id) != writing.text(artifact.parts)
     }
     return [
         event
-        for event in (difference(told, truth) if news else ())
+        for event in (difference(emitted, final) if changed else ())
         if isinstance(event, Task)
-        or (isinstance(event, TaskArtifactUpdateEvent) and event.artifact.artifact_id in news)
+        or (isinstance(event, TaskArtifactUpdateEvent) and event.artifact.artifact_id in changed)
     ]
 
 

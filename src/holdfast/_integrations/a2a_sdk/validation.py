@@ -1,4 +1,4 @@
-"""Checks of what the SDK's user passes, in the SDK's own names."""
+"""Checks of the arguments of the SDK's user, in the SDK's own terms."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _RETRYING = frozenset(field.name for field in fields(RetryConfig))
 
 
 def check_names(what: str, given: Mapping[str, object], known: Collection[str]) -> None:
-    """Checks the names of options; one that belongs into a `RetryConfig` is sent there.
+    """Check the names of options, with a hint for one that belongs in a `RetryConfig`.
 
     Raises:
-        TypeError: There is none of that name.
+        TypeError: There is no option of that name.
     """
     for name, value in given.items():
         if name not in known and name in _RETRYING:
@@ -37,10 +37,10 @@ def check_names(what: str, given: Mapping[str, object], known: Collection[str]) 
 
 
 def check_config(config: object) -> None:
-    """Checks the SDK's configuration, which Holdfast has a namesake of.
+    """Check the SDK's configuration; Holdfast has a class of the same name.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is of another type.
     """
     if config is not None and not isinstance(config, ClientConfig):
         text = f"config must be a2a.client.ClientConfig, not {_kind(config)}"
@@ -48,10 +48,10 @@ def check_config(config: object) -> None:
 
 
 def check_card(card: object) -> None:
-    """Checks the SDK's card.
+    """Check the SDK's card.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is of another type.
     """
     if not isinstance(card, AgentCard):
         kind = _kind(card)
@@ -61,7 +61,7 @@ def check_card(card: object) -> None:
 
 
 def _kind(value: object) -> str:
-    """The class of a value, as it is imported."""
+    """Return the name of a value's class, with its package."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
     if package == "holdfast":
