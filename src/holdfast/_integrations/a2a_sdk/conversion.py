@@ -1,4 +1,4 @@
-"""How to try again, as a user of the SDK says it, in Holdfast's terms, and the other way round."""
+"""Conversion between `RetryConfig` and Holdfast's own policies."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["check_budget", "check_other_labels", "resilience_of", "retry_config_
 
 
 def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> Resilience:
-    """What to do when things go wrong, from what the caller says of it in either form.
+    """Return the policies from either form of the caller's settings.
 
-    Of a `RetryConfig`, what is tried again stays as narrow as Holdfast has it: the predicate may
-    say no to it, and never yes to more.
+    The predicate of a `RetryConfig` can prevent a retry, never allow one that Holdfast's own rules
+    prevent.
 
     Raises:
-        ValueError: It is said in both forms.
-        TypeError: One of them is something else.
+        ValueError: Both forms are passed.
+        TypeError: An argument is of another type.
     """
     if config is None:
         resilience = Resilience.standard() if resilience is None else resilience
@@ -54,10 +54,10 @@ def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> 
 
 
 def check_budget(config: RetryConfig | None, shared: Endpoints | None) -> None:
-    """Checks that a budget that several transports share is shared by Holdfast's, too.
+    """Check that a `SharedBudget` comes with shared endpoints.
 
     Raises:
-        ValueError: They keep theirs with what they know of agents, and share nothing of that.
+        ValueError: It does not: Holdfast's transports keep the budget with the endpoint's state.
     """
     if config is not None and isinstance(config.budget, SharedBudget) and shared is None:
         message = (
@@ -68,32 +68,36 @@ def check_budget(config: RetryConfig | None, shared: Endpoints | None) -> None:
 
 
 def check_other_labels(resilience: Resilience | None) -> None:
-    """Checks that a `RetryTransport` can do what a caller's own `Resilience` says.
+    """Check that a `RetryTransport` can follow a caller's `Resilience`.
 
     Raises:
-        ValueError: It says something that is about Holdfast's own errors, or requests.
+        ValueError: It has settings that concern Holdfast's own errors or requests.
     """
     resilience = resilience or Resilience()
-    own, usual = resilience.retry, RetryPolicy()
-    said = [f"retry.{name}" for name in _ONLY_HERE if getattr(own, name) != getattr(usual, name)]
+    retry, default = resilience.retry, RetryPolicy()
+    names = [
+        f"retry.{name}"
+        for name in _WITHOUT_COUNTERPART
+        if getattr(retry, name) != getattr(default, name)
+    ]
     if resilience.refusals != Resilience().refusals:
-        said.append("refusals")
-    if said:
+        names.append("refusals")
+    if names:
         message = (
-            f"resilience has {', '.join(said)}, which a transport that is not Holdfast's cannot "
+            f"resilience has {', '.join(names)}, which a transport that is not Holdfast's cannot "
             "follow; pass retry_config=… in its place, or register what makes a RetryTransport"
         )
         raise ValueError(message)
 
 
-_ONLY_HERE = ("backoff_factor", "jitter", "retry_predicate", "on_retry")
-"""What of a `RetryPolicy` has no counterpart in a `RetryConfig`, or is given other errors."""
+_WITHOUT_COUNTERPART = ("backoff_factor", "jitter", "retry_predicate", "on_retry")
+"""Members of a `RetryPolicy` without a counterpart in `RetryConfig`, or with other errors."""
 
 
 def retry_config_of(resilience: Resilience | None) -> RetryConfig:
-    """A caller's own `Resilience`, for transports that are not Holdfast's.
+    """Return the `RetryConfig` for a `Resilience`, for transports that are not Holdfast's.
 
-    What is about Holdfast's own errors and requests is left out; see `check_other_labels`.
+    Settings that concern Holdfast's own errors and requests are omitted; see `check_other_labels`.
     """
     if resilience is None:
         return RetryConfig()
@@ -108,10 +112,10 @@ def retry_config_of(resilience: Resilience | None) -> RetryConfig:
 
 
 def _as_the_sdk(error: A2AError) -> Exception:
-    """What the SDK's user would catch."""
-    told = to_sdk_error(error)
-    told.__cause__ = error
-    return told
+    """Return the error that the SDK's user would catch."""
+    converted = to_sdk_error(error)
+    converted.__cause__ = error
+    return converted
 
 
 def _narrowed(predicate: RetryPredicate) -> Callable[[A2AError], bool]:
@@ -119,7 +123,7 @@ def _narrowed(predicate: RetryPredicate) -> Callable[[A2AError], bool]:
 
 
 def _listening(on_retry: OnRetry) -> Callable[[int, A2AError, float], Awaitable[None]]:
-    async def told(attempt: int, error: A2AError, delay: float) -> None:
+    async def listener(attempt: int, error: A2AError, delay: float) -> None:
         await notify(on_retry, attempt, _as_the_sdk(error), delay)
 
-    return told
+    return listener

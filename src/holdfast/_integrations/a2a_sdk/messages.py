@@ -1,14 +1,14 @@
-"""The SDK's protobuf messages and Holdfast's values, one made of the other.
+"""Conversion between the SDK's protobuf messages and Holdfast's values.
 
-Rules: `holdfast._wire.protobuf` does the work; what the other side has no form for is an error
-that names the field. The result is what the SDK's own transport makes of the same JSON, and
-differs in this only:
+Rules: `holdfast._wire.protobuf` converts; a value that the other side cannot represent is an error
+that names the field. The result equals that of the SDK's own transport for the same JSON, with
+these differences:
 
 - a whole number of a Struct, up to 2**53, leaves as an integer: ``3``, not ``3.0``;
-- a time that the SDK refuses is read where Python can read it, in UTC if it names no zone, and
-  left out where it cannot;
+- a time that the SDK refuses is read if Python can read it, in UTC if it has no zone, and
+  omitted otherwise;
 - a null beside other content of a part is no data;
-- JSON may be nested 100 levels deep, and not only about 49.
+- JSON may be nested 100 levels deep, instead of about 49.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ V = TypeVar("V", bound=WireValue)
 
 
 def to_params(message: ProtoMessage) -> Request:
-    """The parameters that a request of the SDK stands for; the request is left as it is.
+    """Return the parameters of a request of the SDK, which is not changed.
 
-    A required member that is not set is an empty one: the agent says what is wrong with it.
+    A required member that is not set is empty: the agent reports the error.
 
     Args:
-        message: Of the type of any operation's request.
+        message: The request of any operation.
 
     Raises:
-        ValueError: A member holds what JSON cannot say, such as NaN; the message names it.
-        TypeError: It is no request.
+        ValueError: A member holds a value that JSON lacks, such as NaN; the message names it.
+        TypeError: It is not a request.
     """
     kind = _requests().get(message.DESCRIPTOR.name)
     if kind is None:
@@ -57,23 +57,23 @@ def to_params(message: ProtoMessage) -> Request:
 
 
 def to_card(card: a2a_pb2.AgentCard) -> AgentCard:
-    """The agent card that a card of the SDK is; whether it can be used is not checked.
+    """Return the agent card for a card of the SDK, without checking that it is usable.
 
     Raises:
-        ValueError: A member holds what JSON cannot say, such as NaN; the message names it.
+        ValueError: A member holds a value that JSON lacks, such as NaN; the message names it.
     """
     return to_value(card, AgentCard)
 
 
 def to_value(message: ProtoMessage, kind: type[V]) -> V:
-    """The value that a message of the SDK stands for.
+    """Return the value of a message of the SDK.
 
     Args:
         message: The message.
-        kind: The type of the value, of the same name as the message's.
+        kind: The type of the value; it has the same name as the message's type.
 
     Raises:
-        ValueError: A member holds what JSON cannot say, such as NaN; the message names it.
+        ValueError: A member holds a value that JSON lacks, such as NaN; the message names it.
     """
     _check_same_name(kind, message)
     read: Callable[[ProtoMessage], V] = reader(kind, message.DESCRIPTOR, lenient=True)
@@ -81,12 +81,12 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
         return read(message)
     except UnrepresentableError as error:
         raise MalformedError(error.reason, error.path) from None
-    except RecursionError:  # the program's own stack is deep already
+    except RecursionError:  # the caller's stack is deep already
         raise MalformedError("nested too deeply") from None
 
 
 def to_proto(value: WireValue, message_type: type[M]) -> M:
-    """The message of the SDK for what an agent answered.
+    """Return the message of the SDK for an answer of an agent.
 
     Args:
         value: A task, an event, a page, a configuration, a card; its type has the same name as
@@ -94,9 +94,9 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
         message_type: The type of the message.
 
     Raises:
-        InvalidAgentResponseError: A member has no form there, such as a text that is no Unicode;
-            the message names it.
-        TypeError: The value is of another type than the message.
+        InvalidAgentResponseError: A member cannot be represented, such as a text that is not valid
+            Unicode; the message names it.
+        TypeError: The value and the message are of different types.
     """
     message = message_type()
     _check_same_name(type(value), message)
@@ -104,13 +104,13 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     try:
         write(value, message)
     except UnrepresentableError as error:
-        why = f"{error.reason} at {error.path}"
-    except RecursionError:  # the program's own stack is deep already
-        why = "nested too deeply"
+        cause = f"{error.reason} at {error.path}"
+    except RecursionError:  # the caller's stack is deep already
+        cause = "nested too deeply"
     else:
         return message
     raise InvalidAgentResponseError(
-        f"the reply cannot be given in the SDK's types: {why}", executed=True
+        f"the reply cannot be given in the SDK's types: {cause}", executed=True
     )
 
 

@@ -1,7 +1,7 @@
-"""A transport of the SDK around another one, that tries its calls again.
+"""A transport of the SDK around another one, which retries its calls.
 
-The methods are the SDK's, one for each operation, and all alike: what they do is written once, in
-`holdfast._integrations.a2a_sdk.retry_loop`, and what a second execution would cost is a row of
+The methods are the SDK's, one for each operation, and all alike: their common code is in
+`holdfast._integrations.a2a_sdk.retry_loop`, and the safety of each operation is in its row of
 `holdfast._model.operations`.
 """
 
@@ -35,29 +35,29 @@ __all__ = ["RetryTransport"]
 
 
 class RetryTransport(ClientTransport):
-    """Tries the calls of another transport again, and executes no message twice.
+    """Retries the calls of another transport, and executes no message twice.
 
-    What it raises in the end is the error of the transport below, unchanged;
-    `retry_facts(error)` and a note on it say what was tried. A stream is tried again only before
-    its first event. The transport below is closed with it; closing and the extended card are
-    passed through.
+    It raises the last error of the transport below, unchanged; `retry_facts(error)` and a note on
+    it describe the attempts. A stream is retried only before its first event. The transport below
+    is closed with it; closing and the extended card are passed through.
 
     Args:
         transport: The transport; any other one of the SDK's class.
-        max_retries: See `RetryConfig`, as for all of the following.
-        base_delay: In seconds.
-        max_delay: In seconds.
-        retry_predicate: Whether another try may help.
-        on_retry: Told before each wait.
-        resend_ambiguous: Whether a message is sent again that the agent may have seen.
-        max_retry_after: In seconds.
-        timeout: In seconds; None for none.
-        budget: What stops retrying while most calls fail.
-        env: Where wall time and dice come from; None for the system's.
+        max_retries: Attempts after the first one; `RetryConfig` describes this and all following
+            arguments.
+        base_delay: Upper bound of the first wait, in seconds.
+        max_delay: Largest value of that bound, in seconds.
+        retry_predicate: Returns whether a retry may help.
+        on_retry: Called before each wait.
+        resend_ambiguous: Whether to send a message again that the agent may have executed.
+        max_retry_after: Longest hint of a server to wait for, in seconds.
+        timeout: Seconds for a call with all its attempts; None for no limit.
+        budget: The retry budget; None for none.
+        env: Source of wall time and random numbers; None for the system's.
 
     Raises:
-        ValueError: A number is wrong; see `RetryConfig`.
-        TypeError: One of them is of another kind.
+        ValueError: A number is out of its bounds; see `RetryConfig`.
+        TypeError: An argument is of another type.
     """
 
     def __init__(
@@ -94,57 +94,59 @@ class RetryTransport(ClientTransport):
     def from_config(
         cls, transport: ClientTransport, config: RetryConfig, *, env: Env | None = None
     ) -> Self:
-        """The same of a `RetryConfig`, which may serve several transports.
+        """Create a transport from a `RetryConfig`, which may serve several transports.
 
         Args:
             transport: The transport.
-            config: How to try.
-            env: Where wall time and dice come from; None for the system's.
+            config: The retry settings.
+            env: Source of wall time and random numbers; None for the system's.
 
         Raises:
-            TypeError: One of them is of another kind.
+            TypeError: An argument is of another type.
         """
         check_kind("config", config, RetryConfig)
         return cls(
-            transport, **{one.name: getattr(config, one.name) for one in fields(config)}, env=env
+            transport,
+            **{field.name: getattr(config, field.name) for field in fields(config)},
+            env=env,
         )
 
     async def send_message(
         self, request: sdk.SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> sdk.SendMessageResponse:
-        """Sends a message."""
+        """Send a message."""
         method = self._base.send_message
         return await self._executor.unary(operations.SEND_MESSAGE, method, request, context)
 
     def send_message_streaming(
         self, request: sdk.SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[sdk.StreamResponse]:
-        """Sends a message, and streams what becomes of it."""
+        """Send a message, and stream the events of its answer."""
         method = self._base.send_message_streaming
         return self._executor.stream(operations.SEND_STREAMING_MESSAGE, method, request, context)
 
     async def get_task(
         self, request: sdk.GetTaskRequest, *, context: ClientCallContext | None = None
     ) -> sdk.Task:
-        """Asks for a task."""
+        """Fetch a task."""
         method = self._base.get_task
         return await self._executor.unary(operations.GET_TASK, method, request, context)
 
     async def list_tasks(
         self, request: sdk.ListTasksRequest, *, context: ClientCallContext | None = None
     ) -> sdk.ListTasksResponse:
-        """Asks for tasks."""
+        """List tasks."""
         method = self._base.list_tasks
         return await self._executor.unary(operations.LIST_TASKS, method, request, context)
 
     async def cancel_task(
         self, request: sdk.CancelTaskRequest, *, context: ClientCallContext | None = None
     ) -> sdk.Task:
-        """Asks the agent to cancel a task."""
+        """Ask the agent to cancel a task."""
 
         async def find() -> tuple[sdk.Task] | None:
-            asked = GetTaskRequest(id=request.id, tenant=request.tenant)
-            task = await self._base.get_task(asked, context=context)
+            get_request = GetTaskRequest(id=request.id, tenant=request.tenant)
+            task = await self._base.get_task(get_request, context=context)
             return (task,) if task.status.state == TASK_STATE_CANCELED else None
 
         before = DoneBefore((TaskNotCancelableError, TaskNotFoundError), find)
@@ -154,7 +156,7 @@ class RetryTransport(ClientTransport):
     async def create_task_push_notification_config(
         self, request: sdk.TaskPushNotificationConfig, *, context: ClientCallContext | None = None
     ) -> sdk.TaskPushNotificationConfig:
-        """Adds a push notification config to a task."""
+        """Add a push notification config to a task."""
         method = self._base.create_task_push_notification_config
         return await self._executor.unary(operations.CREATE_PUSH_CONFIG, method, request, context)
 
@@ -164,7 +166,7 @@ class RetryTransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> sdk.TaskPushNotificationConfig:
-        """Asks for a push notification config of a task."""
+        """Fetch a push notification config of a task."""
         method = self._base.get_task_push_notification_config
         return await self._executor.unary(operations.GET_PUSH_CONFIG, method, request, context)
 
@@ -174,7 +176,7 @@ class RetryTransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> sdk.ListTaskPushNotificationConfigsResponse:
-        """Asks for the push notification configs of a task."""
+        """List the push notification configs of a task."""
         method = self._base.list_task_push_notification_configs
         return await self._executor.unary(operations.LIST_PUSH_CONFIGS, method, request, context)
 
@@ -184,7 +186,7 @@ class RetryTransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> None:
-        """Deletes a push notification config of a task."""
+        """Delete a push notification config of a task."""
 
         async def find() -> tuple[None]:
             return (None,)
@@ -196,7 +198,7 @@ class RetryTransport(ClientTransport):
     def subscribe(
         self, request: sdk.SubscribeToTaskRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[sdk.StreamResponse]:
-        """Streams what becomes of a task."""
+        """Stream the events of a task."""
         method = self._base.subscribe
         return self._executor.stream(operations.SUBSCRIBE_TO_TASK, method, request, context)
 
@@ -206,9 +208,9 @@ class RetryTransport(ClientTransport):
         *,
         context: ClientCallContext | None = None,
     ) -> sdk.AgentCard:
-        """Asks for the agent's own card, once."""
+        """Fetch the extended agent card, without retries."""
         return await self._base.get_extended_agent_card(own_copy(request), context=context)
 
     async def close(self) -> None:
-        """Closes the transport below."""
+        """Close the transport below."""
         await self._base.close()

@@ -1,4 +1,4 @@
-"""What a caller says about trying again: checked once, and never changed."""
+"""The caller's retry settings: checked once, and immutable."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class SharedBudget:
     Each event loop has its own.
 
     Args:
-        policy: How large it is, and how it recovers.
+        policy: Its size and recovery; the defaults if left out.
 
     Raises:
-        TypeError: `policy` is none.
+        TypeError: `policy` is of another type.
     """
 
     def __init__(self, policy: BudgetPolicy | None = None) -> None:
@@ -43,49 +43,49 @@ class SharedBudget:
 
     @property
     def tokens(self) -> float:
-        """What is left of it on the running event loop."""
+        """The tokens left on the running event loop."""
         return self._budgets.here().tokens
 
     def succeeded(self) -> None:
-        """Notes a success."""
+        """Record a success."""
         self._budgets.here().succeeded()
 
     def failed(self) -> bool:
-        """Charges a failure that was worth another try; whether there may be one."""
+        """Charge a transient failure, and return whether a retry is allowed."""
         return self._budgets.here().failed(now=_now())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryConfig:
-    """How often, how patiently, and what to try again.
+    """Which calls to retry, how often, and how long to wait before each retry.
 
     Attributes:
-        max_retries: Tries after the first one; 0 turns retrying off.
+        max_retries: Attempts after the first one; 0 turns retries off.
         base_delay: Upper bound of the first wait, in seconds; it doubles with each further one.
-        max_delay: Where the bound stops growing, in seconds. The wait is drawn evenly from zero
-            to the bound ("full jitter").
-        retry_predicate: Called with the SDK's error; whether another try may help. None stands
-            for `default_retry_predicate`.
+        max_delay: Largest value of the bound, in seconds. The wait is drawn evenly from zero to
+            the bound ("full jitter").
+        retry_predicate: Called with the SDK's error; returns whether a retry may help. None is
+            `default_retry_predicate`.
         on_retry: Called before each wait with the number of the retry (from 1), the error, and
-            the wait in seconds; may be a coroutine function. It only listens: what it raises is
-            logged, and one that takes longer than 10 s is given up; the wait goes on meanwhile.
+            the wait in seconds; may be a coroutine function. It only listens: its exceptions
+            are logged, and it is cancelled after 10 s; the time of the wait passes meanwhile.
         resend_ambiguous: Whether an operation that must not run twice (SendMessage,
             SendStreamingMessage, CreateTaskPushNotificationConfig) is sent again even if the
-            agent may have run it. By default it is only where the failure shows that it did not
-            run, whatever the predicate says.
-        max_retry_after: Longest hint of a server (Retry-After and its like) to follow, in
-            seconds. A hint is a lower bound of the wait, also beyond `max_delay`; a longer one
-            ends the call at once.
-        timeout: Seconds for a call with all its tries and waits, a stream up to its first event;
-            None leaves it to the limits of the transport below.
-        budget: What stops retrying while most calls fail. ``"standard"`` is one for the
-            transport, which allows a single call all its retries; a `BudgetPolicy` makes it
-            another one, a `SharedBudget` is for several transports, None is for none.
+            agent may have executed it. By default it is retried only if the failure shows that it
+            was not executed, whatever the predicate returns.
+        max_retry_after: Longest hint of a server (such as Retry-After) to wait for, in seconds. A
+            hint is a lower bound of the wait, also beyond `max_delay`; a longer one ends the call
+            at once.
+        timeout: Seconds for a call with all its attempts and waits, a stream up to its first
+            event, more than 0; None leaves it to the limits of the transport below.
+        budget: The retry budget, which stops retries while most calls fail. ``"standard"`` is one
+            for the transport, which allows a single call all its retries; a `BudgetPolicy` sets
+            its size, a `SharedBudget` serves several transports, None turns it off.
 
     Raises:
         ValueError: A number is negative, infinite or not a number (`max_retry_after` may be
             infinite), or `timeout` is not positive.
-        TypeError: One of them is of another kind, or `retry_predicate` a coroutine function.
+        TypeError: A value is of another type, or `retry_predicate` is a coroutine function.
     """
 
     max_retries: int = 3
@@ -99,14 +99,14 @@ class RetryConfig:
     budget: BudgetPolicy | SharedBudget | Literal["standard"] | None = "standard"
 
     def __post_init__(self) -> None:
-        self.policy()  # which checks its numbers
+        self.policy()  # checks the numbers
         check_kind("resend_ambiguous", self.resend_ambiguous, bool)
         for name in ("retry_predicate", "on_retry"):
             hook: object = getattr(self, name)
             if hook is not None:
                 check_hook(name, hook)
-        called = getattr(type(self.retry_predicate), "__call__", None)  # noqa: B004  it is callable
-        if any(map(inspect.iscoroutinefunction, (self.retry_predicate, called))):
+        call_method = getattr(type(self.retry_predicate), "__call__", None)  # noqa: B004  it is callable
+        if any(map(inspect.iscoroutinefunction, (self.retry_predicate, call_method))):
             text = "retry_predicate must be an ordinary function, not a coroutine function"
             raise TypeError(text)
         if self.timeout is not None:
@@ -117,11 +117,11 @@ class RetryConfig:
 
     @property
     def predicate(self) -> RetryPredicate:
-        """Whether another try may help."""
+        """The predicate that returns whether a retry may help."""
         return self.retry_predicate or default_retry_predicate
 
     def policy(self) -> RetryPolicy:
-        """The numbers, as the core decides by them."""
+        """Return the numbers as a `RetryPolicy`."""
         return RetryPolicy(
             max_retries=self.max_retries,
             base_delay=self.base_delay,
@@ -130,14 +130,14 @@ class RetryConfig:
         )
 
     def shared_budget(self) -> SharedBudget | None:
-        """The budget that was passed, or a new one."""
+        """Return the budget that was passed, or a new one; None if it is off."""
         match self.budget:
             case SharedBudget() | None:
                 return self.budget
             case BudgetPolicy():
                 return SharedBudget(self.budget)
             case _:
-                # More than half is left of it after as many failures as one call has retries.
+                # More than half is left after as many failures as one call has retries.
                 least = BudgetPolicy().tokens
                 return SharedBudget(BudgetPolicy(tokens=max(least, 2 * self.max_retries + 1)))
 
