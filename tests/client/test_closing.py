@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.kit.foreign_journal import Foreign
 
 from holdfast import A2AConnectionError, DeadlineExceededError, connect
 from holdfast.extend import PassThrough
@@ -79,3 +80,21 @@ async def test_closing_waits_for_the_last_call_and_no_longer():
     assert closed_at == [began + 0.25] * 2
     with pytest.raises(A2AConnectionError, match="closed"):
         await sending
+
+
+async def test_a_close_that_is_cancelled_at_the_journal_closes_the_layers_nevertheless():
+    closed = []
+
+    class Notes(PassThrough):
+        async def close(self):
+            closed.append(self)
+            await super().close()
+
+    client = connected(FakeAgent(), journal=Foreign(), call_layers=[Notes])
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert len(closed) == 1

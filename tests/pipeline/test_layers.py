@@ -1149,6 +1149,34 @@ async def test_a_401_with_an_a2a_body_is_replayed_for_a_read_only(binding, opera
     assert {len(made) for made in agent.executions.values()} == {1}
 
 
+@both_bindings
+@pytest.mark.parametrize("fails_in", ["on_unauthorized", "credentials"])
+async def test_a_provider_that_fails_after_an_a2a_401_leaves_open_what_was_executed(
+    binding, fails_in
+):
+    class Failing(Tokens):
+        async def credentials(self, call):
+            if self.told:
+                raise AuthenticationError("no token")
+            return await super().credentials(call)
+
+        async def on_unauthorized(self, call, error):
+            await super().on_unauthorized(call, error)
+            if fails_in == "on_unauthorized":
+                raise AuthenticationError("no token")
+            return True
+
+    agent = FakeAgent(lambda _turn: works_forever())
+    await connected(agent, binding).send_message("first", return_immediately=True)
+    body = json.dumps(A2A_401[binding]).encode()
+    agent.inject(Respond(status=401, body=body, after_execution=True), on="CancelTask")
+
+    with pytest.raises(AuthenticationError, match="no token") as caught:
+        await connected(agent, binding, auth=Failing("a")).cancel_task("task-1", confirm=False)
+
+    assert caught.value.executed is None
+
+
 @pytest.mark.rule("P32")
 async def test_a_provider_that_hangs_is_ended_by_the_deadline():
     class Hanging(Tokens):

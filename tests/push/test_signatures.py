@@ -18,7 +18,7 @@ from tests.kit.asgi_client import JSON, body_of, post, request
 
 from holdfast import Task, TaskState
 from holdfast.errors import A2AConnectionError
-from holdfast.extend import CallRecord, HttpReply, SqliteJournal
+from holdfast.extend import AiohttpEngine, CallRecord, HttpReply, SqliteJournal
 from holdfast.push import JwtPolicy, PushReceiver
 from holdfast.types import AuthenticationInfo, TaskStatus
 
@@ -877,3 +877,21 @@ async def test_no_signed_token_is_shown_or_kept(caplog):
     said = "\n".join(shown)
     assert token not in said
     assert token.split(".")[1] not in said
+
+
+async def test_a_journal_that_does_not_close_leaves_no_connections_open(tmp_path, monkeypatch):
+    closed = []
+
+    async def close_engine(engine):
+        closed.append(engine)
+
+    async def close_journal(journal):
+        raise OSError("no")
+
+    monkeypatch.setattr(AiohttpEngine, "close", close_engine)
+    monkeypatch.setattr(SqliteJournal, "close", close_journal)
+    receiver = PushReceiver(URL, keys="https://keys.example/jwks", journal=tmp_path / "used.db")
+
+    with pytest.raises(OSError, match="no"):
+        await receiver.close()
+    assert len(closed) == 1

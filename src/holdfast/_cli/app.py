@@ -53,7 +53,7 @@ _COMMANDS: Mapping[str, LazyCommand] = {
     "demo-server": _DEMO_SERVER,
     "doctor": LazyCommand(
         "doctor:doctor",
-        "Examine an agent: what was seen, what that means for callers, and what to do.",
+        "Examine an agent: observations, their consequences for callers, and advice.",
     ),
     "help": LazyCommand("config:show_help", "Show how to use the tool or a command."),
     "resume": LazyCommand(

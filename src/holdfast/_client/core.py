@@ -215,10 +215,9 @@ class ClientCore:
         """Refuse further calls, wake calls that wait between requests, and close all layers."""
         self.is_closed = True
         self._closing.here().set()
-        if self.journaling is not None:
-            await self.journaling.close()
+        journaling = () if self.journaling is None else (self.journaling,)
         stacks = (self._transport, self._cards, self._choices)
-        await close_in_turn((*stacks, self._trust), seconds=_CLOSE_TIMEOUT_S)
+        await close_in_turn((*journaling, *stacks, self._trust), seconds=_CLOSE_TIMEOUT_S)
 
     @property
     def watchdog(self) -> Watchdog:

@@ -82,7 +82,7 @@ class CredentialsLayer(PassThrough):
             try:
                 provided = await provider.credentials(call)
             except A2AError as error:
-                _blame_provider(call, error)
+                _blame_provider(call, error, refused)
                 raise
             last = self._last  # read once: another thread may be using this client
             credentials = last[1] if provided == last[0] else self._checked(provided)
@@ -129,9 +129,9 @@ async def _is_to_be_replayed(
             provider.note_refused(sent, error)
         return False
     if isinstance(error, AuthenticationError):
-        return await _before_sending(sent, provider.on_unauthorized(sent, error))
-    return isinstance(provider, _KnowsForbidden) and await _before_sending(
-        sent, provider.on_forbidden(sent, error)
+        return await _before_replay(sent, error, provider.on_unauthorized(sent, error))
+    return isinstance(provider, _KnowsForbidden) and await _before_replay(
+        sent, error, provider.on_forbidden(sent, error)
     )
 
 
@@ -160,15 +160,18 @@ def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:
     return msgspec.structs.replace(call, headers=headers, query=query)
 
 
-async def _before_sending(call: AnyCall, provider: Awaitable[T]) -> T:
+async def _before_replay(call: AnyCall, refused: A2AError, provider: Awaitable[T]) -> T:
     try:
         return await provider
     except A2AError as error:
-        _blame_provider(call, error)
+        _blame_provider(call, error, refused)
         raise
 
 
-def _blame_provider(call: AnyCall, error: A2AError) -> None:
-    """Mark an error of the provider, whose requests are its own: the call was not sent."""
-    error.executed = False
+def _blame_provider(call: AnyCall, error: A2AError, refused: A2AError | None) -> None:
+    """Mark an error of the provider, whose requests are its own: the call was not sent.
+
+    It was sent before if it was refused, and may have been executed then.
+    """
+    error.executed = False if refused is None else was_executed([refused.executed, False])
     call.progress.lacks_credentials = True

@@ -279,8 +279,8 @@ def _stacked(layers: Iterable[Layer | None], bottom: Transport) -> Transport:
 
 def _put_below(layer: Transport, added: Layer) -> None:
     """Insert a layer between another one and the layer below it."""
-    if isinstance(layer, ExtensibleLayer):
-        layer.put_below(added)
+    assert isinstance(layer, ExtensibleLayer)  # noqa: S101  else its calls would lack the added one
+    layer.put_below(added)
 
 
 def _admission(resilience: Resilience, admissions: PerLoop[Admission] | None) -> Layer | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from holdfast._aio.closing import ClosingContext
+from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import check_able, check_hook, check_seconds, check_url, not_empty
 from holdfast._client.resolve import journal_file, resolve_engine
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["PushReceiver"]
 
 logger = logging.getLogger("holdfast.push")
+
+_CLOSE_TIMEOUT_S = 10.0
+"""Seconds in which each object of a receiver has to close."""
 
 
 class PushReceiver(ClosingContext):
@@ -135,15 +138,17 @@ class PushReceiver(ClosingContext):
     async def close(self) -> None:
         """End every wait with an `A2AConnectionError`, and answer 503 from now on.
 
-        `get_task` still returns tasks.
+        `get_task` still returns tasks. Everything is closed even if an error is raised meanwhile,
+        or this call is cancelled.
+
+        Raises:
+            TimeoutError: The journal, or the connections, took longer than 10 s to close.
         """
         self._watches.close()
-        if self._signatures is not None:
-            await self._signatures.close()
-        if self._journal is not None and self._owns_journal:
-            await self._journal.close()
-        if self._owned is not None:
-            await self._owned.close()
+        journal = self._journal if self._owns_journal else None
+        owned = (self._signatures, journal, self._owned)
+        closables = [each for each in owned if each is not None]
+        await close_in_turn(closables, seconds=_CLOSE_TIMEOUT_S)
 
     # ── Expected tasks ───────────────────────────────────────────────────────────────────────
 

@@ -57,7 +57,6 @@ _MAX_AGE_S = 86_400.0
 _PLAIN_HEADERS = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
 """The headers that a request without credentials may have."""
 
-_CONDITIONS = frozenset({"if-none-match", "if-modified-since"})
 _GONE = frozenset({401, 403, 404, 410})
 _OPEN = stat.S_IRWXG | stat.S_IRWXO
 

@@ -67,7 +67,7 @@ def check_free(directory: Path, files: Sequence[File]) -> None:
             Failure(
                 code="HOLDFAST_ERR_FILE_EXISTS",
                 message=f"{directory / existing[0]} is there already{more}; nothing was saved",
-                hint="name another directory with --to, or replace what is there with --overwrite",
+                hint="name another directory with --to, or replace files with --overwrite",
             )
         )
 

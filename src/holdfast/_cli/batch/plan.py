@@ -108,7 +108,7 @@ class Plan:
             raise unusable(name, f"cannot be read: {error.strerror or error}") from None
         if self.run_id is None and not lines.is_file:
             lines.close()
-            hint = "name the run with --run-id, so that a later one can go on with it"
+            hint = "name the run with --run-id, so that a later run can resume it"
             raise unusable(name, "is not a regular file, whose path could name the run", hint)
         return lines
 

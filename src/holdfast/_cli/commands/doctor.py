@@ -47,15 +47,15 @@ _EXAMINING = (
 @with_options(_EXAMINING, LINES, EVERYWHERE_BRIEFLY)
 @click.pass_context
 def doctor(ctx: click.Context, /, **options: Any) -> int:
-    """Examine an agent: what was seen, what that means for callers, and what to do.
+    """Examine an agent: observations, their consequences for callers, and advice.
 
     Looks at the card, addresses, TLS, clocks, versions of the protocol, authentication, errors,
     the list of tasks and subscriptions. Nothing is sent that the agent would execute: some ten
     requests to each interface read, or name a task that there is not, or cannot be right. Streams,
     and what the agent keeps of messages, need --send.
 
-    It takes no longer than --timeout; half of that is for watching what was sent. Ctrl-C shows
-    what was found so far. With -o json the document is what was found, and the error beside it if
+    It takes no longer than --timeout; half of that is for watching the message that was sent.
+    Ctrl-C shows the findings so far. With -o json the document has the findings, and the error if
     there is one.
 
     Exit codes: 0 if there is no problem, whatever the warnings; 3, 4 and 5 if every call would end
@@ -132,7 +132,7 @@ async def _examine(
         output.emit(Notice("Sending", f"the message is sent {count}, and the agent executes it"))
     if sys.stderr is not None and sys.stderr.isatty():
         output.emit(
-            ProgressLine(f"examining {examination.agent}; Ctrl-C shows what was found so far")
+            ProgressLine(f"examining {examination.agent}; Ctrl-C shows the findings so far")
         )
     try:
         diagnosis = await examination.run()

@@ -221,7 +221,7 @@ WORDS: Mapping[str, DemoCommand] = {
     "slow": DemoCommand("SECONDS TEXT", "takes so long, and tells how far it is", _slow),
     "forever": DemoCommand("", "never gets anywhere; cancel it", _forever),
     "ask": DemoCommand(
-        "QUESTION", "asks, and waits for your answer", _says(asks, "What is your name?")
+        "QUESTION", "asks a question, and waits for the answer", _says(asks, "What is your name?")
     ),
     "auth": DemoCommand("", f"waits for an authorization, for {_AUTHORIZED_AFTER_S:g} s", _auth),
     "fail": DemoCommand("REASON", "fails", _says(fails, _AS_ASKED)),
