@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,7 +19,7 @@ from holdfast._model.error_scrubbing import scrubbed, scrubbed_details
 from holdfast._model.error_values import int64, text_of
 
 if TYPE_CHECKING:
-    from holdfast.errors import A2AError
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "own_message", "rest_error", "rpc_error"]
 
@@ -72,14 +72,39 @@ class Entry(msgspec.Struct, frozen=True):
     in_article: int | None = None
 
 
-def own_message(error: A2AError) -> str:
+class SentFacts(Protocol):
+    """Facts of an `A2AError` that are sent, besides the ``task_id`` and ``state`` of some."""
+
+    @property
+    def message(self) -> str: ...
+    @property
+    def code(self) -> int | None: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def details(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def http_status(self) -> int | None: ...
+    @property
+    def transient(self) -> bool: ...
+    @property
+    def retry_after(self) -> float | None: ...
+    @property
+    def agent(self) -> str | None: ...
+    @property
+    def hops(self) -> tuple[str, ...]: ...
+    @property
+    def loop(self) -> str | None: ...
+
+
+def own_message(error: SentFacts) -> str:
     """Return an error's message for other agents, without the prefix of `answer_prefix`."""
     message = error.message.removeprefix(f"{answer_prefix(error.code)}: ")
     return scrubbed(message) or type(error).__name__
 
 
 def rpc_error(
-    error: A2AError, entry: Entry, *, nested: bool, request_id: str | None
+    error: SentFacts, entry: Entry, *, nested: bool, request_id: str | None
 ) -> dict[str, Any]:
     """Return the JSON-RPC error object; see `A2AError.to_jsonrpc`."""
     own = int64(error.code)
@@ -97,7 +122,7 @@ def rpc_error(
     return {"code": code, "message": own_message(error), "data": data}
 
 
-def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict[str, Any]:
+def rest_error(error: SentFacts, entry: Entry, *, request_id: str | None) -> dict[str, Any]:
     """Return the `google.rpc.Status` object; see `A2AError.to_rest`."""
     status = http_status_of(error, entry)
     return {
@@ -110,7 +135,7 @@ def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict
     }
 
 
-def http_status_of(error: A2AError, entry: Entry) -> int:
+def http_status_of(error: SentFacts, entry: Entry) -> int:
     """Return the HTTP status of the error over HTTP+JSON."""
     own = error.http_status
     return own if _is_status(entry) and own is not None and 400 <= own < 600 else entry.http_status
@@ -120,7 +145,7 @@ def _is_status(entry: Entry) -> bool:
     return entry.reason == HTTP_STATUS
 
 
-def _nested(error: A2AError) -> dict[str, Any]:
+def _nested(error: SentFacts) -> dict[str, Any]:
     """Return the members for downstream agents: their errors, nested in each other."""
     chain, links = hops.bounded_chain(error.hops), hops.links_in(error.data)
     texts = _texts_in(own_message(error), chain)
@@ -153,14 +178,14 @@ def _failed(chain: tuple[str, ...]) -> str:
     return f"agent {chain[0]} failed" if chain else "failed"
 
 
-def _hints(error: A2AError) -> dict[str, Any]:
+def _hints(error: SentFacts) -> dict[str, Any]:
     hints: dict[str, Any] = {"retryable": error.transient}
     if error.retry_after is not None and _is_wait(error.retry_after):
         hints["retryAfter"] = int64(error.retry_after) or float(error.retry_after)
     return hints
 
 
-def _details(error: A2AError, entry: Entry, request_id: str | None) -> list[dict[str, Any]]:
+def _details(error: SentFacts, entry: Entry, request_id: str | None) -> list[dict[str, Any]]:
     """Return the typed details, with the `google.rpc.ErrorInfo` first, as some clients need."""
     info = {"reason": entry.reason, "domain": _DOMAIN, "metadata": _metadata(error, entry)}
     details: list[dict[str, Any]] = [{"@type": f"{_TYPE_PREFIX}ErrorInfo", **info}]
@@ -184,7 +209,7 @@ def _is_replaced(detail: Any, request_id: str | None) -> bool:
     return is_error_info(detail) or any(is_detail_type(detail, name) for name in _NOT_FORWARDED)
 
 
-def _metadata(error: A2AError, entry: Entry) -> dict[str, str]:
+def _metadata(error: SentFacts, entry: Entry) -> dict[str, str]:
     """Return the metadata of the `google.rpc.ErrorInfo`, which may hold only texts."""
     metadata = {"retryable": "true" if error.transient else "false"}
     for name, wire_name in (("task_id", "taskId"), ("state", "state")):
