@@ -698,6 +698,59 @@ async def test_a_subscription_that_begins_while_its_task_is_asked_for_is_not_lef
     assert (network.in_flight, agent.open_streams) == (0, 0)
 
 
+class Stubborn(FakeNetwork):
+    """A network whose streams end a cancelled read only once they are released."""
+
+    def __init__(self, agent):
+        super().__init__(agent)
+        self.released = asyncio.Event()
+
+    def stream(self, request):
+        return StubbornStream(super().stream(request), self.released)
+
+
+class StubbornStream:
+    """One of them."""
+
+    def __init__(self, inner, released):
+        self.inner, self.released = inner, released
+
+    async def __aenter__(self):
+        self.stream = await self.inner.__aenter__()
+        self.status, self.headers = self.stream.status, self.stream.headers
+        self.read = self.stream.read
+        return self
+
+    async def __aexit__(self, *error):
+        await self.inner.__aexit__(*error)
+
+    async def chunks(self):
+        try:
+            async for chunk in self.stream.chunks():
+                yield chunk
+        except asyncio.CancelledError:
+            await self.released.wait()
+            raise
+
+
+async def test_a_subscription_whose_read_outlives_its_cancellation_is_not_waited_for(caplog):
+    quiet = Streaming(snapshot=False, stays_open=True)
+    agent = FakeAgent(asks("which?", after=1), versions=OLDER, streaming=quiet)
+    agent.inject(unavailable(retry_after=5), on="SubscribeToTask")
+    network = Stubborn(agent)
+    client = connect(agent.url, engine=network)
+
+    await client.send_message("hi", return_immediately=True)
+    async with client.subscribe_to_task("task-1", force_subscription=True) as events:
+        answer = await asyncio.wait_for(events.result(), timeout=60)
+
+    assert (answer.needs_input, answer.question) == (True, "which?")
+    assert now() < 15
+    assert "a subscription continues although it was cancelled" in caplog.messages
+    network.released.set()
+    await asyncio.sleep(1)
+
+
 async def test_a_subscription_that_is_broken_off_is_refused():
     agent = FakeAgent(streams("a", "b", every=1), versions=OLDER)
     empty = Respond(status=200, headers={"content-type": "text/event-stream"}, body=b"")

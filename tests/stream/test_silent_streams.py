@@ -258,6 +258,7 @@ async def test_a_task_of_protocol_0_3_is_polled_unless_a_subscription_is_forced(
     stream = client.subscribe_to_task("task-1", force_subscription=is_forced)
     async with stream as events:
         assert (await events.result()).text == "done"
+        assert events.is_polled is not is_forced
 
     warned = [one for one in caplog.records if "is polled" in one.getMessage()]
     assert (len(agent.calls("SubscribeToTask")), len(warned)) == (is_forced, not is_forced)

@@ -1031,9 +1031,13 @@ async def test_where_nothing_can_be_subscribed_to_the_task_is_polled(fault, bind
     client = connected(agent, binding)
 
     async with client.stream_message("hi") as events:
-        texts = [text async for text in events.text_deltas()]
+        texts, polled = [], []
+        async for text in events.text_deltas():
+            texts.append(text)
+            polled.append(events.is_polled)
 
     assert "".join(texts) == "abcdef"
+    assert (polled[0], polled[-1]) == (False, True)
     assert events.gap
     assert events.task == agent.tasks["task-1"]
     assert 10 < len(agent.calls("GetTask")) < 250
@@ -1049,8 +1053,10 @@ async def test_where_streams_are_not_offered_or_not_wanted_the_task_is_polled(ho
 
     async with client.stream_message("hi") as events:
         seen = [told(event) async for event in events]
+        assert events.is_polled
     async with client.subscribe_to_task("task-1") as events:
         assert [told(event) async for event in events] == ["task COMPLETED abc"]
+        assert events.is_polled
 
     assert seen == ["task WORKING", "artifact a", "append b", "append c", "status COMPLETED"]
     assert set(operations(agent)) == {"SendMessage", "GetTask"}

@@ -1,4 +1,4 @@
-"""Runs caller-supplied code, such as hooks and tools, without letting it block a client."""
+"""Runs callers' code, such as hooks, tools and layers, without letting it block a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
     from typing import Any
 
-__all__ = ["gather_bounded", "reject_self_cancellation"]
+__all__ = ["cancel_and_wait", "gather_bounded", "reject_self_cancellation"]
 
 T = TypeVar("T")
 
@@ -30,8 +30,6 @@ async def gather_bounded(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) ->
     that is logged, and no longer waited for.
     """
     running = [asyncio.create_task(coroutine, name=name) for name, coroutine in named]
-    for task in running:
-        task.add_done_callback(_retrieve_exception)
     try:
         # Unlike `gather`, this returns at once if it is cancelled itself.
         await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
@@ -40,12 +38,18 @@ async def gather_bounded(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) ->
                 task.result()
         return [task.result() for task in running]
     finally:
-        await _cancel([task for task in running if not task.done()])
+        await cancel_and_wait(*running)
 
 
-async def _cancel(running: list[asyncio.Task[T]]) -> None:
-    for task in running:
-        task.cancel()
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks that are not done, and wait up to a second for their end.
+
+    A task that continues after that is logged, and no longer waited for. Results and exceptions of
+    the tasks are not needed.
+    """
+    for task in tasks:
+        task.add_done_callback(_retrieve_exception)
+    running = [task for task in tasks if task.cancel()]
     if not running:
         return
     _, pending = await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
@@ -53,7 +57,7 @@ async def _cancel(running: list[asyncio.Task[T]]) -> None:
         logger.warning("%s continues although it was cancelled", task.get_name())
 
 
-def _retrieve_exception(task: asyncio.Task[T]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve the exception of a task that may have no waiter.
 
     The event loop would log an exception that is never retrieved.

@@ -39,6 +39,11 @@ class EventSource(Protocol):
         ...
 
     @property
+    def is_polled(self) -> bool:
+        """Whether the task is polled, or was at the end, in place of a subscription."""
+        ...
+
+    @property
     def gap(self) -> bool:
         """Whether status messages may be missing."""
         ...
@@ -305,8 +310,13 @@ class EventStream:
 
     @property
     def is_polled(self) -> bool:
-        """Whether the task is polled because a subscription might change what its agent stores."""
-        return self._calls.is_polled
+        """Whether events come from polling the task, or did at the end, and not from a stream.
+
+        So it is where the agent offers no streams, where a subscription might change what it
+        stores (protocol 0.3), and where subscriptions failed, or brought nothing, too often. A
+        single GetTask beside a stream, or in place of a subscription, is no polling.
+        """
+        return self._source is not None and self._source.is_polled
 
     @property
     def gap(self) -> bool:

@@ -76,6 +76,11 @@ class ReplyLoop:
         return sum(stream.reconnects for stream in (*self._past, self._stream))
 
     @property
+    def is_polled(self) -> bool:
+        """Whether the task is polled, or was at the end, in place of a subscription."""
+        return self._stream.is_polled
+
+    @property
     def gap(self) -> bool:
         """Whether status messages may be missing."""
         return any(stream.gap for stream in (*self._past, self._stream))

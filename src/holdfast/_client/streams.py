@@ -58,7 +58,6 @@ class StreamCalls:
         scope: The deadline, if any, and what each of the stream's requests carries.
         extensions: The extensions that the agent has activated, according to its first reply.
         call: The journal's record of the message that was sent last; None where there is none.
-        is_polled: Whether the task is polled because a subscription might change it.
         observed: The caller's call, whose end is reported to observers.
     """
 
@@ -78,7 +77,6 @@ class StreamCalls:
         self.call: HeldCall | None = None
         self._request_id = ""
         self._sending: SendOperation | None = None
-        self.is_polled = False
         self._origin: Origin | None = None  # the message that created the task
         self.observed = calls.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
@@ -219,7 +217,6 @@ class StreamCalls:
                 "task's text once more for each subscriber (force_subscription=True subscribes)",
                 task_id,
             )
-            self.is_polled = True
             machine.on_no_streams()
         return self._resumable(machine, None)
 

@@ -26,11 +26,19 @@ if TYPE_CHECKING:
 
     from holdfast._pipeline.listeners import Observers
 
-__all__ = ["Bounds", "Connection", "InterceptedStream", "OneEvent", "connection_over", "replaced"]
+__all__ = [
+    "CLOSE_GRACE_S",
+    "Bounds",
+    "Connection",
+    "InterceptedStream",
+    "OneEvent",
+    "connection_over",
+    "replaced",
+]
 
 T = TypeVar("T")
 
-_CLOSE_GRACE_S = 5.0
+CLOSE_GRACE_S = 5.0
 """Seconds that a stream has to close."""
 
 _NO_LIMIT = contextlib.nullcontext()
@@ -195,7 +203,7 @@ class Connection(Generic[T]):
             if self._bounds is None:
                 await self._source.close()
             else:
-                await close(self._source, seconds=_CLOSE_GRACE_S)
+                await close(self._source, seconds=CLOSE_GRACE_S)
         finally:
             if call is not None and self._observers is not None:
                 self._observers.request_finished(call, self._failure)

@@ -7,12 +7,16 @@ subscribe so break off what they refuse.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from holdfast._aio.callbacks import cancel_and_wait
+from holdfast._aio.closing import close
 from holdfast._model.operations import GET_TASK
+from holdfast._pipeline.connection import CLOSE_GRACE_S
 from holdfast._pipeline.transport import CallProgress
 from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
 from holdfast.types import GetTaskRequest
@@ -62,7 +66,8 @@ async def subscribed(
     try:
         return await _begun(subscription.open(), partial(_look, call, transport))
     except BaseException:
-        await subscription.close()  # it may be open by now
+        with contextlib.suppress(TimeoutError):
+            await close(subscription, seconds=CLOSE_GRACE_S)  # it may be open by now
         raise
 
 
@@ -83,7 +88,7 @@ async def _begun(
     look: Callable[[], Coroutine[Any, Any, Task]],
 ) -> Mapping[str, str]:
     """Waits until a subscription brings its first event, unless there is none to come."""
-    first = asyncio.ensure_future(opening)
+    first = asyncio.create_task(opening, name="a subscription")
     silence = _FIRST_LOOK
     try:
         while not (await asyncio.wait({first}, timeout=silence))[0]:
@@ -104,9 +109,6 @@ async def _begun(
         text = f"the agent took no subscription: {error.message}"
         raise UnsupportedOperationError(text, **error.facts()) from error
     finally:
-        if first.cancel():
-            await asyncio.wait({first})
-        if not first.cancelled():
-            first.exception()  # which may come while the look at the task fails
+        await cancel_and_wait(first)
     text = f"there is nothing to subscribe to: the task is {state.name}"
     raise UnsupportedOperationError(text, executed=False)

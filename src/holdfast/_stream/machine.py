@@ -173,6 +173,7 @@ class StreamMachine:
             was subscribed to.
         outbox: What the caller gets.
         reconnects: How often the task was subscribed to again after a cut.
+        is_polled: Whether the task is polled, or was at the end, in place of a subscription.
         gap: Whether status messages may be missing: those between a cut and a reconnect, which
             no agent keeps for certain.
         error: What a connection broke with last; None if none broke, or they merely ended.
@@ -202,6 +203,7 @@ class StreamMachine:
         self.may_repeat = False
         self.reply = reply
         self.reconnects = 0
+        self.is_polled = False
         self.gap = False
         self.error: A2AError | None = None
         self.cause: A2AError | None = None
@@ -349,7 +351,7 @@ class StreamMachine:
         """
         self._resubscribes = resubscribes or not self._is_kept
         self.reconnects += self._is_cut
-        self._is_cut = False
+        self._is_cut = self.is_polled = False
         self._subscription, self.may_repeat = _Subscription(), True
         self._enter(Input.SUBSCRIBED, State.JOINED)
 
@@ -536,7 +538,7 @@ class StreamMachine:
         return State.FOLLOWING
 
     def _poll(self, error: A2AError | None = None) -> State:
-        self.gap = True
+        self.gap = self.is_polled = True
         self._tries = 0
         self.wait = Wait(attempt=0, at_least=_requested_wait(error), error=error)
         return State.POLLING

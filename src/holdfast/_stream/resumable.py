@@ -11,6 +11,7 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from holdfast._aio.callbacks import cancel_and_wait
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._pipeline.connection import Connection, connection_over
 from holdfast._policy.deadline import (
@@ -135,7 +136,7 @@ class ResumableStream:
         self._quiet_at: float | None = None  # when to ask for the task, if nothing comes
         self._heard_at = 0.0  # the last time that a chunk came which does not change `_quiet_at`
         self._asked_at = 0.0  # the last time that the task was asked for
-        self._reading: asyncio.Future[bool] | None = None  # a wait beside a request for the task
+        self._reading: asyncio.Task[bool] | None = None  # a wait beside a request for the task
         self._connect(connection)
         self._env = env
         self._watchdog = watchdog
@@ -159,6 +160,11 @@ class ResumableStream:
     def reconnects(self) -> int:
         """How often it was subscribed to again after a cut."""
         return self._machine.reconnects
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether the task is polled, or was at the end, in place of a subscription."""
+        return self._machine.is_polled
 
     @property
     def gap(self) -> bool:
@@ -310,7 +316,7 @@ class ResumableStream:
         machine, reading = self._machine, self._reading
         self._check_open()  # the client may have been closed in the meantime
         if reading is None or reading.cancelled():
-            reading = self._reading = asyncio.ensure_future(connection.wait())
+            reading = self._reading = asyncio.create_task(connection.wait())
         try:
             while not await self._arrives(reading):
                 self._check_open()
@@ -324,8 +330,9 @@ class ResumableStream:
                 if is_over or self.outbox.has_news:
                     break
         finally:
-            if reading.cancel():
-                await asyncio.wait({reading})
+            await cancel_and_wait(reading)
+        if not reading.done():
+            return  # a layer holds it up: the next wait continues with it
         self._forget_reading()
         if not reading.cancelled() and machine.action is not Action.STOP:
             reading.result()  # which raises if the connection has ended
@@ -343,13 +350,12 @@ class ResumableStream:
 
     async def _get_task_beside(self, reading: asyncio.Future[Any]) -> None:
         """Asks for the task, and no longer than until the connection brings something."""
-        asking = asyncio.ensure_future(self._get_task(self.outbox.task_id or ""))
+        asking = asyncio.create_task(self._get_task(self.outbox.task_id or ""))
         try:
             await asyncio.wait({reading, asking}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if asking.cancel():
-                await asyncio.wait({asking})
-        if not asking.cancelled():
+            await cancel_and_wait(asking)
+        if asking.done() and not asking.cancelled():
             asking.result()
 
     async def _arrives(self, reading: asyncio.Future[bool]) -> bool:

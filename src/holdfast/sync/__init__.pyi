@@ -1252,7 +1252,12 @@ class EventStream:
 
     @property
     def is_polled(self) -> bool:
-        """Whether the task is polled because a subscription might change what its agent stores."""
+        """Whether events come from polling the task, or did at the end, and not from a stream.
+
+        So it is where the agent offers no streams, where a subscription might change what it
+        stores (protocol 0.3), and where subscriptions failed, or brought nothing, too often. A
+        single GetTask beside a stream, or in place of a subscription, is no polling.
+        """
 
     @property
     def gap(self) -> bool:

@@ -15,6 +15,7 @@ from holdfast._cli.output.events import (
     TaskBegan,
 )
 from holdfast._cli.output.sanitizer import shortened
+from holdfast._wire.versions import OLDER_VERSION
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
 from holdfast.types import ListTasksResponse, Message, Role, SendMessageResponse, Task, TaskState
 
@@ -303,7 +304,7 @@ async def stated_end_reason(events: EventStream) -> str:
 def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
     """Warn that status messages may be missing, unless a warning was shown already."""
     offers = session.card is not None and bool(session.card.capabilities.streaming)
-    if offers and events.is_polled:
+    if offers and events.is_polled and session.protocol_version == OLDER_VERSION:
         output.emit(
             Notice.warning(
                 "the task was polled instead of subscribed to, because servers of protocol 0.3 "

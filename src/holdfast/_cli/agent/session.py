@@ -108,6 +108,7 @@ class Session:
         card: The agent's card, once it is known.
         task: The task as last seen, once there is one.
         binding: The binding that calls go over, once it is chosen.
+        protocol_version: The version that calls are made in, once it is chosen.
         message_id: Id of the message that is being sent, if one is.
         may_have_left: Whether it may have been sent.
         continues: Whether that message continues a task.
@@ -136,6 +137,7 @@ class Session:
         self.card: AgentCard | None = None
         self.task: Task | None = None
         self.binding: str | None = None
+        self.protocol_version: str | None = None
         self.message_id: str | None = None
         self.may_have_left = False
         self.continues = False
@@ -431,6 +433,7 @@ class Session:
     def _speaks(self, interface: AgentInterface) -> None:
         """Record the binding and version; warn once of an older version that was not requested."""
         self.binding = interface.protocol_binding
+        self.protocol_version = spoken_version(interface.protocol_version)
         if self.settings.version_given or self._is_warned_of_version:
             return
         if spoken_version(interface.protocol_version) == OLDER_VERSION:
