@@ -1,7 +1,8 @@
-"""Checks of what callers pass: each wrong argument gets one helpful line, and no secret in it.
+"""Validation of callers' arguments.
 
-A value of the wrong type is a `TypeError`, one that cannot be right a `ValueError`; both come
-before anything is sent.
+Every check raises a `TypeError` for an argument of another type, and a `ValueError` for an invalid
+one, before anything is sent. The message is one line, and quotes no secret. A check that returns a
+value returns the checked argument.
 """
 
 from __future__ import annotations
@@ -24,13 +25,20 @@ from holdfast._wire.network_scope import AgentReach, Network, NetworkReach, netw
 from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 __all__ = [
-    "check_able",
-    "check_age",
     "check_configuration",
     "check_credential",
+    "check_duration",
+    "check_extension_uris",
     "check_hook",
+    "check_hooks",
+    "check_items",
+    "check_json_object",
     "check_kind",
+    "check_methods",
     "check_networks",
+    "check_not_empty",
+    "check_not_negative",
+    "check_observers",
     "check_one_of",
     "check_options",
     "check_port",
@@ -38,34 +46,27 @@ __all__ = [
     "check_rate",
     "check_seconds",
     "check_url",
-    "extension_uris",
-    "hooks",
-    "items",
-    "json_object",
-    "not_empty",
-    "not_negative",
-    "observer_hooks",
-    "timestamp",
+    "format_timestamp",
 ]
 
 T = TypeVar("T")
 
-_OF_SECONDS = "number of seconds"
+_SECONDS = "number of seconds"
 
-_SHOWN = 200
-"""Characters of an address that a message shows at most."""
+_MAX_SHOWN_CHARACTERS = 200
+"""Maximum length of an address or text in a message."""
 
-_LAST_PORT = 65535
+_MAX_PORT = 65535
 
 _PATH = re.compile(
     r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
 )
-"""What nobody means as an address: a path to a file, written into a string."""
+"""Path of a file, which callers pass by mistake in place of an address."""
 
 
 def check_seconds(name: str, seconds: float) -> float:
-    """Checks how long to wait: a positive number of seconds that has an end."""
-    check_number(name, seconds, _OF_SECONDS)
+    """Check a timeout or an interval in seconds: more than 0, and finite."""
+    check_number(name, seconds, _SECONDS)
     if not 0 < seconds < math.inf:
         text = f"{name} must be a positive number of seconds, not {seconds}"
         raise ValueError(text)
@@ -73,7 +74,7 @@ def check_seconds(name: str, seconds: float) -> float:
 
 
 def check_one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Checks that a value is one of a few words."""
+    """Check that a value is one of the choices."""
     check_kind(name, value, str)
     if value not in choices:
         text = f"{name} must be one of {', '.join(choices)}, not {value!r}"
@@ -81,38 +82,42 @@ def check_one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def check_options(
-    what: str,
-    given: Iterable[str],
-    known: Sequence[str],
+    target: str,
+    names: Iterable[str],
+    allowed: Sequence[str],
     *,
-    of: Callable[..., Any] | None = None,
+    function: Callable[..., Any] | None = None,
 ) -> None:
-    """Checks the names of options that go through; one that is nearly right is suggested.
+    """Check the names of options that are forwarded.
 
     Args:
-        what: What messages call that which takes them.
-        given: The names.
-        known: The options that there are.
-        of: The function that takes them, whose own arguments are suggested as well.
+        target: Name of the recipient in messages, such as "a call".
+        names: Names of the options.
+        allowed: Allowed names.
+        function: Function or class that the caller calls; its own arguments are suggested, too.
     """
-    for name in given:
-        if name not in known:
-            hint = suggestion(name, (*_arguments_of(of), *known))
-            text = f"{name!r} is not an option of {what}; {hint}"
+    for name in names:
+        if name not in allowed:
+            hint = suggestion(name, (*_keyword_arguments(function), *allowed))
+            text = f"{name!r} is not an option of {target}; {hint}"
             raise TypeError(text)
 
 
-def _arguments_of(function: Callable[..., Any] | None) -> list[str]:
-    """The arguments of a function, or of a method of a class, that can be passed by name."""
+def _keyword_arguments(function: Callable[..., Any] | None) -> list[str]:
+    """Return the names of a function's arguments that can be passed by keyword."""
     if function is None:
         return []
     parameters = inspect.signature(function).parameters.values()
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [one.name for one in parameters if one.kind in by_name and one.name != "self"]
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in kinds and parameter.name != "self"
+    ]
 
 
 def check_rate(name: str, rate: float) -> float:
-    """Checks how often in a second: a positive number that has an end."""
+    """Check a rate per second: more than 0, and finite."""
     check_number(name, rate)
     if not 0 < rate < math.inf:
         text = f"{name} must be a positive number, not {rate}"
@@ -120,9 +125,9 @@ def check_rate(name: str, rate: float) -> float:
     return rate
 
 
-def check_age(name: str, seconds: float) -> float:
-    """Checks how long to keep something: zero for not at all, infinity for always."""
-    check_number(name, seconds, _OF_SECONDS)
+def check_duration(name: str, seconds: float) -> float:
+    """Check a duration in seconds: at least 0; infinity is allowed."""
+    check_number(name, seconds, _SECONDS)
     if not seconds >= 0:
         text = f"{name} must be zero or more seconds, not {seconds}"
         raise ValueError(text)
@@ -130,105 +135,105 @@ def check_age(name: str, seconds: float) -> float:
 
 
 def check_port(name: str, port: int) -> int:
-    """Checks the number of a port; 0 is any that is free."""
+    """Check a port to listen on; 0 means any free port."""
     check_count(name, port)
-    if port > _LAST_PORT:
-        text = f"{name} must be between 0 and {_LAST_PORT}, not {port}"
+    if port > _MAX_PORT:
+        text = f"{name} must be between 0 and {_MAX_PORT}, not {port}"
         raise ValueError(text)
     return port
 
 
 def check_url(
     url: object,
-    what: str,
+    subject: str,
     *,
     any_scheme: bool = False,
     or_path: bool = False,
     no_user: str = "pass them as auth= instead",
 ) -> str:
-    """Checks an address; what may be secret in it, such as the query, is not shown.
+    """Check an absolute URL; messages omit its query and fragment, which may be secret.
 
     Args:
-        url: What the caller passes.
-        what: What messages call it.
-        any_scheme: Whether schemes other than HTTP's will do.
-        or_path: Whether a `Path` would be taken in its place.
-        no_user: What to do instead where it holds a user name or password.
+        url: The caller's value.
+        subject: Name of the value in messages.
+        any_scheme: Accept schemes other than ``http`` and ``https``, such as gRPC's ``dns:``.
+        or_path: The function also accepts a `Path`; a message may suggest it.
+        no_user: Advice for a URL with a user name or password.
     """
     if not isinstance(url, str):
-        text = f"the {what} must be a string, not {type(url).__name__}"
+        text = f"the {subject} must be a string, not {type(url).__name__}"
         raise TypeError(text)
     if url.lstrip().startswith("{"):
         card = "; a card is passed as an AgentCard" if or_path else ""
-        text = f"the {what} is JSON{card}"
+        text = f"the {subject} is JSON{card}"
         raise ValueError(text)
     shown = re.split(r"[?#]", url, maxsplit=1)[0]
     if has_user(url):
-        text = f"the {what} holds a user name or password; {no_user}"
+        text = f"the {subject} holds a user name or password; {no_user}"
         raise ValueError(text)
-    if len(shown) > _SHOWN:
-        shown = f"{shown[:_SHOWN]}…"
+    if len(shown) > _MAX_SHOWN_CHARACTERS:
+        shown = f"{shown[:_MAX_SHOWN_CHARACTERS]}…"
     if or_path and _PATH.match(shown):
         home = ".expanduser()" if shown.startswith("~") else ""
         text = (
-            f"the {what} {shown!r} must begin with http:// or https://; a file is named by a "
+            f"the {subject} {shown!r} must begin with http:// or https://; a file is named by a "
             f"Path: did you mean Path({shown!r}){home}?"
         )
         raise ValueError(text)
-    why = address_fault(url)
-    if why is None and "#" in url:
-        why = "has a fragment (#…), which no request carries: leave it out"
-    if why is not None:
-        text = f"the {what} {shown!r} {why}"
+    fault = address_fault(url)
+    if fault is None and "#" in url:
+        fault = "has a fragment (#…), which no request carries: leave it out"
+    if fault is not None:
+        text = f"the {subject} {shown!r} {fault}"
         raise ValueError(text)
     parts = urlsplit(url)
-    known = any_scheme and bool(parts.scheme)
-    if known and not parts.hostname:
+    is_accepted = any_scheme and bool(parts.scheme)
+    if is_accepted and not parts.hostname:
         return url  # such as gRPC's dns:///agent.example.com:50051
-    if not (known or parts.scheme in {"http", "https"}) or not parts.hostname:
+    if not (is_accepted or parts.scheme in {"http", "https"}) or not parts.hostname:
         hint = f"; did you mean http://{shown}?" if _lacks_scheme(shown) else ""
-        text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"
+        text = f"the {subject} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
     return url
 
 
 def _lacks_scheme(shown: str) -> bool:
-    """Whether an address would be one with ``http://`` before it."""
-    is_begun = _PATH.match(shown) or shown.startswith(("http:", "https:"))
-    return "://" not in shown and not is_begun and is_http_address(f"http://{shown}")
+    """Return whether only ``http://`` is missing for the text to be an address."""
+    is_other = _PATH.match(shown) or shown.startswith(("http:", "https:"))
+    return "://" not in shown and not is_other and is_http_address(f"http://{shown}")
 
 
-_PARSED = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)
-"""Networks and addresses (and interfaces, which are addresses) that are not text any more."""
+_NETWORK_TYPES = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)
+"""Parsed networks and addresses; the classes of interfaces are subclasses of the addresses'."""
 
 
-def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
-    """Reads networks, such as ``10.0.0.0/8``, or single addresses."""
-    found: list[Network] = []
-    for text in items(name, given):
-        if not isinstance(cast("object", text), _PARSED):
+def check_networks(name: str, values: Iterable[str]) -> tuple[Network, ...]:
+    """Parse networks, such as ``10.0.0.0/8``, or single addresses."""
+    networks: list[Network] = []
+    for text in check_items(name, values):
+        if not isinstance(cast("object", text), _NETWORK_TYPES):
             check_kind(f"one of {name}", text, str)
         try:
-            found.append(network(text))
+            networks.append(network(text))
         except ValueError:
             message = f"{text!r} in {name} is not a network, such as '10.0.0.0/8'"
             raise ValueError(message) from None
-    return tuple(found)
+    return tuple(networks)
 
 
 def check_reach(reach: AgentReach, networks: tuple[Network, ...]) -> NetworkReach | None:
-    """Reads how far the addresses of a client may lead; None for anywhere.
+    """Return the networks that a client may reach; None for no limit.
 
     Args:
-        reach: What the caller passes.
-        networks: Those that are reached in any case.
+        reach: ``"any"`` or ``"public"``.
+        networks: Networks that the client may always reach.
     """
     check_one_of("reach", reach, get_args(AgentReach))
     return NetworkReach(allowed=networks, is_strict=True) if reach == "public" else None
 
 
-def check_able(name: str, value: object, *methods: str) -> None:
-    """Checks what a caller passes for a protocol by what it can do."""
+def check_methods(name: str, value: object, *methods: str) -> None:
+    """Check that an object has the methods of a protocol."""
     _check_instance(name, value)
     if not all(callable(getattr(value, method, None)) for method in methods):
         text = f"{name} must have the methods {', '.join(methods)}; {type(value).__name__} has not"
@@ -236,12 +241,13 @@ def check_able(name: str, value: object, *methods: str) -> None:
 
 
 def check_hook(name: str, value: object, *, besides: str = "") -> None:
-    """Checks a function that a caller passes.
+    """Check that a value is a function, or another callable.
 
     Args:
-        name: What messages call it.
-        value: What the caller passes.
-        besides: What else may be passed, as "a CardVerifier or "; seen to by the caller.
+        name: Name of the value in messages.
+        value: The caller's value.
+        besides: Other accepted values, for the message, such as "a CardVerifier or "; the caller
+            accepts them before this check.
     """
     _check_instance(name, value)
     if not callable(value):
@@ -249,9 +255,9 @@ def check_hook(name: str, value: object, *, besides: str = "") -> None:
         raise TypeError(text)
 
 
-def hooks(name: str, given: Iterable[T], *methods: str) -> tuple[T, ...]:
-    """Checks hooks by what they can do; a class is a hook only where it is called itself."""
-    checked = items(name, given)
+def check_hooks(name: str, values: Iterable[T], *methods: str) -> tuple[T, ...]:
+    """Check that each hook has certain methods; a class is accepted only for ``__call__``."""
+    checked = check_items(name, values)
     for hook in checked:
         if methods != ("__call__",):
             _check_instance(f"each of {name}", hook)
@@ -264,20 +270,16 @@ def hooks(name: str, given: Iterable[T], *methods: str) -> tuple[T, ...]:
     return checked
 
 
-def observer_hooks(given: Iterable[T]) -> tuple[T, ...]:
-    """Checks observers, which are called and not awaited.
-
-    Raises:
-        TypeError: One cannot be called, or is a coroutine function.
-    """
-    checked = hooks("observers", given, "__call__")
+def check_observers(observers: Iterable[T]) -> tuple[T, ...]:
+    """Check observers, which are called but not awaited."""
+    checked = check_hooks("observers", observers, "__call__")
     for observer in checked:
-        called = getattr(type(observer), "__call__", None)  # noqa: B004  it is callable
-        plain: Any = observer
-        while isinstance(plain, functools.partial):
-            plain = plain.func
-        if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(called):
-            name = getattr(plain, "__name__", type(observer).__name__)
+        method = getattr(type(observer), "__call__", None)  # noqa: B004  it is callable
+        function: Any = observer
+        while isinstance(function, functools.partial):
+            function = function.func
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method):
+            name = getattr(function, "__name__", type(observer).__name__)
             text = (
                 f"each of observers must be a plain function, but {name} is a coroutine function, "
                 "which would never be awaited; put the observation into a queue instead"
@@ -286,9 +288,10 @@ def observer_hooks(given: Iterable[T]) -> tuple[T, ...]:
     return checked
 
 
-def extension_uris(given: Iterable[str]) -> tuple[str, ...]:
-    """Checks URIs of extensions, which go into one header; each of them once."""
-    uris = tuple(not_empty("one of extensions", uri) for uri in items("extensions", given))
+def check_extension_uris(extensions: Iterable[str]) -> tuple[str, ...]:
+    """Check URIs of extensions, which go into one header, and remove repeated ones."""
+    checked = check_items("extensions", extensions)
+    uris = tuple(check_not_empty("one of extensions", uri) for uri in checked)
     for uri in uris:
         if "," in uri:
             text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
@@ -303,46 +306,49 @@ def _check_instance(name: str, value: object) -> None:
         raise TypeError(text)
 
 
-def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
-    """Checks a sequence; one string or dict would be taken apart."""
-    check_iterable(name, given, Iterable)
-    return tuple(given)
+def check_items(name: str, values: Iterable[T]) -> tuple[T, ...]:
+    """Check and copy a sequence."""
+    check_iterable(name, values, Iterable)
+    return tuple(values)
 
 
-def check_iterable(name: str, given: object, *kinds: type) -> None:
-    """Checks that a value can be iterated over and is not one string or dict.
+def check_iterable(name: str, values: object, *kinds: type) -> None:
+    """Check that a value can be iterated over, and is not a single item.
 
-    Raises:
-        TypeError: It is a string, bytes, a mapping, or of none of the kinds.
+    Args:
+        name: Name of the value in messages.
+        values: The caller's value.
+        kinds: Accepted classes, such as `Iterable`.
     """
-    if not isinstance(given, kinds) or _is_one(given):
-        text = f"{name} must be a sequence, not {type(given).__name__}{_as_one(given)}"
+    if not isinstance(values, kinds) or _is_single_item(values):
+        text = f"{name} must be a sequence, not {type(values).__name__}{_as_list(values)}"
         raise TypeError(text)
 
 
-def _is_one(given: object) -> bool:
-    """Return whether to iterate over a value would take it apart, as no ordered set is."""
-    if not isinstance(given, Mapping):
-        return isinstance(given, str | bytes)
-    values = cast("Mapping[object, object]", given).values()  # all None of `dict.fromkeys`
-    return any(value is not None for value in values)
+def _is_single_item(value: object) -> bool:
+    """Return whether a value is a string or a mapping; `dict.fromkeys` makes an ordered set."""
+    if not isinstance(value, Mapping):
+        return isinstance(value, str | bytes)
+    members = cast("Mapping[object, object]", value).values()
+    return any(member is not None for member in members)
 
 
-def _as_one(given: object) -> str:
-    """How to pass what was passed in place of a sequence of it."""
-    if isinstance(given, str):
-        shown = repr(given) if len(given) <= _SHOWN and not re.search(r"[?@]", given) else "…"
-    elif callable(given):
-        shown = getattr(given, "__name__", "…")
-    elif isinstance(given, Mapping):
+def _as_list(value: object) -> str:
+    """Return advice to pass a single item in a list; empty for other values."""
+    if isinstance(value, str):
+        is_short = len(value) <= _MAX_SHOWN_CHARACTERS
+        shown = repr(value) if is_short and not re.search(r"[?@]", value) else "…"
+    elif callable(value):
+        shown = getattr(value, "__name__", "…")
+    elif isinstance(value, Mapping):
         shown = "{…}"
     else:
         return ""
     return f"; pass a list: [{shown}]"
 
 
-def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Checks a JSON object that may be left out, and copies it."""
+def check_json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Check and copy an optional JSON object."""
     if value is None:
         return None
     if not isinstance(cast("object", value), Mapping):
@@ -353,8 +359,8 @@ def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | 
     return copied
 
 
-def not_empty(name: str, value: str) -> str:
-    """Checks an id; an empty one would turn one task into the list of all of them."""
+def check_not_empty(name: str, value: str) -> str:
+    """Check a text, such as an id; a path with an empty id would list all tasks."""
     _check_filled(name, value)
     if not value.isascii():
         check_text(name, value)
@@ -371,7 +377,7 @@ def _check_filled(name: str, value: str) -> None:
 
 
 def check_credential(name: str, value: str) -> None:
-    """Checks that a credential is there, and no text that Python writes for a missing one."""
+    """Check that a credential is neither empty nor the text ``None`` of a missing variable."""
     _check_filled(name, value)
     words = value.split()
     if not words:
@@ -382,15 +388,12 @@ def check_credential(name: str, value: str) -> None:
         raise ValueError(text)
 
 
-def _media_types(name: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Checks names of media types, as far as a client can: they are text, and not empty."""
-    return tuple(not_empty(f"one of {name}", one) for one in items(name, given))
-
-
 def check_configuration(configuration: SendMessageConfiguration) -> SendMessageConfiguration:
-    """Checks how messages are to be treated, whether a client, a factory or a call says it."""
-    _media_types("accepted_output_modes", configuration.accepted_output_modes)
-    not_negative("history_length", configuration.history_length)
+    """Check the configuration of messages, from a client, a factory or a call."""
+    modes = "accepted_output_modes"
+    for media_type in check_items(modes, configuration.accepted_output_modes):
+        check_not_empty(f"one of {modes}", media_type)
+    check_not_negative("history_length", configuration.history_length)
     check_kind("return_immediately", configuration.return_immediately, bool)
     if configuration.task_push_notification_config is not None:
         check_push_config(
@@ -400,34 +403,30 @@ def check_configuration(configuration: SendMessageConfiguration) -> SendMessageC
 
 
 def check_push_config(name: str, config: TaskPushNotificationConfig) -> None:
-    """Check where an agent is to send push notifications."""
+    """Check the configuration of a push receiver, for the agent."""
     check_kind(name, config, TaskPushNotificationConfig)
-    not_empty(f"{name}.url", config.url)
+    check_not_empty(f"{name}.url", config.url)
     check_sendable(name, config)
 
 
-def not_negative(name: str, value: int | None) -> int | None:
-    """Checks a count that may be left out."""
+def check_not_negative(name: str, value: int | None) -> int | None:
+    """Check an optional count."""
     if value is not None:
         check_count(name, value)
     return value
 
 
-def timestamp(name: str, value: datetime | str | None) -> str | None:
-    """Return a time in RFC 3339, in UTC with milliseconds (A2A 5.6.1); text as it is.
+def format_timestamp(name: str, value: datetime | str | None) -> str | None:
+    """Return a time in RFC 3339, in UTC with milliseconds (A2A 5.6.1); text is returned unchanged.
 
     Args:
-        name: What messages call it.
-        value: What the caller passes.
-
-    Raises:
-        TypeError: It is neither a datetime nor text.
-        ValueError: The text is empty.
+        name: Name of the value in messages.
+        value: The caller's value; a datetime without a time zone counts as UTC.
     """
     if value is None:
         return None
     if not isinstance(value, datetime):
         check_kind(name, value, str, or_else=" or datetime")
-        return not_empty(name, value)
+        return check_not_empty(name, value)
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -128,28 +128,29 @@ JournalFailure = Literal[
     "locked",
     "read_only",
     "damaged",
-    "gone",
+    "replaced",
     "untrusted",
     "exists",
     "held",
-    "over",
+    "finished",
     "taken_over",
     "missing",
-    "elsewhere",
+    "other_agent",
 ]
 """Reason why a journal did not do what it was asked to do.
 
 - ``"unusable"``: it cannot be written or read, or does not answer. If the journal knows the cause:
   ``"full"``: the disk is full; ``"locked"`` by another writer; ``"read_only"``; ``"damaged"``;
-  ``"gone"``: deleted, moved or replaced since it was opened; or ``"untrusted"``: its file, or one
-  beside it (``-wal``, ``-shm``), belongs to another user, is a link, or is readable or writable by
-  others.
+  ``"replaced"``: deleted, moved or replaced since it was opened; or ``"untrusted"``: its file, or
+  one beside it (``-wal``, ``-shm``), belongs to another user, is a link, or is readable or
+  writable by others.
 - ``"exists"``: it has a call with that message id or label, which may have been sent.
 - ``"held"``: another process works on the call, or crashed less than a lease ago.
-- ``"over"``: the call has an outcome.
+- ``"finished"``: the call has an outcome.
 - ``"taken_over"``: another process took the call over during the work on it.
 - ``"missing"``: it has no such call.
-- ``"elsewhere"``: the call was sent to an agent of another name, and this agent does not know it.
+- ``"other_agent"``: the call was recorded for an agent of another name, and this agent has no
+  task of it.
 """
 
 CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]

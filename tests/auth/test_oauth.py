@@ -1231,7 +1231,7 @@ async def test_a_person_has_a_while():
         open_url=lambda _: None,
         redirect_uri="https://me.test/back",
         receive=never,
-        patience=77,
+        login_timeout=77,
     )
     with pytest.raises(AuthenticationError, match="77 s"):
         await scene.auth.token()

@@ -711,7 +711,7 @@ async def test_what_another_agent_has_under_way_is_left_to_who_names_that_one(tm
         results = await collected(one.run(["a"], run_id="night"))
 
     assert isinstance(error, OutcomeUnknownError)
-    assert (error.executed, error.search_error.reason) == (None, "elsewhere")
+    assert (error.executed, error.search_error.reason) == (None, "other_agent")
     told = f"was recorded for {here.url}, and {there.url} does not know it: name the agent"
     assert told in str(error)
     assert error.search_error.agent == here.url
@@ -733,7 +733,7 @@ async def test_a_task_of_another_message_is_none_though_its_id_is_the_same(tmp_p
     async with connected(agent, journal=journal) as client:
         results = await collected(client.run(["a", "b"], run_id="r"))
 
-    assert results["0"].error.search_error.reason == "elsewhere"
+    assert results["0"].error.search_error.reason == "other_agent"
     assert isinstance(results["1"].error, CallEndedError)
     await journal.close()
 

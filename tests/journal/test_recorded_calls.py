@@ -561,7 +561,7 @@ async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
         assert len(agent.received) == heard
         with pytest.raises(JournalError, match="is over: forgotten") as caught:
             await call.resume()
-        assert (caught.value.reason, caught.value.message_id) == ("over", call.message_id)
+        assert (caught.value.reason, caught.value.message_id) == ("finished", call.message_id)
 
 
 async def test_a_call_that_the_journal_has_no_more_is_missing(path):

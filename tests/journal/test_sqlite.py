@@ -110,7 +110,7 @@ async def test_what_has_an_outcome_is_over(path):
     assert await journal.unfinished() == []
     with pytest.raises(JournalError, match="m-1 is over: answered") as caught:
         await journal.claim("m-1", now=9999.0, lease_until=10029.0)
-    assert (caught.value.reason, caught.value.message_id) == ("over", "m-1")
+    assert (caught.value.reason, caught.value.message_id) == ("finished", "m-1")
     with pytest.raises(JournalError, match="m-2 is not in the journal") as caught:
         await journal.claim("m-2", now=9999.0, lease_until=10029.0)
     assert (caught.value.reason, caught.value.message_id) == ("missing", "m-2")
@@ -964,7 +964,7 @@ async def test_why_a_file_cannot_be_written_is_told(path):
     assert await reason_of(reader.begin(record("b"))) == "read_only"
     await reader.close()
     path.rename(path.with_name("elsewhere.db"))
-    assert await reason_of(journal.begin(record("b"))) == "gone"
+    assert await reason_of(journal.begin(record("b"))) == "replaced"
     await journal.close()
 
 

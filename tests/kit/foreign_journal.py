@@ -42,7 +42,7 @@ class Foreign:
         if record is None:
             raise JournalError("not there", reason="missing", message_id=message_id)
         if record.outcome is not None:
-            raise JournalError("it is over", reason="over", message_id=message_id)
+            raise JournalError("it is over", reason="finished", message_id=message_id)
         if record.lease_until > now:
             until = utc(record.lease_until)
             raise JournalError("held", reason="held", message_id=message_id, held_until=until)

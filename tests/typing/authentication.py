@@ -38,7 +38,7 @@ OPTIONS: OAuthOptions = {"scopes": ["a2a"], "resource": "https://a.test", "store
 PROVIDERS: list[AuthProvider] = [
     ClientCredentials("https://id.test", "me", "secret", **OPTIONS),
     ClientCredentials(FromCard(["https://id.test"]), "me", tls=TLS, client_auth="none"),
-    AuthorizationCode(SERVER, "me", open_url=print, patience=60),
+    AuthorizationCode(SERVER, "me", open_url=print, login_timeout=60),
 ]
 
 

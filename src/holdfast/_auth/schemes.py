@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
-from holdfast._arguments import check_able, check_credential, not_empty
+from holdfast._arguments import check_credential, check_methods, check_not_empty
 from holdfast._pipeline.credentials import with_credentials
 from holdfast._pipeline.listeners import Interceptor
 from holdfast._wire.credentials import Credentials
@@ -66,7 +66,7 @@ class SchemeCredentials:
             text = "SchemeCredentials are empty; leave auth out to send no credentials"
             raise ValueError(text)
         for name, credential in credentials.items():
-            not_empty("the name of a scheme", name)
+            check_not_empty("the name of a scheme", name)
             check_credential(f"the credential for {name!r}", credential)
         self._credentials = dict(credentials)
 
@@ -97,9 +97,9 @@ class InMemoryContextCredentialStore:
         Raises:
             ValueError: An argument is empty.
         """
-        not_empty("session_id", session_id)
-        not_empty("security_scheme_name", security_scheme_name)
-        not_empty("the credential", credential)
+        check_not_empty("session_id", session_id)
+        check_not_empty("security_scheme_name", security_scheme_name)
+        check_not_empty("the credential", credential)
         self._sessions.setdefault(session_id, {})[security_scheme_name] = credential
 
     async def forget_session(self, session_id: str) -> None:
@@ -137,7 +137,7 @@ class AuthInterceptor(Interceptor):
     """
 
     def __init__(self, credential_service: CredentialService) -> None:
-        check_able("credential_service", credential_service, "get_credentials")
+        check_methods("credential_service", credential_service, "get_credentials")
         self._service = credential_service
 
     async def credentials(self, call: AnyCall, /) -> Credentials:

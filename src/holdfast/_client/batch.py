@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast._aio.callbacks import reject_self_cancellation
 from holdfast._aio.closing import ClosingContext
-from holdfast._arguments import not_empty
+from holdfast._arguments import check_not_empty
 from holdfast._client.answer import Answer
 from holdfast._client.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
@@ -43,7 +43,7 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     content: Content
 
     def __post_init__(self) -> None:
-        not_empty("key", self.key)
+        check_not_empty("key", self.key)
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,16 +14,16 @@ import msgspec
 from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._arguments import (
     check_hook,
+    check_hooks,
+    check_items,
     check_iterable,
+    check_json_object,
+    check_not_empty,
+    check_not_negative,
     check_push_config,
     check_rate,
     check_seconds,
-    hooks,
-    items,
-    json_object,
-    not_empty,
-    not_negative,
-    timestamp,
+    format_timestamp,
 )
 from holdfast._client.batch import BulkRun
 from holdfast._client.circuit import Circuit
@@ -136,7 +136,7 @@ class Client(ClosingContext):
         Raises:
             TypeError: It cannot be called.
         """
-        added = hooks("consumers", (consumer,), "__call__")
+        added = check_hooks("consumers", (consumer,), "__call__")
         self._core.hooks.consumers += added
 
     async def add_request_middleware(self, interceptor: Interceptor) -> None:
@@ -149,7 +149,7 @@ class Client(ClosingContext):
             ValueError: The client has another source of credentials already.
             TypeError: It is not an interceptor.
         """
-        added = hooks("interceptors", (interceptor,), "before", "after")
+        added = check_hooks("interceptors", (interceptor,), "before", "after")
         self._core.add_interceptors(added)
 
     # ── State ────────────────────────────────────────────────────────────────────────────────
@@ -232,7 +232,7 @@ class Client(ClosingContext):
             RuntimeError: The client was closed.
         """
         if message_id is not None:
-            not_empty("message_id", message_id)
+            check_not_empty("message_id", message_id)
         journaling = self._journaling("pending()")
         return [
             PendingCall(record, self._core, journaling)
@@ -464,7 +464,7 @@ class Client(ClosingContext):
         check_call_options(options, sends=True, of=Client.run)
         records = None
         if run_id is not None:
-            not_empty("run_id", run_id)
+            check_not_empty("run_id", run_id)
             journaling = self._journaling("run_id")
             records = RunRecords(self._core, journaling, run_id, poll_interval=poll_interval)
 
@@ -583,7 +583,7 @@ class Client(ClosingContext):
             context_id=context_id,
             metadata=message_metadata,
         )
-        json_object("metadata", metadata)  # an invalid argument raises now, not when sending
+        check_json_object("metadata", metadata)  # an invalid argument raises now, not when sending
         tool_loop = ToolLoop(tools, self._core, calls)
         return EventStream(calls, partial(tool_loop.begin, first, send))
 
@@ -629,7 +629,7 @@ class Client(ClosingContext):
             if hook is not None:
                 check_hook(name, hook)
         if context_id is not None:
-            not_empty("context_id", context_id)
+            check_not_empty("context_id", context_id)
         if task is not None:
             check_kind("task", task, Task)
             if context_id is not None and task.context_id not in {None, context_id}:
@@ -670,8 +670,8 @@ class Client(ClosingContext):
         reply = await self._call(
             op.GET_TASK,
             GetTaskRequest(
-                id=not_empty("task_id", task_id),
-                history_length=not_negative("history_length", history_length),
+                id=check_not_empty("task_id", task_id),
+                history_length=check_not_negative("history_length", history_length),
             ),
             options,
             of=Client.get_task,
@@ -738,7 +738,9 @@ class Client(ClosingContext):
             ValueError: An argument that is not valid; raised by the call itself.
             TypeError: An argument of another type; raised by the call itself.
         """
-        options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
+        options["extensions"] = check_items(
+            "extensions", options.get("extensions", ())
+        )  # for each page
         check_call_options(options, of=Client.list_tasks)
         request = _list_request(
             context_id,
@@ -796,7 +798,7 @@ class Client(ClosingContext):
             TaskNotFoundError: The agent does not know it.
         """
         check_seconds("poll_interval", poll_interval)
-        not_empty("task_id", task_id)
+        check_not_empty("task_id", task_id)
         if until is not None:
             check_hook("until", until)
         scope = self._core.begin("wait", options, of=Client.wait)
@@ -848,7 +850,7 @@ class Client(ClosingContext):
             poll_interval: Seconds between two polls where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
-        not_empty("task_id", task_id)
+        check_not_empty("task_id", task_id)
         check_kind("force_subscription", force_subscription, bool)
         scope = self._core.begin("stream", options, of=Client.subscribe_to_task)
         calls = StreamCalls(self._core, scope, poll_interval=poll_interval)
@@ -886,7 +888,8 @@ class Client(ClosingContext):
             options["timeout"] = min(_CANCEL_TIMEOUT_S, self._core.timeout)
         scope = self._core.begin("cancel", options, of=Client.cancel_task)
         request = CancelTaskRequest(
-            id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
+            id=check_not_empty("task_id", task_id),
+            metadata=check_json_object("metadata", metadata),
         )
         with self._core.observed(scope, op.CANCEL_TASK.name):
             try:
@@ -926,7 +929,7 @@ class Client(ClosingContext):
             TypeError: It is not a `TaskPushNotificationConfig`.
         """
         check_push_config("config", config)
-        not_empty("config.task_id", config.task_id or "")
+        check_not_empty("config.task_id", config.task_id or "")
         reply = await self._call(
             op.CREATE_PUSH_CONFIG,
             config,
@@ -943,7 +946,7 @@ class Client(ClosingContext):
     ) -> TaskPushNotificationConfig:
         """Fetch one push notification configuration of a task (A2A 3.1.8)."""
         request = GetTaskPushNotificationConfigRequest(
-            task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
+            task_id=check_not_empty("task_id", task_id), id=check_not_empty("config_id", config_id)
         )
         reply = await self._call(
             op.GET_PUSH_CONFIG,
@@ -969,8 +972,8 @@ class Client(ClosingContext):
             page_token: ``next_page_token`` of the previous page.
         """
         request = ListTaskPushNotificationConfigsRequest(
-            task_id=not_empty("task_id", task_id),
-            page_size=not_negative("limit", limit),
+            task_id=check_not_empty("task_id", task_id),
+            page_size=check_not_negative("limit", limit),
             page_token=_page_token(page_token),
         )
         reply = await self._call(
@@ -993,7 +996,7 @@ class Client(ClosingContext):
             TaskNotFoundError: The agent does not know the task or the configuration.
         """
         request = DeleteTaskPushNotificationConfigRequest(
-            task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
+            task_id=check_not_empty("task_id", task_id), id=check_not_empty("config_id", config_id)
         )
         try:
             await self._call(
@@ -1037,7 +1040,7 @@ class Client(ClosingContext):
             raise ValueError(text)
         _check_named(operation, params)
         if isinstance(params, SendMessageRequest):
-            not_empty("message_id", params.message.message_id)
+            check_not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
                 check_sendable("params", params)
                 scope = self._core.begin("call", options, sends=True, of=Client.call)
@@ -1147,7 +1150,9 @@ def subscribing(
         opening: Seconds until the first event, including all attempts.
     """
     stream = _stream_calls(client, options, opening)
-    begin = stream.subscribe_to(not_empty("task_id", task_id), forced=True)  # the caller wants it
+    begin = stream.subscribe_to(
+        check_not_empty("task_id", task_id), forced=True
+    )  # the caller wants it
     return EventStream(stream, begin)
 
 
@@ -1178,10 +1183,10 @@ def _list_request(
 ) -> ListTasksRequest:
     """Return the request for a page of tasks; for the arguments see `Client.list_tasks`."""
     if context_id is not None:
-        not_empty("context_id", context_id)
+        check_not_empty("context_id", context_id)
     if status is not None:
         check_kind("status", status, TaskState)
-    if not 1 <= (not_negative("limit", limit) or 0) <= 100:
+    if not 1 <= (check_not_negative("limit", limit) or 0) <= 100:
         text = "limit must be from 1 to 100"
         raise ValueError(text)
     check_kind("include_artifacts", include_artifacts, bool)
@@ -1190,8 +1195,8 @@ def _list_request(
         status=status,
         page_size=limit,
         page_token=_page_token(page_token),
-        history_length=not_negative("history_length", history_length),
-        status_timestamp_after=timestamp("status_timestamp_after", status_timestamp_after),
+        history_length=check_not_negative("history_length", history_length),
+        status_timestamp_after=format_timestamp("status_timestamp_after", status_timestamp_after),
         include_artifacts=include_artifacts or None,
     )
 

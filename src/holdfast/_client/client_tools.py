@@ -15,7 +15,7 @@ import msgspec
 from holdfast._aio.callbacks import gather_bounded
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.semaphore import FifoSemaphore
-from holdfast._arguments import check_kind, items
+from holdfast._arguments import check_items, check_kind
 from holdfast._client.reply_loop import ReplyLoop
 from holdfast._client.tools import Tool
 from holdfast._model.settings import check_count
@@ -105,7 +105,7 @@ class ClientTools:
         self.max_tool_calls = max_tool_calls
         self.raises = raises
         self.tools: dict[str, Tool] = {}
-        for function in items("tools", functions):
+        for function in check_items("tools", functions):
             tool = Tool(function)
             if self.tools.setdefault(tool.schema.name, tool) is not tool:
                 text = f"two tools have the name {tool.schema.name!r}"
@@ -123,7 +123,7 @@ def resolve_tools(tools: ClientTools | Iterable[Callable[..., Any]]) -> ClientTo
 def add_tools_extension(options: CallOptions, tools: ClientTools | None) -> None:
     """Add the extension's URI to the options of a call if there are tools."""
     if tools is not None:
-        extensions = items("extensions", options.get("extensions", ()))
+        extensions = check_items("extensions", options.get("extensions", ()))
         options["extensions"] = (*extensions, CLIENT_TOOLS)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_kind, json_object, not_empty
+from holdfast._arguments import check_json_object, check_kind, check_not_empty
 from holdfast._model.codec import MalformedError
 from holdfast._model.dicts import to_message_v1
 from holdfast._model.sendable import check_sendable, check_text
@@ -181,7 +181,7 @@ def url_part(url: str, *, media_type: str | None = None, filename: str | None = 
         ValueError: The address is empty.
         TypeError: An argument of another type.
     """
-    not_empty("url", url)
+    check_not_empty("url", url)
     _check_optional_text(media_type=media_type, filename=filename)
     return Part(url=url, filename=filename, media_type=media_type)
 
@@ -226,7 +226,7 @@ def to_message(
             task or context id than the arguments.
         TypeError: The content is of another type.
     """
-    added_metadata = None if metadata is None else json_object("message_metadata", metadata)
+    added_metadata = None if metadata is None else check_json_object("message_metadata", metadata)
     if isinstance(content, str) and content:  # fast path: its part needs no further checks
         if type(content) is not str or not content.isascii():
             check_text("message.parts[0].text", content)
@@ -234,8 +234,8 @@ def to_message(
             message_id=new_id,
             role=Role.USER,
             parts=(Part(text=content),),
-            task_id=None if task_id is None else not_empty("task_id", task_id),
-            context_id=None if context_id is None else not_empty("context_id", context_id),
+            task_id=None if task_id is None else check_not_empty("task_id", task_id),
+            context_id=None if context_id is None else check_not_empty("context_id", context_id),
             metadata=added_metadata,
         )
     message = _from_content(content)
@@ -326,13 +326,13 @@ def _check_part(part: Part, number: int) -> None:
         check_kind(f"the raw of part {number}", raw, bytes)
     elif url is not None:
         check_kind(f"the url of part {number}", url, str)
-        not_empty(f"the url of part {number}", url)
+        check_not_empty(f"the url of part {number}", url)
 
 
 def _merge_id(name: str, own: str | None, argument: str | None) -> str | None:
     """Return the id that a message and the caller's argument agree on, if either has one."""
     if argument is not None:
-        not_empty(name, argument)
+        check_not_empty(name, argument)
     if own and argument and own != argument:
         text = f"the message has {name} {own!r}, but {argument!r} was given"
         raise ValueError(text)

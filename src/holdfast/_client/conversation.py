@@ -23,7 +23,7 @@ import msgspec
 
 from holdfast._aio.callbacks import gather_bounded, reject_self_cancellation
 from holdfast._aio.cancel_scope import wait_until
-from holdfast._arguments import json_object
+from holdfast._arguments import check_json_object
 from holdfast._client.client_tools import ToolLoop, ToolTranscript, add_tools_extension
 from holdfast._client.content import Content, to_message
 from holdfast._client.event_stream import EventStream
@@ -338,7 +338,7 @@ class Conversation:
             tools = ToolLoop(self._tools, self._core, calls, self._transcript)
         send = partial(
             calls.send,
-            metadata=json_object("metadata", metadata),
+            metadata=check_json_object("metadata", metadata),
             configuration=self._core.configuration(
                 return_immediately=None,
                 accepted_output_modes=accepted_output_modes,

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast._aio.closing import ClosingContext, close_in_turn, raise_first
 from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_options, check_seconds, items, not_empty
+from holdfast._arguments import check_items, check_not_empty, check_options, check_seconds
 from holdfast._client.client import asking
 from holdfast._client.content import Content, to_message
 from holdfast._client.fan_out import FanOut
@@ -179,7 +179,7 @@ class Coordinator(ClosingContext):
             RuntimeError: The coordinator is closed.
         """
         self._check_open()
-        if not_empty("the name of an agent", name) in self._agents:
+        if check_not_empty("the name of an agent", name) in self._agents:
             text = f"there is an agent {name!r} already; remove it first, or use another name"
             raise ValueError(text)
         self._agents[name] = NamedAgent(name, agent, self._options)
@@ -336,7 +336,7 @@ class Coordinator(ClosingContext):
         """Return the agents with the message for each."""
         content, pairs = _content_or_pairs(message)
         if pairs is None:
-            names = self.agents if agents is None else items("agents", agents)
+            names = self.agents if agents is None else check_items("agents", agents)
             shared = self._shared_message(content)
             if shared.task_id is not None and len(names) > 1:
                 text = f"task {shared.task_id} is one agent's, and {len(names)} are asked"
@@ -374,7 +374,7 @@ class Coordinator(ClosingContext):
             raise ValueError(text) from None
 
     def _agent(self, name: str) -> NamedAgent:
-        agent = self._agents.get(not_empty("the name of an agent", name))
+        agent = self._agents.get(check_not_empty("the name of an agent", name))
         if agent is None:
             names = join_some([repr(other) for other in self._agents], _MAX_NAMES_SHOWN) or "none"
             text = f"there is no agent {name!r}; there are: {names}"
@@ -404,7 +404,7 @@ def _named(agents: Mapping[str, Agent] | Iterable[str]) -> Sequence[tuple[str, A
     if not isinstance(cast("object", agents), Iterable):
         text = f"{requirement}, not {type(agents).__name__}"
         raise TypeError(text)
-    addresses = items("agents", agents)
+    addresses = check_items("agents", agents)
     for address in addresses:
         if not isinstance(cast("object", address), str):
             text = f"{requirement}, not of {type(address).__name__}; name it, as {{name: agent}}"
@@ -421,7 +421,7 @@ def _shared_options(
     """Return the options of all clients, and the resources that the coordinator has to close."""
     copied: dict[str, Any] = {**options}
     copied.update(
-        (name, items(name, copied[name])) for name in _ITERABLE_OPTIONS if name in copied
+        (name, check_items(name, copied[name])) for name in _ITERABLE_OPTIONS if name in copied
     )
     common = cast("ConnectOptions", copied)
     owned: list[Closable] = []

@@ -20,9 +20,9 @@ from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.watchdog import Watchdog
 from holdfast._arguments import (
     check_configuration,
+    check_items,
+    check_json_object,
     check_seconds,
-    items,
-    json_object,
 )
 from holdfast._auth.providers import one_provider
 from holdfast._client.call_scope import CallScope
@@ -315,7 +315,7 @@ class ClientCore:
         own = self._configuration
         modes, push = own.accepted_output_modes, own.task_push_notification_config
         if accepted_output_modes is not None:
-            modes = items("accepted_output_modes", accepted_output_modes)
+            modes = check_items("accepted_output_modes", accepted_output_modes)
         if push_notification_config is not None:
             push = push_notification_config
         configuration = SendMessageConfiguration(
@@ -477,7 +477,7 @@ class ClientCore:
         return SendMessageRequest(
             message=message,
             configuration=None if configuration == _DEFAULT_CONFIGURATION else configuration,
-            metadata=None if metadata is None else json_object("metadata", metadata),
+            metadata=None if metadata is None else check_json_object("metadata", metadata),
         )
 
     async def get_task(self, task_id: str, scope: CallScope) -> Task:

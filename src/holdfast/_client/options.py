@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from holdfast._arguments import (
+    check_extension_uris,
     check_kind,
+    check_not_empty,
     check_one_of,
     check_options,
     check_seconds,
-    extension_uris,
-    not_empty,
 )
 from holdfast._pipeline.transport import ClientCallContext
 from holdfast._policy.reconcile import OnUnknown
@@ -115,14 +115,14 @@ def check_call_options(
         ValueError: A timeout, header or URI that is not valid.
         TypeError: An option that does not exist, or is of another type.
     """
-    check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, of=of)
+    check_options("a call", options, _SEND_OPTIONS if sends else _CALL_OPTIONS, function=of)
     checked = cast("SendOptions", {**options})
     if "on_unknown" in checked:
         check_one_of("on_unknown", checked["on_unknown"], get_args(OnUnknown))
     if (timeout := options.get("timeout")) is not None:
         check_seconds("timeout", timeout)
     if (tenant := options.get("tenant")) is not None:
-        not_empty("tenant", tenant)
+        check_not_empty("tenant", tenant)
     if (timeouts := options.get("timeouts")) is not None:
         check_kind("timeouts", timeouts, Timeouts)
     if (context := options.get("context")) is not None:
@@ -131,7 +131,7 @@ def check_call_options(
     if extensions is None:
         checked.pop("extensions", None)
     else:
-        checked["extensions"] = extension_uris(extensions)
+        checked["extensions"] = check_extension_uris(extensions)
     if (headers := options.get("headers")) is not None:
         checked["headers"] = check_headers(headers)
     return checked

@@ -7,7 +7,7 @@ import os
 import re
 from inspect import iscoroutinefunction
 
-from holdfast._arguments import check_able, check_kind
+from holdfast._arguments import check_kind, check_methods
 from holdfast._journal.protocol import Journal
 from holdfast._net.resolve_engine import check_tls, resolve_engine, resolve_tls
 
@@ -25,7 +25,7 @@ def resolve_journal(journal: str | os.PathLike[str] | Journal) -> Journal:
         from holdfast._journal.sqlite import SqliteJournal  # not every Python has sqlite3
 
         return SqliteJournal(journal_file("journal", journal))
-    check_able("journal", journal)
+    check_methods("journal", journal)
     lease = getattr(journal, "lease", None)
     lacks = [method for method in _JOURNAL if not callable(getattr(journal, method, None))]
     if not isinstance(getattr(journal, "stores_messages", None), bool):

@@ -140,7 +140,7 @@ class EarlierSend:
                     async with events:
                         return await events.result()
                 except JournalError as error:
-                    if error.reason not in {"held", "over", "taken_over"}:
+                    if error.reason not in {"held", "finished", "taken_over"}:
                         raise  # otherwise another client has finished the call
         if outcome == "not_sent":
             return None

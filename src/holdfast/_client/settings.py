@@ -11,19 +11,19 @@ import msgspec
 
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._arguments import (
-    check_able,
-    check_age,
     check_configuration,
+    check_duration,
+    check_extension_uris,
     check_hook,
+    check_hooks,
+    check_items,
     check_kind,
+    check_methods,
     check_networks,
+    check_observers,
     check_one_of,
     check_reach,
     check_seconds,
-    extension_uris,
-    hooks,
-    items,
-    observer_hooks,
 )
 from holdfast._auth.providers import AuthProvider, one_provider, to_provider
 from holdfast._client.options import CALL_TIMEOUT, CARD_TTL, ConnectOptions
@@ -154,20 +154,20 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
     check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
     check_one_of("context_ids", context_ids, get_args(ContextIds))
     check_kind("shared_store", shared_store, (bool, type(None)))
-    check_able("env", env, "wall", "random", "new_id")
+    check_methods("env", env, "wall", "random", "new_id")
     if shared is not None:
         check_kind("shared", shared, Endpoints)
     checked_headers = check_headers({} if headers is None else headers)
-    extensions = extension_uris(options.get("extensions", ()))
+    extensions = check_extension_uris(options.get("extensions", ()))
     timeout = check_seconds("timeout", options.get("timeout", CALL_TIMEOUT))
     card_ttl = options.get("card_ttl", CARD_TTL)
-    check_age("card_ttl", card_ttl)
-    interceptors = hooks("interceptors", options.get("interceptors", ()), "before", "after")
+    check_duration("card_ttl", card_ttl)
+    interceptors = check_hooks("interceptors", options.get("interceptors", ()), "before", "after")
     provider = one_provider(to_provider(options.get("auth")), interceptors)
-    consumers = hooks("consumers", options.get("consumers", ()), "__call__")
-    observers = observer_hooks(options.get("observers", ()))
-    call_layers = hooks("call_layers", options.get("call_layers", ()), "__call__")
-    attempt_layers = hooks("attempt_layers", options.get("attempt_layers", ()), "__call__")
+    consumers = check_hooks("consumers", options.get("consumers", ()), "__call__")
+    observers = check_observers(options.get("observers", ()))
+    call_layers = check_hooks("call_layers", options.get("call_layers", ()), "__call__")
+    attempt_layers = check_hooks("attempt_layers", options.get("attempt_layers", ()), "__call__")
     networks = check_networks("allowed_networks", options.get("allowed_networks", ()))
     within = check_reach(options.get("reach", "any"), networks)
     if channel_factory is not None:
@@ -198,13 +198,13 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
         attempt_layers=attempt_layers,
         routing={
             "tenant": options.get("tenant"),
-            "bindings": items("bindings", options.get("bindings", ())),
-            "supported": items(
+            "bindings": check_items("bindings", options.get("bindings", ())),
+            "supported": check_items(
                 "supported_protocol_bindings", options.get("supported_protocol_bindings", ())
             ),
             "version": options.get("protocol_version"),
             "allow_legacy": options.get("allow_legacy", False),
-            "credential_origins": items(
+            "credential_origins": check_items(
                 "credential_origins", options.get("credential_origins", ())
             ),
             "grpc": use_of_grpc(options.get("engine"), channel_factory),

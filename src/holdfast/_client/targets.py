@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from holdfast._arguments import check_kind, check_url, hooks, items, not_empty
+from holdfast._arguments import check_hooks, check_items, check_kind, check_not_empty, check_url
 from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
 from holdfast._model.extras import missing_extra
@@ -114,7 +114,7 @@ def route_to(
         raise ValueError(text)
     addresses = [
         _check_address(address, "address in credential_origins", any_scheme=bool(produced))
-        for address in items("credential_origins", credential_origins)
+        for address in check_items("credential_origins", credential_origins)
     ]
     if url is not None:
         addresses.append(_check_address(url, "url", any_scheme=bool(produced)))
@@ -163,7 +163,7 @@ def load_given_card(agent: AgentTarget, route: Route) -> str | Path | AgentCard:
 
 
 def _known_bindings(name: str, values: Sequence[str], allowed: tuple[str, ...]) -> tuple[str, ...]:
-    bindings = items(name, values)
+    bindings = check_items(name, values)
     for binding in bindings:
         if binding not in allowed:
             text = f"{binding!r} in {name} is not a binding; there are {', '.join(allowed)}"
@@ -233,8 +233,8 @@ def check_transport_producers(
         return {}
     check_kind("transport_producers", producers, Mapping)
     for label, producer in producers.items():
-        not_empty("the name of a binding in transport_producers", label)
-        hooks("transport_producers", (producer,), "__call__")
+        check_not_empty("the name of a binding in transport_producers", label)
+        check_hooks("transport_producers", (producer,), "__call__")
     # Cards write the names of bindings in either case; the built-in names match in both, too.
     upper = {label: label.upper() for label in producers}
     return {

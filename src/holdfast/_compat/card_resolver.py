@@ -9,13 +9,13 @@ from holdfast._aio.cancel_scope import wait_until
 from holdfast._aio.closing import ClosingContext
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._arguments import (
-    check_able,
     check_kind,
+    check_methods,
     check_networks,
+    check_not_empty,
     check_reach,
     check_seconds,
     check_url,
-    not_empty,
 )
 from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
 from holdfast._client.resolve import resolve_engine
@@ -109,7 +109,7 @@ class A2ACardResolver(ClosingContext):
         limits = Limits() if limits is None else limits
         check_kind("limits", limits, Limits)
         check_kind("resilience", resilience, Resilience)
-        check_able("env", env, "wall", "random", "new_id")
+        check_methods("env", env, "wall", "random", "new_id")
         check_card_verifier(card_verifier, require_signature=require_signature)
         self._base = check_url(base_url, "base_url").partition("?")[0]
         self._location = CardLocation.of(base_url)
@@ -215,6 +215,6 @@ class A2ACardResolver(ClosingContext):
             raise
 
     def _below(self, name: str, path: str) -> CardLocation:
-        segments = not_empty(name, path).lstrip("/")
+        segments = check_not_empty(name, path).lstrip("/")
         url = f"{self._base.rstrip('/')}/{segments}" if segments else self._base
         return CardLocation((check_url(url, name),))

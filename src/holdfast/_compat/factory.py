@@ -10,11 +10,11 @@ import msgspec
 from holdfast._arguments import (
     check_configuration,
     check_hook,
+    check_hooks,
+    check_items,
     check_kind,
+    check_not_empty,
     check_url,
-    hooks,
-    items,
-    not_empty,
 )
 from holdfast._client.connect import connect
 from holdfast._model.grpc_addresses import grpc_address
@@ -92,11 +92,11 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.grpc_channel_factory is not None:
             check_hook("grpc_channel_factory", self.grpc_channel_factory)
         name = "supported_protocol_bindings"
-        bindings = items(name, self.supported_protocol_bindings)
+        bindings = check_items(name, self.supported_protocol_bindings)
         for binding in bindings:
-            not_empty(f"one of {name}", binding)
-        modes = items("accepted_output_modes", self.accepted_output_modes)
-        configs = items("push_notification_configs", self.push_notification_configs)
+            check_not_empty(f"one of {name}", binding)
+        modes = check_items("accepted_output_modes", self.accepted_output_modes)
+        configs = check_items("push_notification_configs", self.push_notification_configs)
         if len(configs) > 1:
             text = "push_notification_configs has more than the one that the protocol takes"
             raise ValueError(text)
@@ -148,7 +148,9 @@ class ClientFactory:
     ) -> None:
         self._config = ClientConfig() if config is None else config
         check_kind("config", self._config, ClientConfig)
-        self._consumers = hooks("consumers", () if consumers is None else consumers, "__call__")
+        self._consumers = check_hooks(
+            "consumers", () if consumers is None else consumers, "__call__"
+        )
         self._producers: dict[str, Producer] = {}
 
     def register(self, label: str, producer: Producer) -> None:
@@ -163,8 +165,8 @@ class ClientFactory:
             ValueError: The name is empty.
             TypeError: An argument has the wrong type.
         """
-        not_empty("label", label)
-        hooks("producers", (producer,), "__call__")
+        check_not_empty("label", label)
+        check_hooks("producers", (producer,), "__call__")
         self._producers[label] = producer
 
     def create(
@@ -190,7 +192,7 @@ class ClientFactory:
             TypeError: An argument has the wrong type.
         """
         config = self._config
-        supported = items(
+        supported = check_items(
             "supported_protocol_bindings",
             options.get("supported_protocol_bindings", config.supported_protocol_bindings),
         )
@@ -212,9 +214,11 @@ class ClientFactory:
             "transport_producers": producers,
             "consumers": (
                 *self._consumers,
-                *items("consumers", () if consumers is None else consumers),
+                *check_items("consumers", () if consumers is None else consumers),
             ),
-            "interceptors": items("interceptors", () if interceptors is None else interceptors),
+            "interceptors": check_items(
+                "interceptors", () if interceptors is None else interceptors
+            ),
         }
         return connect(agent, **settings)
 
@@ -235,7 +239,7 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
         ValueError: The address is not valid, or there is no binding.
         TypeError: An argument has the wrong type.
     """
-    bindings = ("JSONRPC",) if transports is None else items("transports", transports)
+    bindings = ("JSONRPC",) if transports is None else check_items("transports", transports)
     if "GRPC" not in bindings or not isinstance(cast("object", url), str) or not grpc_address(url):
         check_url(url, "url", any_scheme=not set(HTTP_BINDINGS) >= set(bindings))
     if not bindings:
@@ -244,7 +248,7 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
     return AgentCard(
         name=presentable(url),
         supported_interfaces=tuple(
-            AgentInterface(url=url, protocol_binding=not_empty("one of transports", binding))
+            AgentInterface(url=url, protocol_binding=check_not_empty("one of transports", binding))
             for binding in bindings
         ),
         capabilities=AgentCapabilities(extended_agent_card=True),

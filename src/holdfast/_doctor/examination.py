@@ -18,12 +18,12 @@ import msgspec
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._arguments import (
-    check_able,
+    check_items,
     check_kind,
+    check_methods,
     check_one_of,
     check_seconds,
     check_url,
-    items,
 )
 from holdfast._auth.providers import to_provider
 from holdfast._client.bare_client import BareClient, preferred_interface
@@ -213,13 +213,13 @@ class Examination:
             raise ValueError(text)
         if protocol_version is not None:
             check_one_of("protocol_version", protocol_version, PROTOCOL_VERSIONS)
-        bindings = items("bindings", bindings)
+        bindings = check_items("bindings", bindings)
         for binding in bindings:
             check_one_of("each of bindings", binding, HTTP_BINDINGS)
         self._version = protocol_version
         self._bindings = bindings
         env = SystemEnv() if env is None else env
-        check_able("env", env, "wall", "random", "new_id")
+        check_methods("env", env, "wall", "random", "new_id")
         limits = Limits() if limits is None else limits
         check_kind("limits", limits, Limits)
         self._env = env
@@ -228,7 +228,7 @@ class Examination:
         self._log = ReplyLog()
         self._look_at_tls = look_at_tls
         if card_verifier is not None and not isinstance(card_verifier, CardVerifier):
-            check_able("card_verifier", card_verifier, "__call__")
+            check_methods("card_verifier", card_verifier, "__call__")
         self._verifier = card_verifier
         self._on_card = on_card
         self._on_send = on_send

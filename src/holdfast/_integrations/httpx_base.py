@@ -15,7 +15,7 @@ from weakref import WeakSet
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.env import Env, SystemEnv
 from holdfast._aio.per_loop import PerLoop
-from holdfast._arguments import check_able, check_kind, check_seconds, observer_hooks
+from holdfast._arguments import check_kind, check_methods, check_observers, check_seconds
 from holdfast._client.resolve import resolve_engine
 from holdfast._integrations.raw_requests import ForeignReply, ForeignRequests
 from holdfast._pipeline.endpoints import Endpoints
@@ -251,9 +251,9 @@ class BaseTransport(Generic[RequestT, ResponseT]):
         check_kind("resilience", resilience, Resilience)
         check_kind("limits", limits, Limits)
         check_kind("shared", shared, Endpoints)
-        check_able("env", env, "wall", "random", "new_id")
+        check_methods("env", env, "wall", "random", "new_id")
         self._timeout = check_seconds("timeout", timeout)
-        observers = observer_hooks(observers)
+        observers = check_observers(observers)
         used, self._owned = resolve_engine(engine)
         self._limits = limits
         self._open = OpenStreams()

@@ -203,8 +203,8 @@ class Journal(Protocol):
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
-                has ended (``"over"``) or is not recorded (``"missing"``); or the record cannot be
-                written (``"unusable"``).
+                has ended (``"finished"``) or is not recorded (``"missing"``); or the record cannot
+                be written (``"unusable"``).
         """
         ...
 

@@ -57,7 +57,7 @@ def unknown_here(record: CallRecord, agent: str) -> JournalError:
     return JournalError(
         f"message {record.message_id} was recorded for {record.agent}, and {agent} does not know "
         "it: name the agent as it was named then, or give the run another run_id",
-        reason="elsewhere",
+        reason="other_agent",
         message_id=record.message_id,
         agent=record.agent,
     )

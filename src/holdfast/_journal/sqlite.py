@@ -238,8 +238,8 @@ class SqliteJournal:
 
         Raises:
             JournalError: Another holder has the call (``"held"``, with ``held_until``), the call
-                has ended (``"over"``) or is not recorded (``"missing"``); or the record cannot be
-                written (``"unusable"``).
+                has ended (``"finished"``) or is not recorded (``"missing"``); or the record cannot
+                be written (``"unusable"``).
         """
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
@@ -401,7 +401,7 @@ class SqliteJournal:
         if record.outcome is not None:
             detail = f" ({record.detail})" if record.detail else ""
             text = f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
-            return JournalError(text, reason="over", message_id=message_id)
+            return JournalError(text, reason="finished", message_id=message_id)
         return JournalError(
             f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever",
             reason="held",

@@ -270,14 +270,14 @@ class SqliteFile:
         """
         if self._identity_now() != self._identity:
             text = f"the journal {self.path} is another file than the one that was opened"
-            raise JournalError(text, reason="gone")
+            raise JournalError(text, reason="replaced")
 
     def _identity_now(self) -> tuple[int, int]:
         try:
             status = self._absolute_path.stat()
         except OSError as error:
             text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
-            raise JournalError(text, reason="gone") from error
+            raise JournalError(text, reason="replaced") from error
         return status.st_dev, status.st_ino
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, cast
 
-from holdfast._arguments import check_able, check_kind
+from holdfast._arguments import check_kind, check_methods
 
 if TYPE_CHECKING:
     import aiohttp
@@ -38,7 +38,7 @@ def resolve_engine(
             from holdfast._net.aiohttp import AiohttpEngine
 
             return AiohttpEngine(session=engine), None
-    check_able("engine", engine, "request", "stream", "close")
+    check_methods("engine", engine, "request", "stream", "close")
     return cast("HttpEngine", engine), None
 
 

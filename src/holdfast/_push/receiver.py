@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 
 from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_able, check_hook, check_seconds, check_url, not_empty
+from holdfast._arguments import (
+    check_hook,
+    check_methods,
+    check_not_empty,
+    check_seconds,
+    check_url,
+)
 from holdfast._client.resolve import journal_file, resolve_engine
 from holdfast._model.hosts import is_loopback
 from holdfast._model.settings import check_count, check_kind
@@ -117,7 +123,7 @@ class PushReceiver(ClosingContext):
         self._limits = Limits() if limits is None else limits
         check_kind("limits", self._limits, Limits)
         self._env: Env = SystemEnv() if env is None else env
-        check_able("env", self._env, "wall", "random", "new_id")
+        check_methods("env", self._env, "wall", "random", "new_id")
         check_count("max_tasks", max_tasks, least=1)
         check_count("max_bytes", max_bytes, least=1)
         self._owned: HttpEngine | None = None
@@ -195,7 +201,7 @@ class PushReceiver(ClosingContext):
             authentication=authentication,
         )
         existing = (
-            None if task_id is None else self._watches.of_task(not_empty("task_id", task_id))
+            None if task_id is None else self._watches.of_task(check_not_empty("task_id", task_id))
         )
         watch = existing or self._watches.add()
         self._watches.add_config(watch, config)
@@ -232,7 +238,7 @@ class PushReceiver(ClosingContext):
         if isinstance(cast("object", task), TaskPushNotificationConfig):
             text = "the task comes first, and then the config: expect(task, config)"
             raise TypeError(text)
-        task_id = not_empty("task", task.id if isinstance(task, Task) else task)
+        task_id = check_not_empty("task", task.id if isinstance(task, Task) else task)
         executed = True if isinstance(task, Task) else None
         self._check_open(f"task {task_id} cannot be expected", executed=executed)
         watch = current = self._watches.of_task(task_id)
@@ -299,7 +305,7 @@ class PushReceiver(ClosingContext):
         check_seconds("timeout", timeout)
         check_seconds("poll_interval", poll_interval)
         if client is not None:
-            check_able("client", client, "get_task", "wait")
+            check_methods("client", client, "get_task", "wait")
         if until is not None:
             check_hook("until", until)
         watch = self._expected(task_id)
@@ -361,7 +367,7 @@ class PushReceiver(ClosingContext):
         return SignatureCheck(policy, self.url, FixedKeys(keys), self._env)
 
     def _expected(self, task_id: str) -> Watch:
-        watch = self._watches.of_task(not_empty("task_id", task_id))
+        watch = self._watches.of_task(check_not_empty("task_id", task_id))
         if watch is None:
             text = f"task {task_id} is not expected, or forgotten: call expect(task, config) first"
             raise ValueError(text)
@@ -391,7 +397,7 @@ def _journal(journal: str | os.PathLike[str] | TokenJournal) -> TokenJournal:
         from holdfast._journal.sqlite import SqliteJournal  # needed only with a journal
 
         return SqliteJournal(journal_file("journal", journal))
-    check_able("journal", journal, "use_token", "close")
+    check_methods("journal", journal, "use_token", "close")
     return journal
 
 

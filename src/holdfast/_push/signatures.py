@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from holdfast._arguments import not_empty
+from holdfast._arguments import check_not_empty
 from holdfast._model import codec
 from holdfast._model.settings import check_count, check_kinds, check_numbers
 from holdfast._pipeline.cards.keys import KeysUnavailableError
@@ -72,7 +72,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_kinds(self, algorithms=tuple, body_digest=bool)
         if self.issuer is not None:
-            not_empty("issuer", self.issuer)
+            check_not_empty("issuer", self.issuer)
         check_numbers(self, ("max_age", "leeway"))
         check_count("max_tokens", self.max_tokens, least=1)
         check_algorithms(self.algorithms)

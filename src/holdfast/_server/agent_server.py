@@ -11,13 +11,13 @@ import msgspec
 
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import (
-    check_able,
+    check_items,
     check_kind,
+    check_methods,
     check_networks,
+    check_not_empty,
     check_one_of,
     check_url,
-    items,
-    not_empty,
 )
 from holdfast._model.settings import check_count
 from holdfast._server.cards import interfaces, metadata_card
@@ -174,7 +174,7 @@ class A2AServer:
             from a2a.server.tasks import InMemoryTaskStore
 
             task_store = InMemoryTaskStore()
-        check_able("task_store", task_store, "save", "get", "delete")
+        check_methods("task_store", task_store, "save", "get", "delete")
         self._settings = ServerSettings(
             extended_card=extended,
             card_modifier=card_modifier,
@@ -186,13 +186,13 @@ class A2AServer:
             if push_networks is None
             else check_networks("push_networks", push_networks),
             push_engine=_check_engine(push_engine),
-            versions=items("versions", versions),
+            versions=check_items("versions", versions),
             streaming=streaming,
             extensions=tuple(
-                _to_extension(extension) for extension in items("extensions", extensions)
+                _to_extension(extension) for extension in check_items("extensions", extensions)
             ),
             authenticate=authenticate,
-            middleware=items("middleware", middleware),
+            middleware=check_items("middleware", middleware),
             allowed_hosts=_optional_items("allowed_hosts", allowed_hosts),
             allowed_origins=_optional_items("allowed_origins", allowed_origins),
             max_body=max_body,
@@ -206,7 +206,7 @@ class A2AServer:
             handler_options=_check_handler_options(handler_options),
         )
         self._env: Env = SystemEnv() if env is None else env
-        check_able("env", self._env, "wall", "random", "new_id")
+        check_methods("env", self._env, "wall", "random", "new_id")
         self._services: weakref.WeakSet[Service] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class A2AServer:
         """
         check_url(url, "url")
         if grpc_url is not None:
-            not_empty("grpc_url", grpc_url)
+            check_not_empty("grpc_url", grpc_url)
         names = _check_bindings(bindings)
         settings = self._settings
         declared = self._card.capabilities.extensions
@@ -427,7 +427,7 @@ class A2AServer:
 
 
 def _optional_items(name: str, names: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if names is None else items(name, names)
+    return None if names is None else check_items(name, names)
 
 
 def _check_handler_options(options: dict[str, Any] | None) -> dict[str, Any]:
@@ -438,7 +438,7 @@ def _check_handler_options(options: dict[str, Any] | None) -> dict[str, Any]:
 
 def _check_engine(engine: HttpEngine | None) -> HttpEngine | None:
     if engine is not None:
-        check_able("push_engine", engine, "request", "stream", "close")
+        check_methods("push_engine", engine, "request", "stream", "close")
     return engine
 
 
@@ -466,7 +466,7 @@ def _to_extension(extension: object) -> AgentExtension:
 
 
 def _check_bindings(bindings: Sequence[str]) -> tuple[str, ...]:
-    names = items("bindings", bindings)
+    names = check_items("bindings", bindings)
     for binding in names:
         check_one_of("bindings", binding, BINDINGS)
     if not names or len(set(names)) != len(names):

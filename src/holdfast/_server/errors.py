@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_able
+from holdfast._arguments import check_methods
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import check_kind
 from holdfast._net.asgi import header_map
@@ -96,7 +96,7 @@ class ProtocolErrors:
         self._agent = agent
         self._nested = nested
         self._env: Env = SystemEnv() if env is None else env
-        check_able("env", self._env, "wall", "random", "new_id")
+        check_methods("env", self._env, "wall", "random", "new_id")
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         """Serve one request; events other than HTTP requests pass unchanged (ASGI 3)."""

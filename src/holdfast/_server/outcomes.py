@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from holdfast._arguments import check_kind, check_seconds, not_empty
+from holdfast._arguments import check_kind, check_not_empty, check_seconds
 from holdfast._client.content import to_message
 from holdfast.errors import InternalError
 from holdfast.types import Role, TaskState
@@ -134,7 +134,7 @@ def fail(text: str, *, retryable: bool = False, retry_after: float | None = None
         TypeError: An argument has the wrong type.
     """
     check_kind("text", text, str)
-    not_empty("text", text)
+    check_not_empty("text", text)
     check_kind("retryable", retryable, bool)
     if retry_after is not None:
         check_seconds("retry_after", retry_after)

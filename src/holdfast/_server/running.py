@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast._arguments import check_age, check_kind, check_port, check_url
+from holdfast._arguments import check_duration, check_kind, check_port, check_url
 from holdfast._server.extra import require_extra
 from holdfast.types import AgentCard
 
@@ -83,7 +83,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
         check_kind("host", host, str)
         check_port("port", port)
         check_port("grpc_port", grpc_port)
-        check_age("grace", grace)
+        check_duration("grace", grace)
         if url is not None:
             check_url(url, "url")
         elif host in _WILDCARD_HOSTS:

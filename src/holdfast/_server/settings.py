@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast._arguments import check_able, check_kind, check_one_of, check_seconds, not_empty
+from holdfast._arguments import (
+    check_kind,
+    check_methods,
+    check_not_empty,
+    check_one_of,
+    check_seconds,
+)
 from holdfast._model.settings import check_count
 from holdfast._wire.network_scope import Network
 from holdfast.types import AgentCard, AgentExtension
@@ -87,7 +93,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.push_sender is not None and self.push_engine is not None:
             raise ValueError("push_engine is for the server's own sender: leave out push_sender")
         if self.push_sender is not None:
-            check_able("push_sender", self.push_sender, "send_notification")
+            check_methods("push_sender", self.push_sender, "send_notification")
 
     def _check_callables(self) -> None:
         for name in ("card_modifier", "push_url_validator", "authenticate"):
@@ -101,12 +107,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def _check_names(hosts: tuple[str, ...] | None, origins: tuple[str, ...] | None) -> None:
     for host in hosts or ():
-        not_empty("one of allowed_hosts", host)
+        check_not_empty("one of allowed_hosts", host)
         if "/" in host or _PORT.search(host):
             text = f"{host!r} in allowed_hosts must be a host alone, without scheme and port"
             raise ValueError(text)
     for origin in origins or ():
-        not_empty("one of allowed_origins", origin)
+        check_not_empty("one of allowed_origins", origin)
         if origin not in {"*", "null"} and not _ORIGIN.fullmatch(origin):
             text = f"{origin!r} in allowed_origins is not an origin, such as 'https://example.com'"
             raise ValueError(text)

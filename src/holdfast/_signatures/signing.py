@@ -8,7 +8,7 @@ from typing import Any, cast, overload
 
 import msgspec
 
-from holdfast._arguments import not_empty
+from holdfast._arguments import check_not_empty
 from holdfast._model import codec
 from holdfast._signatures.jws import ASYMMETRIC, base64url, check_library
 from holdfast._signatures.key_store import private_key
@@ -70,7 +70,7 @@ def sign_card(
         ImportError: The extra ``signatures`` is not installed.
     """
     check_library("signatures", "sign_card", canonical=True)
-    not_empty("key_id", key_id)
+    check_not_empty("key_id", key_id)
     if not isinstance(cast("object", card), AgentCard | Mapping):
         text = f"card must be an AgentCard or its JSON object, not {type(card).__name__}"
         raise TypeError(text)

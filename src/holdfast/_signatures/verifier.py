@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast._aio.closing import close_in_turn
-from holdfast._arguments import check_hook, check_kind, items
+from holdfast._arguments import check_hook, check_items, check_kind
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_reading import objects_in
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys, KeysUnavailableError
@@ -104,10 +104,10 @@ class CardVerifier:
         algorithms: Iterable[str] = ASYMMETRIC,
     ) -> None:
         check_library("signatures", "a CardVerifier", canonical=True)
-        self._algorithms = items("algorithms", algorithms)
+        self._algorithms = check_items("algorithms", algorithms)
         check_algorithms(self._algorithms)
         self._keys = None if keys is None else read_keys(keys)
-        self._origins = frozenset(map(key_origin, items("jku_hosts", jku_hosts)))
+        self._origins = frozenset(map(key_origin, check_items("jku_hosts", jku_hosts)))
         if self._keys is None and not self._origins:
             text = "a CardVerifier needs keys, or jku_hosts where they may be fetched"
             raise ValueError(text)

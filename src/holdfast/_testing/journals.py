@@ -162,7 +162,7 @@ async def _check_claim(ours: Journal, theirs: Journal, agent: str) -> None:
     _holds(await ours.renew([("claim-1", 1)], 2000.0) == set(), rule)
     _holds(await theirs.update("claim-1", 2, RecordUpdate(outcome="answered")), rule)
     late = ours.claim("claim-1", now=9000.0, lease_until=9030.0)
-    await _refuses(late, "over", "claim-1", "claim refuses a call that is over")
+    await _refuses(late, "finished", "claim-1", "claim refuses a call that is over")
     missing = ours.claim("claim-2", now=9000.0, lease_until=9030.0)
     await _refuses(missing, "missing", "claim-2", "claim refuses a call that is not there")
 

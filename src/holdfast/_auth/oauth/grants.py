@@ -152,7 +152,7 @@ class AuthorizationCode(OAuthProvider):
         redirect_uri: Redirect URI, if you receive the redirect yourself; needs `receive`. By
             default a port of 127.0.0.1 is opened during the login (RFC 8252, 7.3).
         receive: Waits for the redirect, and returns the URL that the browser requested.
-        patience: Seconds that the user has to approve the login.
+        login_timeout: Seconds that the user has to approve the login.
         allow_unadvertised_pkce: Log in even if neither the server's metadata (RFC 8414,
             ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``) advertises
             PKCE with S256. The code challenge is sent in any case, but if the server ignores it,
@@ -176,7 +176,7 @@ class AuthorizationCode(OAuthProvider):
         open_url: Callable[[str], Awaitable[Any] | Any] = webbrowser.open,
         redirect_uri: str | None = None,
         receive: Callable[[], Awaitable[str]] | None = None,
-        patience: float = 300.0,
+        login_timeout: float = 300.0,
         allow_unadvertised_pkce: bool = False,
         **options: Unpack[OAuthOptions],
     ) -> None:
@@ -191,7 +191,7 @@ class AuthorizationCode(OAuthProvider):
         if redirect_uri is not None:
             check_endpoint(redirect_uri, "redirect_uri")
         self._redirect_uri, self._receive = redirect_uri, receive
-        self._user_timeout = self._seconds = check_seconds("patience", patience)
+        self._user_timeout = self._seconds = check_seconds("login_timeout", login_timeout)
         check_kind("allow_unadvertised_pkce", allow_unadvertised_pkce, bool)
         self._allows_unadvertised_pkce = allow_unadvertised_pkce
 

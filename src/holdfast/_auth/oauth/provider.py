@@ -20,12 +20,12 @@ from holdfast._aio.env import SystemEnv
 from holdfast._aio.per_loop import PerLoop
 from holdfast._aio.single_flight import SingleFlight
 from holdfast._arguments import (
-    check_able,
     check_credential,
+    check_items,
+    check_methods,
+    check_not_empty,
     check_options,
     check_seconds,
-    items,
-    not_empty,
 )
 from holdfast._auth.oauth.requests import (
     ClientIdentity,
@@ -199,11 +199,11 @@ class OAuthProvider(ABC):
         env: Env | None = None,
         **unknown: object,
     ) -> None:
-        known = tuple(OAuthOptions.__annotations__)
-        check_options(type(self).__name__, unknown, known, of=type(self))
+        option_names = tuple(OAuthOptions.__annotations__)
+        check_options(type(self).__name__, unknown, option_names, function=type(self))
         oauth_library()
         self._server = _checked_server(server)
-        not_empty("client_id", client_id)
+        check_not_empty("client_id", client_id)
         if client_secret is not None:
             check_credential("client_secret", client_secret)
         if client_auth is not None and client_auth not in _CLIENT_AUTH_METHODS:
@@ -215,12 +215,12 @@ class OAuthProvider(ABC):
         self._client = ClientIdentity(
             client_id=client_id, client_secret=client_secret, method=client_auth
         )
-        self._scopes = tuple(dict.fromkeys(items("scopes", scopes)))
+        self._scopes = tuple(dict.fromkeys(check_items("scopes", scopes)))
         self._resource: str | Literal[False] | None = _checked_resource(resource)
-        allowed = step_up if isinstance(step_up, bool) else items("step_up", step_up)
+        allowed = step_up if isinstance(step_up, bool) else check_items("step_up", step_up)
         self._step_up = StepUp(allowed)
         if store is not None:
-            check_able("store", store, "load", "save", "remove", "turn")
+            check_methods("store", store, "load", "save", "remove", "turn")
         self._store: TokenStore = MemoryTokenStore() if store is None else store
         check_number("margin", margin, "number of seconds")
         self._margin = max(0.0, margin)

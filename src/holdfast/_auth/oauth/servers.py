@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._arguments import check_url, items
+from holdfast._arguments import check_items, check_url
 from holdfast._model import codec
 from holdfast._model.addresses import is_http_address
 from holdfast._model.hosts import is_loopback
@@ -117,7 +117,7 @@ class FromCard:
 
     def __init__(self, trusted: Iterable[str], *, scheme: str | None = None) -> None:
         check_kind("scheme", scheme, (str, type(None)))
-        origins = items("trusted", trusted)
+        origins = check_items("trusted", trusted)
         self.trusted = frozenset(
             canonical_origin(check_endpoint(url, "trusted origin")) for url in origins
         )

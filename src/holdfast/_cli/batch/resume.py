@@ -47,7 +47,7 @@ _MAX_SHOWN_AGENTS = 5
 _LEFT: Mapping[JournalFailure, tuple[str, str]] = {
     "held": ("held", "another program is working on it"),
     "taken_over": ("held", "another program is working on it"),
-    "over": ("ended", "another program has finished it"),
+    "finished": ("ended", "another program has finished it"),
 }
 """The status of a call of another program, by the reason of the journal: in a
 document, and in a line."""

@@ -62,7 +62,7 @@ _HINTS: Mapping[JournalFailure, str] = {
     "damaged": "restore an earlier copy of the journal, or have the sqlite3 program recover it: "
     "another file has no record of what was sent",
     "untrusted": "the journal and the files beside it must be your own, and closed to others",
-    "gone": "put the journal back where it was: another file has no record of what was sent",
+    "replaced": "put the journal back where it was: another file has no record of what was sent",
 }
 _ANY_HINT = "check --journal: name a file that holdfast created, in a directory that is writable"
 """The hint for a journal that cannot be used, by reason; and the hint for all other reasons."""
@@ -217,8 +217,11 @@ def failure_of(outcome: object, session: Session) -> Failure:
 def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
     """Add the known facts of a message with an unknown outcome to its failure."""
     cause = error.search_error
-    if isinstance(cause, JournalError) and cause.reason == "elsewhere" and cause.agent is not None:
-        agent = masked_reference(cause.agent)
+    recorded_for = None
+    if isinstance(cause, JournalError) and cause.reason == "other_agent":
+        recorded_for = cause.agent
+    if recorded_for is not None:
+        agent = masked_reference(recorded_for)
         hint = f"name that agent with --agent-card {agent}, or another run with --run-id"
         message = (
             f"message {error.message_id} was recorded for {agent}, and this agent has no task of "

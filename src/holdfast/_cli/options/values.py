@@ -180,9 +180,9 @@ _VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
 
 def read_extension(text: str) -> str:
     """Parse the URI of an extension, which is sent in a header (A2A 14.2.2)."""
-    from holdfast._arguments import extension_uris
+    from holdfast._arguments import check_extension_uris
 
-    (uri,) = extension_uris([text.strip()])
+    (uri,) = check_extension_uris([text.strip()])
     return uri
 
 
