@@ -125,7 +125,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = holdfast.nothing
 
 
-ONE_PER_BINDING = {"CODECS", "decode", "encode", "reader"}
+ONE_PER_BINDING = {"decode", "encode", "reader"}
 ONE_PER_EXTRA = {"check_library"}
 
 
@@ -195,6 +195,21 @@ def test_a_client_over_another_engine_needs_no_aiohttp():
     )
 
     assert "aiohttp" not in modules_after(code)
+
+
+RARELY_NEEDED = (
+    "_client.batch _client.client_tools _client.conversation _client.pending _client.reconcile "
+    "_journal.protocol _journal.writer _model.v03.card _pipeline.replicas _signatures _wire.v03"
+)
+
+
+def test_a_client_imports_only_what_most_clients_need():
+    code = "import holdfast\nholdfast.connect('https://agent.example')"
+
+    loaded = modules_after(code)
+
+    assert "holdfast._client.client" in loaded
+    assert loaded & {f"holdfast.{name}" for name in RARELY_NEEDED.split()} == set()
 
 
 def test_those_who_serve_an_agent_need_no_client():

@@ -21,7 +21,7 @@ from holdfast import (
     connect,
 )
 from holdfast._model.operations import GET_TASK, SEND_MESSAGE
-from holdfast._wire.bindings import CODECS
+from holdfast._wire.bindings import codec_for
 from holdfast._wire.status import REFUSALS
 from holdfast.client import AgentResult
 from holdfast.errors import (
@@ -94,7 +94,9 @@ class Exchange:
         operation = SEND_MESSAGE if self.scope["method"] == "POST" else GET_TASK
         reply = HttpReply(status=self.status, headers=self.headers, body=self.body)
         with pytest.raises(A2AError) as caught:
-            CODECS[self.binding, "1.0"].decode(operation, "r-1", reply, now=0, refusals=REFUSALS)
+            codec_for(self.binding, "1.0").decode(
+                operation, "r-1", reply, now=0, refusals=REFUSALS
+            )
         return caught.value
 
 

@@ -11,7 +11,7 @@ from tests.kit.strategies import any_text, error_objects, given, http_headers, h
 from holdfast import errors
 from holdfast._model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast._wire import status
-from holdfast._wire.bindings import CODECS
+from holdfast._wire.bindings import codec_for
 from holdfast.compat import ArticleErrorCode, make_error
 from holdfast.errors import (
     BY_CODE,
@@ -59,7 +59,7 @@ def rest(http_status, name, message="no", details=()):
 def failure(binding, http_status, body=b"", headers=None, operation=SEND_MESSAGE, **options):
     reply = HttpReply(status=http_status, headers=headers or {}, body=body)
     with pytest.raises(A2AError) as caught:
-        CODECS[binding, "1.0"].decode(
+        codec_for(binding, "1.0").decode(
             operation,
             REQUEST_ID,
             reply,

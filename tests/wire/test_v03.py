@@ -22,7 +22,7 @@ from holdfast._model import operations as op
 from holdfast._model.card_reading import read_card
 from holdfast._testing.v03wire import V03BytesWire
 from holdfast._wire import v03
-from holdfast._wire.bindings import CODECS
+from holdfast._wire.bindings import codec_for
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -68,7 +68,7 @@ both_bindings = pytest.mark.parametrize("binding", BINDINGS)
 
 
 def encoded(binding, operation, params):
-    return CODECS[binding, "0.3"].encode(operation, params, URL, REQUEST_ID)
+    return codec_for(binding, "0.3").encode(operation, params, URL, REQUEST_ID)
 
 
 def body_of(binding, operation, params):
@@ -79,7 +79,7 @@ def body_of(binding, operation, params):
 def decoded(binding, operation, document, *, status=200):
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     reply = HttpReply(status=status, headers={}, body=body)
-    return CODECS[binding, "0.3"].decode(
+    return codec_for(binding, "0.3").decode(
         operation, REQUEST_ID, reply, now=NOW, refusals=frozenset({404, 405})
     )
 
@@ -135,7 +135,7 @@ def in_words_of_0_3(value):
 def test_an_event_of_an_older_agent_is_the_models(binding, event):
     event = in_words_of_0_3(event)
     data = wire(binding, op.SEND_STREAMING_MESSAGE).answer(event).body
-    codec = CODECS[binding, "0.3"]
+    codec = codec_for(binding, "0.3")
 
     slow = decoded(binding, op.SEND_STREAMING_MESSAGE, data)
     fast = codec.reader(op.SEND_STREAMING_MESSAGE, REQUEST_ID)(data)
@@ -250,7 +250,7 @@ def test_any_reply_is_a_value_or_an_error_of_ours(binding, operation, document, 
     if binding == "JSONRPC":
         document = {"jsonrpc": "2.0", "id": REQUEST_ID, "result": document}
     body = json.dumps(document).encode() if raw is None else raw
-    codec, reply = CODECS[binding, "0.3"], msgspec.structs.replace(reply, body=body)
+    codec, reply = codec_for(binding, "0.3"), msgspec.structs.replace(reply, body=body)
     with contextlib.suppress(A2AError):
         codec.decode(operation, REQUEST_ID, reply, now=NOW, refusals=frozenset())
     if operation.streaming:

@@ -30,7 +30,7 @@ from holdfast._pipeline.transport import Call, CallGroup, CallProgress, compose
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import card_checker
-from holdfast._wire.bindings import CODECS, PROTOCOL_VERSION, protocol_headers
+from holdfast._wire.bindings import PROTOCOL_VERSION, codec_for, protocol_headers
 from holdfast._wire.credentials import check_credentials, with_query
 from holdfast._wire.http import HttpRequest, presentable
 from holdfast._wire.limits import card_limits
@@ -337,7 +337,7 @@ class BareClient:
         Raises:
             A2AError: The reply is an error, or not valid.
         """
-        wire_codec = CODECS["JSONRPC", PROTOCOL_VERSION]
+        wire_codec = codec_for("JSONRPC", PROTOCOL_VERSION)
         wire_codec.decode(GET_TASK, request_id, reply, now=0.0, refusals=frozenset())
 
     def _patient_transport(self, engine: HttpEngine) -> Transport:

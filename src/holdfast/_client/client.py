@@ -25,21 +25,11 @@ from holdfast._arguments import (
     check_seconds,
     format_timestamp,
 )
-from holdfast._client.batch import BulkRun
 from holdfast._client.circuit import Circuit
-from holdfast._client.client_tools import (
-    ClientTools,
-    ToolLoop,
-    add_tools_extension,
-    resolve_tools,
-)
 from holdfast._client.content import to_message
-from holdfast._client.conversation import Conversation
 from holdfast._client.core import ClientCore, is_settled, is_terminal
 from holdfast._client.event_stream import EventStream
 from holdfast._client.options import check_call_options
-from holdfast._client.pending import PendingCall, ResumedCall, resume_all
-from holdfast._client.run_records import RunRecords
 from holdfast._client.sending import SendOperation
 from holdfast._client.stats import ClientStats, client_stats
 from holdfast._client.streams import StreamCalls
@@ -80,11 +70,13 @@ if TYPE_CHECKING:
 
     from holdfast._aio.closing import Closable
     from holdfast._client.answer import Answer
-    from holdfast._client.batch import RunItem
+    from holdfast._client.batch import BulkRun, RunItem
     from holdfast._client.call_scope import CallScope
+    from holdfast._client.client_tools import ClientTools
     from holdfast._client.content import Content
-    from holdfast._client.conversation import InterruptionHook
+    from holdfast._client.conversation import Conversation, InterruptionHook
     from holdfast._client.options import CallOptions, SendOptions
+    from holdfast._client.pending import PendingCall, ResumedCall
     from holdfast._journal.writer import Journaling
     from holdfast._model.operations import Operation
     from holdfast._pipeline.cards.verification import CardVerification
@@ -233,6 +225,8 @@ class Client(ClosingContext):
         """
         if message_id is not None:
             check_not_empty("message_id", message_id)
+        from holdfast._client.pending import PendingCall  # not needed without a journal
+
         journaling = self._journaling("pending()")
         return [
             PendingCall(record, self._core, journaling)
@@ -265,6 +259,8 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         journaling = self._journaling("resume_pending()")
         check_call_options(options, of=Client.resume_pending)
+        from holdfast._client.pending import resume_all  # not needed without a journal
+
         return resume_all(
             self._core,
             journaling,
@@ -330,8 +326,7 @@ class Client(ClosingContext):
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = resolve_tools(tools)
-        add_tools_extension(options, offered)
+        offered = _offered(tools, options)
         scope = self._core.begin("call", options, sends=True, of=Client.ask)
         events = self._sending(
             scope,
@@ -465,6 +460,8 @@ class Client(ClosingContext):
         records = None
         if run_id is not None:
             check_not_empty("run_id", run_id)
+            from holdfast._client.run_records import RunRecords  # not needed without a journal
+
             journaling = self._journaling("run_id")
             records = RunRecords(self._core, journaling, run_id, poll_interval=poll_interval)
 
@@ -479,6 +476,8 @@ class Client(ClosingContext):
             )
             async with events:
                 return await events.result()
+
+        from holdfast._client.batch import BulkRun  # most programs send messages one by one
 
         return BulkRun(messages, begin, ask, records, concurrency=concurrency, rate=rate)
 
@@ -520,8 +519,7 @@ class Client(ClosingContext):
             poll_interval: Seconds between two polls where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = resolve_tools(tools)
-        add_tools_extension(options, offered)
+        offered = _offered(tools, options)
         scope = self._core.begin("stream", options, sends=True, of=Client.stream_message)
         return self._sending(
             scope,
@@ -584,6 +582,8 @@ class Client(ClosingContext):
             metadata=message_metadata,
         )
         check_json_object("metadata", metadata)  # an invalid argument raises now, not when sending
+        from holdfast._client.client_tools import ToolLoop  # few calls offer tools
+
         tool_loop = ToolLoop(tools, self._core, calls)
         return EventStream(calls, partial(tool_loop.begin, first, send))
 
@@ -636,6 +636,9 @@ class Client(ClosingContext):
                 text = f"task {task.id} is of the conversation {task.context_id!r}"
                 raise ValueError(text)
         handlers = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}
+        from holdfast._client.client_tools import resolve_tools
+        from holdfast._client.conversation import Conversation  # most programs have none
+
         return Conversation(
             self._core,
             context_id=context_id,
@@ -1078,6 +1081,19 @@ class Client(ClosingContext):
         if task.state is not TaskState.CANCELED:
             raise error
         return task
+
+
+def _offered(
+    tools: ClientTools | Iterable[Callable[..., Any]], options: SendOptions
+) -> ClientTools | None:
+    """Return the tools of a call, whose extension it then requests; None if there are none."""
+    if tools == ():
+        return None
+    from holdfast._client.client_tools import add_tools_extension, resolve_tools  # rarely needed
+
+    offered = resolve_tools(tools)
+    add_tools_extension(options, offered)
+    return offered
 
 
 def asking(

@@ -9,7 +9,6 @@ from holdfast._aio.per_loop import PerLoop
 from holdfast._client.client import Client
 from holdfast._client.core import ClientCore
 from holdfast._client.options import CALL_TIMEOUT, CARD_TTL
-from holdfast._client.resolve import resolve_engine, resolve_journal
 from holdfast._client.settings import check_connect_options
 from holdfast._client.targets import (
     AgentTarget,
@@ -17,11 +16,10 @@ from holdfast._client.targets import (
     load_given_card,
 )
 from holdfast._journal.agent_name import agent_name
-from holdfast._journal.writer import Journaling
 from holdfast._model.addresses import is_http_address
 from holdfast._net.engine import EngineWithin
+from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.admission import Admission
-from holdfast._pipeline.cards.replicas import ReplicaCards
 from holdfast._pipeline.cards.resolver import AgentCardResolver
 from holdfast._pipeline.cards.trust import CardTrust
 from holdfast._pipeline.cautions import Cautions
@@ -30,13 +28,7 @@ from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
 from holdfast._pipeline.interfaces_layer import InterfaceLayer
 from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observer, Observers
 from holdfast._pipeline.order import CallPipeline, binding_transport, card_pipeline, card_source
-from holdfast._pipeline.replicas import Replica, ReplicaLayer
 from holdfast._pipeline.transport import Reply, UnaryOnly
-from holdfast._signatures.verifier import (
-    CardVerifier,
-    CardVerifierCallable,
-    card_checker,
-)
 from holdfast._wire.bindings import GRPC_BINDING
 
 if TYPE_CHECKING:
@@ -54,13 +46,17 @@ if TYPE_CHECKING:
     from holdfast._client.content import Content
     from holdfast._client.options import ConnectOptions
     from holdfast._journal.protocol import Journal
+    from holdfast._journal.writer import Journaling
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
+    from holdfast._pipeline.cards.replicas import ReplicaCards
+    from holdfast._pipeline.cards.trust import CardChecker
     from holdfast._pipeline.interfaces import Route
     from holdfast._pipeline.produced import TransportProducer
     from holdfast._pipeline.transport import Call, Layer, Transport
     from holdfast._policy.reconcile import ContextIds, OnUnknown
     from holdfast._policy.resilience import Resilience
+    from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
     from holdfast._wire.bindings import ProtocolVersion
     from holdfast._wire.limits import Limits
     from holdfast._wire.network_scope import AgentReach, NetworkReach
@@ -270,11 +266,11 @@ def connect(
     endpoints, auth_ref = KnownEndpoints(settings.registry), AuthProviderRef(settings.provider)
     hooks = ListenerSet(settings.interceptors, settings.consumers)
     admissions = _admissions(settings.resilience)
-    opened_journal = None if journal is None else resolve_journal(journal)
+    opened_journal = _opened_journal(journal)
     used_engine, owned = _engine_within(settings.within, engine, tls)
     notifier = Observers(settings.observers)
     trust = CardTrust(
-        card_checker(card_verifier, used_engine, env),
+        _card_checker(card_verifier, used_engine, env),
         is_required=require_signature,
         observers=notifier,
     )
@@ -305,7 +301,7 @@ def connect(
         )
         for card, target in zip(loaded, agents, strict=True)
     ]
-    card_resolver = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
+    card_resolver = _cards_of(resolvers)
 
     bottom = binding_transport(
         used_engine,
@@ -358,9 +354,7 @@ def connect(
         streaming=settings.streaming,
         on_unknown=settings.on_unknown,
         context_ids=settings.context_ids,
-        journaling=None
-        if opened_journal is None
-        else Journaling(opened_journal, _name_of(loaded), env),
+        journaling=_journaling(opened_journal, loaded, env),
         endpoints=endpoints,
         admissions=admissions,
         trust=trust,
@@ -413,6 +407,8 @@ class _EndpointChoice(UnaryOnly):
         ]
         if len(self._interfaces) == 1:
             return self._interfaces[0]
+        from holdfast._pipeline.replicas import Replica, ReplicaLayer  # few agents have several
+
         replicas = [
             Replica(interface, name, cards)
             for interface, name, cards in zip(
@@ -427,6 +423,42 @@ class _EndpointChoice(UnaryOnly):
 
     async def close(self) -> None:
         """Do nothing: the layers below are closed with the stack of calls."""
+
+
+def _card_checker(
+    verifier: CardVerifier | CardVerifierCallable | None, engine: HttpEngine, env: Env
+) -> CardChecker | None:
+    if verifier is None:
+        return None
+    from holdfast._signatures.verifier import card_checker  # few clients verify cards
+
+    return card_checker(verifier, engine, env)
+
+
+def _cards_of(resolvers: Sequence[AgentCardResolver]) -> AgentCardResolver | ReplicaCards:
+    if len(resolvers) == 1:
+        return resolvers[0]
+    from holdfast._pipeline.cards.replicas import ReplicaCards  # few agents have several
+
+    return ReplicaCards(resolvers)
+
+
+def _opened_journal(journal: str | os.PathLike[str] | Journal | None) -> Journal | None:
+    if journal is None:
+        return None
+    from holdfast._client.resolve import resolve_journal  # few clients have a journal
+
+    return resolve_journal(journal)
+
+
+def _journaling(
+    journal: Journal | None, agents: Sequence[str | Path | AgentCard], env: Env
+) -> Journaling | None:
+    if journal is None:
+        return None
+    from holdfast._journal.writer import Journaling  # few clients have a journal
+
+    return Journaling(journal, _name_of(agents), env)
 
 
 def _engine_within(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from holdfast._aio.cancel_scope import wait_until
-from holdfast._client.reconcile import LostMessage, search_for
 from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown, task_found
 from holdfast._client.task_waiter import watch_task
 from holdfast._model.digest import message_digest
@@ -399,6 +398,8 @@ class SendOperation:
         if not is_searched_for(self._scope.on_unknown, core.resilience.reconcile):
             return None
         elapsed = asyncio.get_running_loop().time() - began
+        from holdfast._client.reconcile import LostMessage, search_for  # few replies are lost
+
         lost = LostMessage(
             message=self._request.message,
             operation=operation,

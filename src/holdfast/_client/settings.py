@@ -34,7 +34,6 @@ from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
-from holdfast._signatures.verifier import check_card_verifier
 from holdfast._wire.http import check_headers
 from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import Network, NetworkReach
@@ -143,9 +142,12 @@ def check_connect_options(**options: Unpack[ConnectOptions]) -> ClientSettings:
     shared_store, shared = options.get("shared_store"), options.get("shared")
     headers, channel_factory = options.get("headers"), options.get("grpc_channel_factory")
     producers = check_transport_producers(options.get("transport_producers"))
-    check_card_verifier(
-        options.get("card_verifier"), require_signature=options.get("require_signature", False)
-    )
+    verifier = options.get("card_verifier")
+    require_signature = options.get("require_signature", False)
+    if verifier is not None or require_signature is not False:
+        from holdfast._signatures.verifier import check_card_verifier  # few clients verify cards
+
+        check_card_verifier(verifier, require_signature=require_signature)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("configuration", configuration, SendMessageConfiguration)

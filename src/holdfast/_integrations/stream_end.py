@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._wire.bindings import CODECS
+from holdfast._wire.bindings import codec_for
 from holdfast._wire.http import HttpReply
 from holdfast._wire.limits import check_json_size
 from holdfast.errors import A2AError
@@ -43,7 +43,7 @@ class Ending:
     def __init__(self, recognized: Recognized, limits: Limits) -> None:
         self._operation = recognized.operation
         self._request_id = recognized.request_id
-        self._codec = CODECS[recognized.binding, recognized.version]
+        self._codec = codec_for(recognized.binding, recognized.version)
         self._read = self._codec.reader(self._operation, self._request_id)
         self._limits = limits
         self._may_end = False

@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast._model import codec
 from holdfast._model.card_checks import check_card
-from holdfast._model.v03 import card as v03
 from holdfast.errors import InvalidAgentCardError
 from holdfast.types import AgentCard
 
@@ -29,15 +28,19 @@ def read_card(document: Any) -> AgentCard:
     if members is None:
         message = f"the agent card is not a JSON object but {type(document).__name__}"
         raise InvalidAgentCardError(message, executed=False)
-    if not members.get("supportedInterfaces") and "url" in members:
-        return v03.read(members)
+    has_members_of_v03 = "url" in members
+    if has_members_of_v03:
+        from holdfast._model.v03 import card as v03  # ever fewer cards have them
+
+        if not members.get("supportedInterfaces"):
+            return v03.read(members)
     try:
         card = codec.from_builtins(members, AgentCard)
     except codec.MalformedError as error:
         message = f"the agent card is not valid: {error}"
         raise InvalidAgentCardError(message, field=error.path, executed=False) from None
     check_card(card)
-    return v03.with_v03_members(card, members) if "url" in members else card
+    return v03.with_v03_members(card, members) if has_members_of_v03 else card
 
 
 def describe_content(content: bytes) -> str:

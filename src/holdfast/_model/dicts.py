@@ -14,10 +14,13 @@ import msgspec
 
 from holdfast._model.error_values import one_line
 from holdfast._model.settings import suggestion
-from holdfast._model.v03.reading import WRAPPED_DATA
 from holdfast.types import Message, Part, WireValue
 
-__all__ = ["to_message_v1"]
+__all__ = ["WRAPPED_DATA", "to_message_v1"]
+
+WRAPPED_DATA = "data_part_compat"
+"""Metadata member of a part: its data is not an object, as 0.3 requires, and so is wrapped in
+``{"value": …}``. Official agents use it too."""
 
 _ROLES = {
     "user": "ROLE_USER",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["scrubbed", "scrubbed_details"]
 
-_TRACE = re.compile(r"""Traceback \(most recent call last\).*|\bFile ["'][^"']*["'], line \d+.*""")
-_PATHS = re.compile(
+_TRACE = r"""Traceback \(most recent call last\).*|\bFile ["'][^"']*["'], line \d+.*"""
+_PATHS = (
     r"""file://[^\s"'<>]*"""
     r"""|\b[A-Za-z]:\\[^\s"'<>|]*"""
     r"""|(?<![\w/:.\-\])}~])~?/(?:app|bin|data|etc|home|lib|lib64|mnt|opt|private|proc|root|run|srv"""
@@ -26,17 +26,18 @@ _PATHS = re.compile(
     r"""|(?<![\w:/.\-])(?:~?/|\.{1,2}/)?(?:[\w.\-]+/)*[\w.\-]+\.(?:py|pyc|so|rb|js|ts|go|java)\b"""
     r"""(?::\d+)?"""
 )
-_NAMED = re.compile(
+_NAMED = (
     r"""(?i)(?<![\w\-])([\w\-]*(?:api[_\-]?key|access[_\-]?key|authorization|cookie|passw|pwd"""
     r"""|secret|token)[\w\-]*["']?\s*)(?:[=:]\s*(?:"[^"]{3,}"|'[^']{3,}')|=\s*["']?[^\s"',;&)}\]]{3,}"""
     r"""|:\s*(?:(?:bearer|basic)\s+)?["']?[^\s"',;&)}\]]{8,})["']?"""
 )
-_SCHEMES = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=\-]{8,}")
-_KEYS = re.compile(
+_SCHEMES = r"(?i)\b(bearer|basic)\s+[\w.~+/=\-]{8,}"
+_KEYS = (
     r"\beyJ[\w\-]{5,}\.[\w\-]+\.[\w\-]*"
     r"|\b(?:sk|pk|rk|ghp|gho|ghs|xox[abp]|AKIA|AIza)[\-_]?[A-Za-z0-9\-_]{16,}"
 )
-_QUERY = re.compile(r"""(\b[a-z][a-z0-9+.\-]{1,20}://[^\s?#"'<>]{1,500})\?[^\s"'<>)]*""")
+_QUERY = r"""(\b[a-z][a-z0-9+.\-]{1,20}://[^\s?#"'<>]{1,500})\?[^\s"'<>)]*"""
+"""Patterns, which `re` compiles when the first error needs them, and keeps."""
 
 _MAX_DEPTH = 8
 _MAX_CHARACTERS = 8000
@@ -47,12 +48,12 @@ _MAX_TEXT_CHARACTERS = 1000
 def scrubbed(text: str, length: int = 500) -> str:
     """Return a text for other agents: one line of at most `length` characters."""
     line = text_of(text, length * 2)
-    line = _TRACE.sub("(stack trace)", line)
-    line = _NAMED.sub(r"\1= ***", line)
-    line = _SCHEMES.sub(r"\1 ***", line)
-    line = _KEYS.sub("***", line)
-    line = _QUERY.sub(r"\1?***", line)
-    return text_of(_PATHS.sub("(path)", line), length)
+    line = re.sub(_TRACE, "(stack trace)", line)
+    line = re.sub(_NAMED, r"\1= ***", line)
+    line = re.sub(_SCHEMES, r"\1 ***", line)
+    line = re.sub(_KEYS, "***", line)
+    line = re.sub(_QUERY, r"\1?***", line)
+    return text_of(re.sub(_PATHS, "(path)", line), length)
 
 
 def scrubbed_details(details: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from holdfast._pipeline.event_reader import EventReader
 from holdfast._pipeline.extensions import requested_extensions
 from holdfast._pipeline.pending_stream import subscribed
 from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream, addressed, endpoint_of
-from holdfast._wire.bindings import CODECS, protocol_headers
+from holdfast._wire.bindings import codec_for, protocol_headers
 from holdfast._wire.credentials import with_query
 from holdfast._wire.http import HttpRequest
 from holdfast._wire.limits import (
@@ -87,7 +87,7 @@ class HttpBinding:
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Make one attempt."""
         endpoint = call.endpoint or endpoint_of(call)
-        codec = CODECS[endpoint.interface.protocol_binding, endpoint.version]
+        codec = codec_for(endpoint.interface.protocol_binding, endpoint.version)
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
         try:
             request = self._request(call, endpoint, codec)
@@ -126,7 +126,7 @@ class HttpBinding:
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Make one attempt, and wait for the first event."""
         endpoint = endpoint_of(call)
-        codec = CODECS[endpoint.interface.protocol_binding, endpoint.version]
+        codec = codec_for(endpoint.interface.protocol_binding, endpoint.version)
         learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
         other = learned.operation.other_verb if codec.has_verbs else None
         may_be_silent = call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots

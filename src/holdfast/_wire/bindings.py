@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from holdfast._version import __version__
-from holdfast._wire import jsonrpc, rest, v03
+from holdfast._wire import jsonrpc, rest
 from holdfast._wire.versions import (
     BINDINGS,
     GRPC_BINDING,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BINDINGS",
-    "CODECS",
     "GRPC_BINDING",
     "HTTP_BINDINGS",
     "OLDER_VERSION",
@@ -35,6 +35,7 @@ __all__ = [
     "PROTOCOL_VERSIONS",
     "Codec",
     "ProtocolVersion",
+    "codec_for",
     "extensions_in",
     "protocol_headers",
     "spoken_version",
@@ -94,26 +95,34 @@ class Codec(msgspec.Struct, frozen=True):
     has_snapshots: bool = True
 
 
-CODECS: Mapping[tuple[str, str], Codec] = {
-    ("JSONRPC", PROTOCOL_VERSION): Codec(jsonrpc.encode, jsonrpc.decode, jsonrpc.reader),
-    ("HTTP+JSON", PROTOCOL_VERSION): Codec(rest.encode, rest.decode, rest.reader, has_verbs=True),
-    ("JSONRPC", OLDER_VERSION): Codec(
-        v03.encode_rpc,
-        v03.decode_rpc,
-        v03.rpc_reader,
+@cache
+def codec_for(binding: str, version: str) -> Codec:
+    """Return the codec of an HTTP binding for a version of the protocol.
+
+    Args:
+        binding: One of `HTTP_BINDINGS`.
+        version: One of `PROTOCOL_VERSIONS`.
+    """
+    has_verbs = binding == "HTTP+JSON"
+    if version == PROTOCOL_VERSION:
+        wire = rest if has_verbs else jsonrpc
+        return Codec(wire.encode, wire.decode, wire.reader, has_verbs=has_verbs)
+    from holdfast._wire import v03  # ever fewer agents speak it alone
+
+    encode, decode, reader = (
+        (v03.encode_rest, v03.decode_rest, v03.rest_reader)
+        if has_verbs
+        else (v03.encode_rpc, v03.decode_rpc, v03.rpc_reader)
+    )
+    return Codec(
+        encode,
+        decode,
+        reader,
+        has_verbs=has_verbs,
         is_last=v03.is_last,
         has_snapshots=False,
-    ),
-    ("HTTP+JSON", OLDER_VERSION): Codec(
-        v03.encode_rest,
-        v03.decode_rest,
-        v03.rest_reader,
-        has_verbs=True,
-        is_last=v03.is_last,
-        has_snapshots=False,
-    ),
-}
-"""Codecs by binding and version of the protocol."""
+    )
+
 
 _COMMON_HEADERS: Mapping[str, Mapping[str, str]] = {
     version: {"a2a-version": version, "user-agent": f"holdfast/{__version__}"}

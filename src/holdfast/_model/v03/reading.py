@@ -10,6 +10,7 @@ from msgspec import UnsetType
 
 from holdfast import types as model
 from holdfast._model.codec import as_object
+from holdfast._model.dicts import WRAPPED_DATA
 from holdfast._model.v03 import types as v03
 from holdfast.types import (
     AuthenticationInfo,
@@ -23,7 +24,6 @@ from holdfast.types import (
 )
 
 __all__ = [
-    "WRAPPED_DATA",
     "LastResponse",
     "event",
     "is_v03",
@@ -35,10 +35,6 @@ __all__ = [
 ]
 
 E = TypeVar("E", bound=Enum)
-
-WRAPPED_DATA = "data_part_compat"
-"""Metadata member of a part: its data is not an object, as 0.3 requires, and so is wrapped in
-``{"value": …}``. Official agents use it too."""
 
 _STATES = {
     "submitted": TaskState.SUBMITTED,

@@ -15,8 +15,8 @@ from msgspec import UnsetType
 
 from holdfast import types as model
 from holdfast._model.codec import as_object
+from holdfast._model.dicts import WRAPPED_DATA
 from holdfast._model.v03 import types as v03
-from holdfast._model.v03.reading import WRAPPED_DATA
 from holdfast.errors import UnsupportedOperationError
 from holdfast.types import Message, Part, Role, TaskState
 
