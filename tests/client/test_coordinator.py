@@ -1045,7 +1045,7 @@ async def test_what_cannot_be_right_is_told_at_once(arguments, options, error, m
 async def test_a_message_id_is_for_one_message():
     message = Message(message_id="mine", parts=(Part(text="x"),))
     async with coordinating(fake("a"), fake("b")) as coordinator:
-        with pytest.raises(ValueError, match="'mine' is there more than once"):
+        with pytest.raises(ValueError, match="'mine' is used twice"):
             coordinator.fan_out([("a", message), ("b", message)])
 
 

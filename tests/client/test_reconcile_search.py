@@ -32,7 +32,7 @@ from holdfast._client.reconcile_search import (
     RetryLater,
     SearchReport,
 )
-from holdfast._client.resend import task_found
+from holdfast._client.resend import found_task
 from holdfast.errors import (
     DuplicateTasksError,
     InvalidParamsError,
@@ -504,20 +504,20 @@ def report(result, seen=None):
 
 @pytest.mark.parametrize("search", [None, report(Absent()), report(Inconclusive())])
 def test_where_nothing_was_found_the_caller_decides(search):
-    assert task_found(lost_reply(), search) is None
+    assert found_task(lost_reply(), search) is None
 
 
 def test_a_task_that_was_found_stands_for_the_reply():
     found = task("a", ID)
 
-    assert task_found(lost_reply(), report(Found(found), seen=task("a"))) is found
+    assert found_task(lost_reply(), report(Found(found), seen=task("a"))) is found
 
 
 def test_more_than_one_task_is_an_error_with_the_facts_of_the_lost_reply():
     lost, tasks = lost_reply(), (task("a", ID), task("b", ID))
 
     with pytest.raises(DuplicateTasksError, match=r"2 tasks of message .*: a, b") as caught:
-        task_found(lost, report(Duplicate(tasks), seen=tasks[1]))
+        found_task(lost, report(Duplicate(tasks), seen=tasks[1]))
 
     error = caught.value
     assert (error.tasks, error.executed, error.agent) == (tasks, True, "http://agent.test")
@@ -535,7 +535,7 @@ def test_a_task_that_was_only_seen_is_part_of_the_error(why):
     seen = task("a", ID)
 
     with pytest.raises(type(why), match="task a was last seen") as caught:
-        task_found(lost_reply(), report(Inconclusive(why), seen=seen))
+        found_task(lost_reply(), report(Inconclusive(why), seen=seen))
 
     assert (caught.value, caught.value.executed) == (why, True)
     assert getattr(caught.value, "task", seen) is seen

@@ -150,15 +150,15 @@ class AuthInterceptor(Interceptor):
         required = [] if call.card is None else alternatives(call.card)
         if call.card is None or not required:
             return _NO_CREDENTIALS
-        held: dict[str, str | None] = {}
+        by_scheme: dict[str, str | None] = {}
         for alternative in required:
             for scheme in alternative.carriers:
-                if scheme not in held:
-                    held[scheme] = await self._ask(scheme, call.context)
-            credentials = alternative.credentials_from(held)
+                if scheme not in by_scheme:
+                    by_scheme[scheme] = await self._ask(scheme, call.context)
+            credentials = alternative.credentials_from(by_scheme)
             if credentials is not None:
                 return credentials
-        raise unsatisfied_error(call.card, required, held)
+        raise unsatisfied_error(call.card, required, by_scheme)
 
     async def on_unauthorized(self, call: AnyCall, _error: AuthenticationError, /) -> bool:
         """Return whether the service has other credentials by now."""

@@ -232,20 +232,20 @@ class BulkRun(ClosingContext):
         answer: Answer | None = None
         error: A2AError | None = None
         earlier: EarlierSend | None = None
-        is_taken = False
+        is_recorded_elsewhere = False
         try:
             with observed:
                 while answer is None:
                     earlier = await self._earlier_send(key, message, scope.deadline)
                     if earlier is not None:
-                        answer, is_taken = await earlier.answer(scope), False
+                        answer, is_recorded_elsewhere = await earlier.answer(scope), False
                         continue
                     try:
                         answer = await self._ask(message, scope)
                     except JournalError as refusal:
-                        if is_taken or refusal.reason not in {"exists", "taken_over"}:
+                        if is_recorded_elsewhere or refusal.reason not in {"exists", "taken_over"}:
                             raise
-                        is_taken = True  # another client has recorded this message
+                        is_recorded_elsewhere = True  # another client has recorded this message
         except A2AError as failure:
             error = failure
         return RunResult(
@@ -293,20 +293,20 @@ class _KeyAssigner:
 
     def __init__(self) -> None:
         self._count = 0
-        self._seen: set[str] = set()
+        self._keys: set[str] = set()
 
     def item(self, message: Content | RunItem) -> RunItem:
         index, self._count = self._count, self._count + 1
         if isinstance(message, RunItem):
             item = message
-            if not self._seen:
-                self._seen.update(map(str, range(index)))
+            if not self._keys:
+                self._keys.update(map(str, range(index)))
         else:
             item = RunItem(key=str(index), content=message)
-            if not self._seen:
+            if not self._keys:
                 return item
-        if item.key in self._seen:
+        if item.key in self._keys:
             text = f"the key {item.key!r} was given to more than one message"
             raise ValueError(text)
-        self._seen.add(item.key)
+        self._keys.add(item.key)
         return item

@@ -73,14 +73,14 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
         """The text of `message`: the question, or how to authorize; empty if there is none."""
         return "" if self.message is None else self.message.text
 
-    def to_error(self, why: str) -> TaskInterruptedError:
+    def to_error(self, reason: str) -> TaskInterruptedError:
         """Return the error to raise if the hook's caller has to handle the interruption.
 
         An agent that calls another agent uses it to pass an interruption on: it sets its own task
         to the same state, and continues with `Conversation.wait` or `Conversation.ask` later.
 
         Args:
-            why: The reason why there is no reply.
+            reason: Reason for the missing reply, in one line.
 
         Returns:
             A `TaskAuthRequiredError` or a `TaskInputRequiredError`, by the state of the task.
@@ -88,7 +88,7 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
         authorizes = self.task.state is TaskState.AUTH_REQUIRED
         error_type = TaskAuthRequiredError if authorizes else TaskInputRequiredError
         required = "an authorization" if authorizes else "input"
-        message = f"task {self.task.id} still waits for {required}: {why}"
+        message = f"task {self.task.id} still waits for {required}: {reason}"
         return error_type(message, task=self.task, executed=True)
 
 

@@ -347,15 +347,15 @@ class Coordinator(ClosingContext):
             text = "agents= is for one message to all; pairs name their agents themselves"
             raise ValueError(text)
         requests = [(self._agent(name), to_message(content, new_id="")) for name, content in pairs]
-        seen: set[str] = set()
-        for _, own in requests:
-            if own.message_id and own.message_id in seen:
+        message_ids: set[str] = set()
+        for _, own_message in requests:
+            if own_message.message_id and own_message.message_id in message_ids:
                 text = (
-                    f"the message id {own.message_id!r} is there more than once; leave it out, "
+                    f"the message id {own_message.message_id!r} is used twice; leave it out, "
                     "and each message gets its own"
                 )
                 raise ValueError(text)
-            seen.add(own.message_id)
+            message_ids.add(own_message.message_id)
         return requests
 
     def _shared_message(self, content: Content) -> Message:
@@ -376,7 +376,7 @@ class Coordinator(ClosingContext):
     def _agent(self, name: str) -> NamedAgent:
         agent = self._agents.get(check_not_empty("the name of an agent", name))
         if agent is None:
-            names = join_some([repr(other) for other in self._agents], _MAX_NAMES_SHOWN) or "none"
+            names = join_some([*map(repr, self._agents)], _MAX_NAMES_SHOWN) or "none"
             text = f"there is no agent {name!r}; there are: {names}"
             raise ValueError(text)
         return agent

@@ -161,7 +161,7 @@ class EventStream:
         self._is_over = True
         self._calls.observed.end()
         if self._source is not None:
-            self._calls.saw(self._source.outbox)
+            self._calls.note_state(self._source.outbox)
 
     def __aiter__(self) -> Self:
         """Begin to iterate, or continue.
@@ -210,7 +210,7 @@ class EventStream:
             self._is_being_read = False
         if not self._has_begun:
             self._has_begun = True
-            self._calls.has_begun()
+            self._calls.on_first_event()
         if event is None:
             self._end()
             raise StopAsyncIteration
@@ -223,7 +223,7 @@ class EventStream:
             failure.agent = failure.agent or self._calls.agent
             self._calls.scope.secrets.hide_in(failure)
             if (call := self._calls.call) is not None:
-                await call.failed(failure)
+                await call.record_error(failure)
         if isinstance(failure, Exception):
             with contextlib.suppress(TimeoutError):  # of a connection that does not close
                 await self.close()
@@ -250,8 +250,8 @@ class EventStream:
         """Return the next event, once its task is in the journal: the caller may act on it."""
         event = self._unrecorded = self._unrecorded or await call.while_held(source.next())
         call, outbox = self._calls.call or call, source.outbox  # a reply may have been sent
-        if not call.has_seen(outbox.task_id, outbox.state) and outbox.task is not None:
-            await call.saw(outbox.task)
+        if not call.is_recorded(outbox.task_id, outbox.state) and outbox.task is not None:
+            await call.record_state(outbox.task)
         self._unrecorded = None
         return event
 
@@ -264,7 +264,7 @@ class EventStream:
         if source is None or answer is None or not source.is_settled:
             await call.release()
         else:
-            await call.answered(answer)
+            await call.record_answer(answer)
 
     @property
     def is_over(self) -> bool:

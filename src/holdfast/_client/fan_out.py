@@ -161,8 +161,8 @@ class FanOut(ClosingContext):
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fatal_error = self._fatal_error or error
-            for other in self._tasks:
-                other.cancel()
+            for pending in self._tasks:
+                pending.cancel()
         else:
             if not task.cancelled():
                 self._results[index] = task.result()

@@ -313,13 +313,13 @@ def join_some(texts: Sequence[str], limit: int) -> str:
 
 def _slot_usage(admission: Admission) -> str:
     """Describe which agents' calls hold the concurrency slots."""
-    taken, slots = admission.taken, admission.slots
+    used, slots = admission.taken, admission.slots
     names = join_some([repr(name) for name in admission.holders], _MAX_HOLDERS_SHOWN)
-    held, reason = "all slots", ""
-    if taken < slots:
-        held = f"{taken} of {slots} slots"
+    usage, reason = "all slots", ""
+    if used < slots:
+        usage = f"{used} of {slots} slots"
         reason = ", and no agent may take more than are left free"
-    return f"{held} (concurrency={slots}) are taken by calls in flight, to {names}{reason}"
+    return f"{usage} (concurrency={slots}) are taken by calls in flight, to {names}{reason}"
 
 
 def _no_slot_error(deadline: Deadline, usage: str) -> DeadlineExceededError:

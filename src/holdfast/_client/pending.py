@@ -12,7 +12,7 @@ from holdfast._arguments import check_seconds
 from holdfast._client.answer import Answer
 from holdfast._client.event_stream import EventStream
 from holdfast._client.reconcile import LostMessage, search_for
-from holdfast._client.resend import outcome_unknown, task_found
+from holdfast._client.resend import found_task, outcome_unknown
 from holdfast._client.streams import StreamCalls
 from holdfast._journal.protocol import RecordUpdate, damaged, shown, stored, utc
 from holdfast._journal.records import origin_of, unknown_here
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast._journal.protocol import CallRecord
     from holdfast._journal.writer import HeldCall, Journaling
 
-__all__ = ["PendingCall", "ResumedCall", "resume_all", "resumed"]
+__all__ = ["PendingCall", "ResumedCall", "resume_all", "resumed_stream"]
 
 
 class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class PendingCall:
             DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
                 another message, as after a restart that lost its tasks; the call stays pending.
-            JournalError: Another client works on the call, or the call is over.
+            JournalError: Another client works on the call, or the call has ended.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The timeout expired; the call can be resumed again.
         """
@@ -177,7 +177,7 @@ class PendingCall:
         """
         check_seconds("poll_interval", poll_interval)
         scope = self._core.begin("wait", options, of=PendingCall.stream)
-        return resumed(
+        return resumed_stream(
             self._record,
             self._core,
             self._journaling,
@@ -192,13 +192,13 @@ class PendingCall:
         `SqliteJournal` or another journal with `forget_damaged`.
 
         Raises:
-            JournalError: Another client works on the call, or may: see `is_held`; or it is over.
+            JournalError: Another client works on the call, or may: see `is_held`; or it has ended.
         """
         deadline = self._core.deadline("call", None)
         if self._record.damage is not None:
             await self._journaling.forget_damaged(self._record, deadline)
             return
-        record = await self._journaling.free(self.message_id, deadline)
+        record = await self._journaling.find_free(self.message_id, deadline)
         call = await self._journaling.claim(record, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))
 
@@ -218,7 +218,7 @@ async def resume_all(
 
     Args:
         core: Makes the requests.
-        journaling: Where the calls are recorded.
+        journaling: The journal of the calls.
         concurrency: How many calls are resumed, wait to be yielded, or are being recorded at the
             same time, at most.
         poll_interval: Seconds between two polls where a task has to be polled.
@@ -236,13 +236,13 @@ async def resume_all(
             while waiting and len(running) + len(recording) < concurrency:
                 resumption = _Resumption(waiting.popleft())
                 scope = core.begin("wait", options)
-                events = resumed(
+                events = resumed_stream(
                     resumption.record,
                     core,
                     journaling,
                     scope=scope,
                     poll_interval=poll_interval,
-                    claimed=resumption.claimed,
+                    on_claim=resumption.on_claim,
                 )
                 running[asyncio.create_task(resumption.outcome(events))] = resumption
             done, _ = await asyncio.wait(
@@ -251,13 +251,13 @@ async def resume_all(
             recording -= done
             for task in [task for task in running if task in done]:
                 outcome, resumption = task.result(), running[task]
-                if resumption.held is not None:
+                if resumption.call is not None:
                     try:
-                        await resumption.held.check_withheld()
+                        await resumption.call.check_withheld()
                     except A2AError as error:
                         outcome = error
                 del running[task]
-                recorded = None if resumption.held is None else resumption.held.deliver()
+                recorded = None if resumption.call is None else resumption.call.deliver()
                 if recorded is not None:
                     recording.add(recorded)
                 yield ResumedCall(
@@ -269,7 +269,7 @@ async def resume_all(
                 )
     finally:
         # Shielded from another cancellation: calls would be held until their leases end.
-        ending = _leave(running, recording)
+        ending = _abandon_all(running, recording)
         await asyncio.wait({journaling.settle(ending)})
 
 
@@ -278,13 +278,13 @@ class _Resumption:
 
     Attributes:
         record: The record of the call.
-        held: The call, once it is claimed.
+        call: The call, once it is claimed.
         duration: Seconds that it took.
     """
 
     def __init__(self, record: CallRecord) -> None:
         self.record = record
-        self.held: HeldCall | None = None
+        self.call: HeldCall | None = None
         self.duration = 0.0
 
     async def outcome(self, events: EventStream) -> Answer | A2AError:
@@ -299,13 +299,13 @@ class _Resumption:
         finally:
             self.duration = clock() - began
 
-    def claimed(self, held: HeldCall) -> None:
-        """Keep the claimed call, and leave its outcome to `HeldCall.deliver`."""
-        self.held = held
-        held.withhold()
+    def on_claim(self, call: HeldCall) -> None:
+        """Note the claimed call, and leave its outcome to `HeldCall.deliver`."""
+        self.call = call
+        call.withhold()
 
 
-async def _leave(
+async def _abandon_all(
     running: Mapping[asyncio.Task[Answer | A2AError], _Resumption],
     recording: Iterable[asyncio.Task[None]],
 ) -> None:
@@ -313,18 +313,18 @@ async def _leave(
     for task in running:
         task.cancel()
     await asyncio.gather(*running, *recording, return_exceptions=True)
-    held = [each.held for each in running.values() if each.held is not None]
-    await asyncio.gather(*(call.abandon() for call in held))
+    calls = [resumption.call for resumption in running.values() if resumption.call is not None]
+    await asyncio.gather(*(call.abandon() for call in calls))
 
 
-def resumed(
+def resumed_stream(
     record: CallRecord,
     core: ClientCore,
     journaling: Journaling,
     *,
     scope: CallScope,
     poll_interval: float,
-    claimed: Callable[[HeldCall], None] | None = None,
+    on_claim: Callable[[HeldCall], None] | None = None,
     message: Message | None = None,
 ) -> EventStream:
     """Return the events of a pending call once the stream is entered: see `PendingCall.stream`.
@@ -332,10 +332,10 @@ def resumed(
     Args:
         record: The call.
         core: Makes the requests.
-        journaling: Where the call is recorded.
+        journaling: The journal of the call.
         scope: The deadline of the stream, and what each of its requests carries.
         poll_interval: Seconds between two polls where the task has to be polled.
-        claimed: Gets the call once this client holds it.
+        on_claim: Receives the call once this client holds it.
         message: The message as its caller passed it; None where that is not known.
     """
     streams = StreamCalls(core, scope, poll_interval=poll_interval, until_deadline=True)
@@ -343,16 +343,16 @@ def resumed(
     async def begin() -> EventSource:
         if record.damage is not None:
             raise damaged(record.message_id, record.damage)
-        free = await journaling.until_free(record.message_id, scope.deadline)
+        free = await journaling.wait_until_free(record.message_id, scope.deadline)
         call = streams.call = await journaling.claim(free, scope.deadline)
-        if claimed is not None:
-            claimed(call)
+        if on_claim is not None:
+            on_claim(call)
         try:
             task_id = await call.while_held(_find(call, core, streams, journaling.agent))
             origin = origin_of(call.record, message)
             return await call.while_held(streams.subscribe_to(task_id, origin=origin)())
         except BaseException as error:
-            await call.failed(error)
+            await call.record_error(error)
             raise
 
     return EventStream(streams, begin)
@@ -362,7 +362,7 @@ async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: s
     """Return the id of the task that the message created.
 
     If the call was sent to an agent of another name, which may be the same agent, the task has to
-    prove that it belongs to the message: another agent may use the same id for one of its own.
+    prove that it belongs to the message: another agent may use the same id for another task.
 
     Args:
         call: The call.
@@ -380,7 +380,7 @@ async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: s
         task_id=record.task_id,
         context_id=record.context_id,
     )
-    lost = OutcomeUnknownError(
+    lost_reply = OutcomeUnknownError(
         f"the outcome of message {record.message_id} is unknown: it may have been sent, and "
         "the process that recorded it ended before a reply was recorded",
         message_id=record.message_id,
@@ -393,15 +393,15 @@ async def _find(call: HeldCall, core: ClientCore, streams: StreamCalls, agent: s
             sent_at=record.began,
             is_own_context=record.is_own_context,
         ),
-        lost,
+        lost_reply,
         core,
         streams.scope,
         call=call,
         at_least_once=True,
     )
-    task = task_found(lost, search)
+    task = found_task(lost_reply, search)
     if task is None:
-        error = outcome_unknown(lost, search)
+        error = outcome_unknown(lost_reply, search)
         if not is_here and error.search_error is None:
             error.search_error = unknown_here(record, agent)  # keeps the call pending
             error.message = f"{error.search_error.message}. {error.message}"

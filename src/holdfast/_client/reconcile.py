@@ -1,7 +1,7 @@
 """Searching for the task of a message whose reply was lost, by requests to the agent.
 
-This module makes the requests and waits. Which request to make, what follows from its reply, and
-when the search ends is decided by `holdfast._client.reconcile_search`, which is pure.
+This module makes the requests and waits. The pure module
+`holdfast._client.reconcile_search` decides which request to make, and when the search ends.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LostMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search_for(
-    lost: LostMessage,
+    lost_message: LostMessage,
     error: OutcomeUnknownError,
     core: ClientCore,
     scope: CallScope,
@@ -78,7 +78,7 @@ async def search_for(
     """Search for the task that a message created; `holdfast._client.resend` decides what follows.
 
     Args:
-        lost: The message.
+        lost_message: The message.
         error: The error of the lost reply.
         core: Makes the requests.
         scope: The caller's deadline, besides the search's own, and what each request carries.
@@ -88,17 +88,17 @@ async def search_for(
     endpoint, clock = core.endpoint, asyncio.get_running_loop().time
     began = clock()
     search = Reconciliation(
-        lost.message,
-        sent_at=lost.sent_at,
+        lost_message.message,
+        sent_at=lost_message.sent_at,
         clock_skew=None if endpoint is None else endpoint.clock_skew,
-        is_own_context=lost.is_own_context,
+        is_own_context=lost_message.is_own_context,
         has_list=endpoint is None or endpoint.lists_tasks is not False,
         is_refused=isinstance(error.__cause__, A2AError) and is_own_word(error.__cause__),
         max_pages=core.resilience.reconcile.max_pages,
     )
     core.observers.reconcile_started(
         error,
-        operation=lost.operation,
+        operation=lost_message.operation,
         seconds=min(core.resilience.reconcile.timeout, scope.deadline.left(began)),
     )
     searcher = _Searcher(search, error, core, scope, at_least_once=at_least_once)
@@ -108,13 +108,13 @@ async def search_for(
         task = result.task if isinstance(result, Found) else search.seen
         core.observers.reconciled(
             error,
-            operation=lost.operation,
+            operation=lost_message.operation,
             searched=search.searched,
             task_id=None if task is None else task.id,
             seconds=seconds,
         )
         if task is not None and call is not None:
-            await call.saw(task)
+            await call.record_state(task)
     is_empty = isinstance(result, Absent | Inconclusive)
     return SearchReport(
         result=result,
@@ -211,8 +211,8 @@ class _Searcher:
 
         A search belongs to a message that was sent: it waits like a retry of that message.
         """
-        wait, left = error.retry_after, self._ends.left(asyncio.get_running_loop().time())
-        if not isinstance(error, CircuitOpenError) or wait is None or wait >= left:
+        wait, remaining = error.retry_after, self._ends.left(asyncio.get_running_loop().time())
+        if not isinstance(error, CircuitOpenError) or wait is None or wait >= remaining:
             return False
         await self._core.pause(wait)
         return True
@@ -247,7 +247,7 @@ class _Searcher:
         )
 
     def _facts(self) -> Facts:
-        """The facts of the call whose reply was lost that apply to its search, too."""
+        """Return the facts of the lost call that also apply to its search."""
         error = self._error
         return Facts(attempts=error.attempts, agent=error.agent, request_id=error.request_id)
 

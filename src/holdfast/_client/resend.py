@@ -1,6 +1,6 @@
 """The consequence of a search for a lost message: its task, an error, or sending it again.
 
-All of this is pure, and the same for every caller of `holdfast._client.reconcile`. The message is
+This module is pure, and decides for every caller of `holdfast._client.reconcile`. The message is
 never sent again unless its caller allows it (`OnUnknown`); ``"resend_if_absent"`` depends on the
 result of the search.
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from holdfast._policy.reconcile import OnUnknown, ReconcilePolicy
     from holdfast.errors import OutcomeUnknownError
 
-__all__ = ["is_resent", "is_searched_for", "outcome_unknown", "task_found"]
+__all__ = ["found_task", "outcome_unknown", "wants_resend", "wants_search"]
 
 
-def is_searched_for(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
-    """Return whether a caller wants a search for a message."""
+def wants_search(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
+    """Return whether the caller's options ask for a search for a lost message."""
     return on_unknown in {"reconcile", "resend_if_absent"} and policy.timeout > 0
 
 
-def is_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
-    """Return whether a caller wants a message sent again.
+def wants_resend(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
+    """Return whether the caller's option asks for a message to be sent again.
 
     Args:
         on_unknown: The caller's option.
@@ -45,11 +45,11 @@ def is_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
     return on_unknown == "resend"
 
 
-def task_found(lost: OutcomeUnknownError, search: SearchReport | None) -> Task | None:
+def found_task(lost_reply: OutcomeUnknownError, search: SearchReport | None) -> Task | None:
     """Return the task that a search has found; None if no task is known.
 
     Args:
-        lost: The error of the message whose reply was lost.
+        lost_reply: The error of the message whose reply was lost.
         search: The search; None if there was none.
 
     Raises:
@@ -61,31 +61,31 @@ def task_found(lost: OutcomeUnknownError, search: SearchReport | None) -> Task |
         case SearchReport(result=Found(task=task)):
             return task
         case SearchReport(result=Duplicate(tasks=tasks)):
-            raise _duplicate(lost, tasks) from lost
+            raise _duplicate(lost_reply, tasks) from lost_reply
         case SearchReport(result=Inconclusive(error=A2AError() as error), seen=Task() as seen):
             add_last_seen(error, seen.id, seen.state)
             if isinstance(error, DeadlineExceededError):
                 error.task = seen
-            raise error from lost
+            raise error from lost_reply
         case _:
             return None
 
 
-def _duplicate(lost: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateTasksError:
-    facts = lost.facts()
+def _duplicate(lost_reply: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateTasksError:
+    facts = lost_reply.facts()
     facts["executed"] = True
     names = ", ".join(task.id for task in tasks)
     return DuplicateTasksError(
-        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. If "
+        f"the agent has {len(tasks)} tasks of message {lost_reply.message_id}: {names}. If "
         "on_unknown= did not have it sent again, a proxy or the agent duplicated it",
-        message_id=lost.message_id,
+        message_id=lost_reply.message_id,
         tasks=tasks,
         **facts,
     )
 
 
 def outcome_unknown(
-    lost: OutcomeUnknownError,
+    lost_reply: OutcomeUnknownError,
     search: SearchReport | None,
     *,
     times: int = 1,
@@ -94,13 +94,13 @@ def outcome_unknown(
     """Return the error for the caller: the loss, the result of the search, and what to do.
 
     Args:
-        lost: The error of the latest lost reply.
+        lost_reply: The error of the latest lost reply.
         search: The search that followed; None if there was none.
         times: How often the message was sent, and may have arrived.
         failed: The error of an attempt to send it once more.
     """
-    error = copy(lost)
-    sentences = [lost.message]
+    error = copy(lost_reply)
+    sentences = [lost_reply.message]
     if search is not None:
         result = search.result
         error.searched = search.searched

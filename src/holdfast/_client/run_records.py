@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._aio.cancel_scope import wait_until
 from holdfast._client.answer import Answer, raise_for_outcome
-from holdfast._client.pending import resumed
+from holdfast._client.pending import resumed_stream
 from holdfast._journal.protocol import stored
 from holdfast._journal.records import label_of, origin_of
 from holdfast._model.digest import message_digest
@@ -124,11 +124,11 @@ class EarlierSend:
         """
         record = self._record
         while (outcome := record.outcome) is None:
-            record = await self._journaling.until_free(
-                record.message_id, scope.deadline, outlasts=True
+            record = await self._journaling.wait_until_free(
+                record.message_id, scope.deadline, waits_for_holder=True
             )
             if record.outcome is None:
-                events = resumed(
+                events = resumed_stream(
                     record,
                     self._core,
                     self._journaling,
@@ -154,7 +154,7 @@ class EarlierSend:
     async def _result(
         self, record: CallRecord, outcome: CallOutcome, scope: CallScope
     ) -> Task | Message:
-        """Return the answer of a call that is over."""
+        """Return the answer of a finished call."""
         if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"the outcome of message {record.message_id} is unknown, as an earlier run "

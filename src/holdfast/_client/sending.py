@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from holdfast._aio.cancel_scope import wait_until
-from holdfast._client.resend import is_resent, is_searched_for, outcome_unknown, task_found
+from holdfast._client.resend import found_task, outcome_unknown, wants_resend, wants_search
 from holdfast._client.task_waiter import watch_task
 from holdfast._model.digest import message_digest
 from holdfast._model.operations import LIST_TASKS, SEND_MESSAGE, SEND_STREAMING_MESSAGE
@@ -178,7 +178,7 @@ class SendOperation:
         try:
             return await call.while_held(work())
         except BaseException as error:
-            await call.failed(error)
+            await call.record_error(error)
             raise
 
     @property
@@ -211,7 +211,7 @@ class SendOperation:
             return await self.send()
         reply = await self.recorded(self.send)
         if self.call is not None:
-            await self.call.answered(reply.value)
+            await self.call.record_answer(reply.value)
         return reply
 
     async def response(self) -> Reply[SendMessageResponse]:
@@ -293,7 +293,7 @@ class SendOperation:
         began = asyncio.get_running_loop().time() if self._began is None else self._began
         operation = SEND_STREAMING_MESSAGE.name
         search = await self._search_for(operation, lost, began, deadline=deadline)
-        task = task_found(lost, search)
+        task = found_task(lost, search)
         if task is None:
             raise outcome_unknown(lost, search) from error
         return task
@@ -358,7 +358,7 @@ class SendOperation:
             self._lost = lost = error
             self._times_lost += 1
             search = self._search = await self._search_for(operation, lost, first)
-            if (task := task_found(lost, search)) is not None:
+            if (task := found_task(lost, search)) is not None:
                 self._note_reply_sent()
                 return task
             if not await self._may_resend(search, self._times_lost):
@@ -395,7 +395,7 @@ class SendOperation:
     ) -> SearchReport | None:
         """Search for the task that the message created; None if no search is wanted."""
         core = self._core
-        if not is_searched_for(self._scope.on_unknown, core.resilience.reconcile):
+        if not wants_search(self._scope.on_unknown, core.resilience.reconcile):
             return None
         elapsed = asyncio.get_running_loop().time() - began
         from holdfast._client.reconcile import LostMessage, search_for  # few replies are lost
@@ -412,7 +412,7 @@ class SendOperation:
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Wait, and return whether the message may be sent again after so many lost replies."""
         core, policy = self._core, self._core.resilience.retry
-        may = is_resent(self._scope.on_unknown, search) and times <= policy.max_retries
+        may = wants_resend(self._scope.on_unknown, search) and times <= policy.max_retries
         wait = backoff(policy, times, core.env.random())
         if not may or wait >= self._scope.deadline.left(asyncio.get_running_loop().time()):
             return False

@@ -1,4 +1,4 @@
-"""How a client makes streams: how each of them begins, and the calls that it makes afterwards."""
+"""Streams of a client: how a message or a subscription begins one, and its later requests."""
 
 from __future__ import annotations
 
@@ -136,13 +136,13 @@ class StreamCalls:
         make = partial(self._machine, known=known, has_progressed=has_progressed)
         return partial(self._send, request, known, make)
 
-    def saw(self, outbox: EventOutbox) -> None:
-        """Note the state of a stream's task when the stream is over."""
+    def note_state(self, outbox: EventOutbox) -> None:
+        """Note the state of a stream's task when the stream has ended."""
         if outbox.task_id is not None and outbox.status is not None:
             self._calls.replies.saw(outbox.task_id, outbox.status)
 
-    def has_begun(self) -> None:
-        """Note that the first event has arrived; see `Deadline.ends_at_first_event`."""
+    def on_first_event(self) -> None:
+        """End the deadline if it applies only to the first event (`ends_at_first_event`)."""
         if self.deadline.ends_at_first_event:
             self.scope = self.scope.within(NEVER)
 
@@ -174,7 +174,7 @@ class StreamCalls:
         sending = self._sending = SendOperation(self._calls, request, self.scope, reply=reply)
         make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # this message replies to that answer
-            await self.call.answered(known)
+            await self.call.record_answer(known)
         try:
             return await sending.recorded(partial(self._begin, sending, make))
         finally:
@@ -192,14 +192,14 @@ class StreamCalls:
             else:
                 self._origin = sending.origin
                 machine = make(resubscribes=self.subscribing_is_safe)
-                self.has_begun()
+                self.on_first_event()
                 if isinstance(opened, Reply):
                     self.extensions = opened.extensions
                     return self._resumable(machine, opened.value)
                 machine.on_found(opened)
                 return self._resumable(machine, None)
         sent = await sending.send(at_once=True)
-        self.has_begun()
+        self.on_first_event()
         self.extensions = sent.extensions
         self._origin = sending.origin
         machine = make()
@@ -336,9 +336,9 @@ class StreamCalls:
 
     def unregister(self, task_id: str, stream: ResumableStream) -> None:
         """Remove a stream of a task."""
-        others = self._calls.streams.get(task_id, WeakSet[ResumableStream]())
-        others.discard(stream)
-        if not others:
+        streams = self._calls.streams.get(task_id, WeakSet[ResumableStream]())
+        streams.discard(stream)
+        if not streams:
             self._calls.streams.pop(task_id, None)
 
     async def call_consumers(

@@ -74,9 +74,9 @@ class HeldCall:
         self._leases = leases
         self._deadline = deadline
         self._working = CancelScope()
-        self._taken_by = ""
+        self._new_holder = ""
         self._has_failed = False  # of the last update
-        self._seen: tuple[str | None, TaskState | None] = (None, None)
+        self._recorded_state: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
         self._withholds = False
         self._withheld: RecordUpdate | None = None
@@ -101,25 +101,25 @@ class HeldCall:
     def _taken_over(self) -> JournalError:
         message_id = self.record.message_id
         text = (
-            f"the call of message {message_id} was taken over by {self._taken_by}, after its "
+            f"the call of message {message_id} was taken over by {self._new_holder}, after its "
             "lease was not renewed in time; it continues there"
         )
         return JournalError(text, reason="taken_over", message_id=message_id)
 
-    def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
-        """Return whether that state is recorded already, or None."""
-        return state is None or (task_id, state) == self._seen
+    def is_recorded(self, task_id: str | None, state: TaskState | None) -> bool:
+        """Return whether the journal has a state of the task already; True for no state."""
+        return state is None or (task_id, state) == self._recorded_state
 
-    async def saw(self, task: Task) -> None:
+    async def record_state(self, task: Task) -> None:
         """Record the state of the task."""
-        if self._is_over or self.has_seen(task.id, task.state):
+        if self._is_over or self.is_recorded(task.id, task.state):
             return
-        self._seen = (task.id, task.state)
+        self._recorded_state = (task.id, task.state)
         await self._update(
             RecordUpdate(task_id=task.id, context_id=task.context_id, state=str(task.state))
         )
 
-    async def answered(self, result: Task | Message) -> None:
+    async def record_answer(self, result: Task | Message) -> None:
         """Record the answer of the call, which ends it."""
         stored = result.to_json() if self._leases.journal.stores_messages else None
         if isinstance(result, Task):
@@ -134,14 +134,14 @@ class HeldCall:
             update = RecordUpdate(context_id=result.context_id, outcome="answered", result=stored)
         await self.finish(update)
 
-    async def failed(self, error: BaseException) -> None:
-        """Record the error that ended the call; one that only ended the wait leaves it pending.
+    async def record_error(self, error: BaseException) -> None:
+        """Record the error that ended the call; after an error of the wait alone it stays pending.
 
         If the call was taken over, ``error.executed`` is corrected: the message may have been
         sent before.
         """
         is_claimed = self.record.generation > 1
-        was_sent = is_claimed or self._seen[1] is not None
+        was_sent = is_claimed or self._recorded_state[1] is not None
         if is_claimed and isinstance(error, A2AError) and error.executed is False:
             error.executed = None if self.record.state is None else True
         outcome = outcome_of(error, was_sent=was_sent)
@@ -166,10 +166,10 @@ class HeldCall:
         """
         return self.finish(RecordUpdate(lease_until=0.0))
 
-    def lose(self, by: str) -> None:
+    def lose(self, new_holder: str) -> None:
         """End the work on the call, which another holder has taken over."""
         self._is_over = True
-        self._taken_by = by
+        self._new_holder = new_holder
         self._leases.remove(self)
         self._working.cancel()
 
@@ -196,7 +196,7 @@ class HeldCall:
             return
         if not self._is_over and self._leases.is_stale:
             await self._leases.renew()
-        if self._taken_by:
+        if self._new_holder:
             raise self._taken_over()
         if self._is_over:
             message_id = self.record.message_id
@@ -238,22 +238,24 @@ class HeldCall:
 
     def _update_timeout(self) -> float:
         """Return the seconds for an update: a silent journal must not use up the call's time."""
-        left = self._deadline.left(asyncio.get_running_loop().time())
+        remaining = self._deadline.left(asyncio.get_running_loop().time())
         return (
             _FAILING_TIMEOUT_S
             if self._has_failed
-            else min(_UPDATE_TIMEOUT_S, max(_MIN_UPDATE_TIMEOUT_S, left / _UPDATE_TIME_DIVISOR))
+            else min(
+                _UPDATE_TIMEOUT_S, max(_MIN_UPDATE_TIMEOUT_S, remaining / _UPDATE_TIME_DIVISOR)
+            )
         )
 
 
 class Leases:
     """The calls that are held in one event loop, and the task that renews their leases.
 
-    Calls are referenced weakly: that of a dropped stream is no longer held.
+    Calls are referenced weakly: the call of a dropped stream is no longer held.
 
     Args:
-        journal: Where the calls are recorded.
-        env: Wall time.
+        journal: Stores the calls.
+        env: Provides wall time.
     """
 
     def __init__(self, journal: Journal, env: Env) -> None:

@@ -51,9 +51,9 @@ class Journaling:
     """The journal as one client uses it.
 
     Args:
-        journal: Where calls are recorded.
+        journal: Stores the calls.
         agent: The name of the agent; see `agent_name`.
-        env: Wall time.
+        env: Provides wall time.
     """
 
     def __init__(self, journal: Journal, agent: str, env: Env) -> None:
@@ -121,7 +121,7 @@ class Journaling:
         """Take over a call.
 
         Args:
-            record: The record while the call was free: see `free` and `until_free`.
+            record: The record while the call was free: see `find_free` and `wait_until_free`.
             deadline: The deadline of the call.
 
         Raises:
@@ -146,7 +146,7 @@ class Journaling:
             raise
         return HeldCall(claimed, leases, deadline)
 
-    async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
+    async def find_free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """Return the record of a call that no client holds; the call may have ended.
 
         Raises:
@@ -157,15 +157,15 @@ class Journaling:
         record = await self._find(message_id, deadline)
         if self._is_held(record):
             self._check_not_here(record)
-            raise _held(
+            raise _held_error(
                 "by another client, or was by one that died: that is clear at "
                 f"{shown(record.lease_until)}",
                 record,
             )
         return record
 
-    async def until_free(
-        self, message_id: str, deadline: Deadline, *, outlasts: bool = False
+    async def wait_until_free(
+        self, message_id: str, deadline: Deadline, *, waits_for_holder: bool = False
     ) -> CallRecord:
         """Wait until no client holds a call, and return its record then; the call may have ended.
 
@@ -174,7 +174,7 @@ class Journaling:
         Args:
             message_id: The message of the call.
             deadline: When to stop waiting.
-            outlasts: Whether to wait for a live holder, too, until it has finished.
+            waits_for_holder: Wait until a live holder has finished, instead of raising an error.
 
         Raises:
             JournalError: A client holds it, it is not recorded, or the journal cannot be read.
@@ -185,11 +185,13 @@ class Journaling:
         clock = asyncio.get_running_loop().time
         first = record = await self._find(message_id, deadline)
         while self._is_held(record):
-            if not outlasts:
+            if not waits_for_holder:
                 self._check_not_here(record)
                 _check_holder_not_alive(first, record, self._env.wall())
-            held = record.lease_until - self._env.wall()
-            await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _HELD_POLL_INTERVAL_S)))
+            lease_left = record.lease_until - self._env.wall()
+            await asyncio.sleep(
+                max(0.0, min(lease_left, deadline.left(clock()), _HELD_POLL_INTERVAL_S))
+            )
             if deadline.left(clock()) <= 0:
                 call = (
                     f"the call of message {message_id} is held until {shown(record.lease_until)}"
@@ -204,7 +206,7 @@ class Journaling:
     def _check_not_here(self, record: CallRecord) -> None:
         """Raise a `JournalError` if this client holds a call."""
         if self._leases.here().has(record.message_id):
-            raise _held("by this client, which works on it already", record)
+            raise _held_error("by this client, which works on it already", record)
 
     async def unfinished(self, message_id: str | None = None) -> list[CallRecord]:
         """Return the calls to this agent without an outcome, oldest first; of one message, or all.
@@ -269,7 +271,7 @@ class Journaling:
         """
         self._check_open()
         if self._is_held(record):
-            raise _held("by another client, as far as its record can be read", record)
+            raise _held_error("by another client, as far as its record can be read", record)
         journal, message_id = self.journal, record.message_id
         if not isinstance(journal, RepairableJournal):
             raise damaged(message_id, record.damage)
@@ -315,14 +317,14 @@ class Journaling:
 def _check_holder_not_alive(first: CallRecord, record: CallRecord, now: float) -> None:
     """Raise a `JournalError` if the holder of a call is certainly alive."""
     if record.generation != first.generation:
-        raise _held(f"by another client, which took it over at {shown(now)}", record)
+        raise _held_error(f"by another client, which took it over at {shown(now)}", record)
     if record.lease_until != first.lease_until:  # less if a clock was set back
-        raise _held(f"by another client, which renewed it at {shown(now)}", record)
+        raise _held_error(f"by another client, which renewed it at {shown(now)}", record)
 
 
-def _held(by: str, record: CallRecord) -> JournalError:
+def _held_error(holder: str, record: CallRecord) -> JournalError:
     return JournalError(
-        f"the call of message {record.message_id} is held {by}",
+        f"the call of message {record.message_id} is held {holder}",
         reason="held",
         message_id=record.message_id,
         held_until=utc(record.lease_until),

@@ -378,7 +378,7 @@ class _Exchange:
             raise self._errors.large_headers()
         coding = response.headers.get("content-encoding")
         try:
-            return None if coding is None else Inflater.of(coding, limits)
+            return None if coding is None else Inflater.for_coding(coding, limits)
         except InvalidAgentResponseError as error:
             self._ignores_body = response.status >= 300
             if self._ignores_body:

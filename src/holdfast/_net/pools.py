@@ -150,7 +150,7 @@ class Pools:
                 check_host(request.url, request.reach, is_checked_later=True)
         else:
             reach = request.reach
-            if (proxy := self._settings.proxies.of(request.url)) is not None:
+            if (proxy := self._settings.proxies.for_url(request.url)) is not None:
                 options["proxy"] = proxy
                 if reach is not None:
                     check_host(request.url, reach)  # the user's proxy resolves names
@@ -172,7 +172,7 @@ class Pools:
         """Return whether the peer is, or may be, a proxy."""
         session = self._settings.session
         if session is None:
-            return self._settings.proxies.of(url) is not None
+            return self._settings.proxies.for_url(url) is not None
         return session.trust_env or getattr(session, "_default_proxy", None) is not None
 
     def _session(self, key: _SessionKey) -> aiohttp.ClientSession:

@@ -21,7 +21,7 @@ class Proxies:
         self._by_scheme = by_scheme
         self._by_host: dict[tuple[str, str], URL | None] = {}
 
-    def of(self, url: str) -> URL | None:
+    def for_url(self, url: str) -> URL | None:
         """Return the proxy for a URL; None for a direct connection."""
         if not self._by_scheme:
             return None

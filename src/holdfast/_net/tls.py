@@ -37,7 +37,7 @@ async def look_at_tls(
     Returns:
         The facts; None if the connection would use a proxy of the environment.
     """
-    if Proxies(getproxies()).of(url) is not None:
+    if Proxies(getproxies()).for_url(url) is not None:
         return None
     parts = urlsplit(url)
     host, port = normalized_host(parts.hostname or ""), parts.port or 443

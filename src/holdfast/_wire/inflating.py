@@ -46,7 +46,7 @@ class Inflater:
         self._bytes_in = self._bytes_out = 0
 
     @classmethod
-    def of(cls, coding: str, limits: Limits) -> Inflater | None:
+    def for_coding(cls, coding: str, limits: Limits) -> Inflater | None:
         """Return the decompressor that a body needs; None if it is not compressed."""
         if coding.strip().lower() in {"", "identity"}:
             return None

@@ -191,11 +191,11 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     carriers: Mapping[str, Carrier]
     unusable: Mapping[str, str]
 
-    def credentials_from(self, held: Mapping[str, str | None]) -> Credentials | None:
+    def credentials_from(self, by_scheme: Mapping[str, str | None]) -> Credentials | None:
         """Return credentials that satisfy the requirement.
 
         Args:
-            held: Credentials by the name of their scheme; None or empty if missing.
+            by_scheme: Credentials by the name of their scheme; None or empty if missing.
 
         Returns:
             None if a credential is missing, or two need the same header, parameter or cookie.
@@ -203,12 +203,12 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             AuthenticationError: A credential does not suit its scheme.
         """
-        if self.unusable or not all(held.get(name) for name in self.carriers):
+        if self.unusable or not all(by_scheme.get(name) for name in self.carriers):
             return None
         combined: Credentials | None = Credentials()
         for name, carry in self.carriers.items():
             try:
-                credentials = carry(held[name] or "")
+                credentials = carry(by_scheme[name] or "")
             except _UnfitError as error:
                 raise AuthenticationError(
                     f"the credential for {name!r} is {error}; nothing was sent",
@@ -226,19 +226,19 @@ def alternatives(card: AgentCard) -> list[Alternative]:
 
 
 def unsatisfied_error(
-    card: AgentCard, required: Iterable[Alternative], held: Mapping[str, str | None]
+    card: AgentCard, required: Iterable[Alternative], by_scheme: Mapping[str, str | None]
 ) -> AuthenticationError:
     """Return the error of a call that satisfies no alternative. No credential is shown."""
     required = list(required)
     schemes = dict.fromkeys(name for option in required for name in option.schemes)
-    missing = tuple(name for name in schemes if name in held and not held[name])
+    missing = tuple(name for name in schemes if name in by_scheme and not by_scheme[name])
     unusable = {name: reason for option in required for name, reason in option.unusable.items()}
     reasons = [f"there is no credential for {_listed(missing, 'or')}"] if missing else []
     reasons += [f"{name!r} {reason}" for name, reason in unusable.items()]
     reasons += [
         f"the credentials for {_listed(option.carriers, 'and')} exclude each other"
         for option in required
-        if not option.unusable and all(held.get(name) for name in option.carriers)
+        if not option.unusable and all(by_scheme.get(name) for name in option.carriers)
     ]
     listed = ", or ".join(_listed(option.schemes, "and") for option in required)
     return AuthenticationError(

@@ -1443,7 +1443,7 @@ class PendingCall:
             DuplicateTasksError: More than one task was found, which ends the call.
             TaskNotFoundError: The agent no longer has the task, or has given its id to the task of
                 another message, as after a restart that lost its tasks; the call stays pending.
-            JournalError: Another client works on the call, or the call is over.
+            JournalError: Another client works on the call, or the call has ended.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The timeout expired; the call can be resumed again.
         """
@@ -1465,7 +1465,7 @@ class PendingCall:
         `SqliteJournal` or another journal with `forget_damaged`.
 
         Raises:
-            JournalError: Another client works on the call, or may: see `is_held`; or it is over.
+            JournalError: Another client works on the call, or may: see `is_held`; or it has ended.
         """
 
 def ask(

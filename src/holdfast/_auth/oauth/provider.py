@@ -230,7 +230,7 @@ class OAuthProvider(ABC):
             resolve_engine(engine)
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
-        self._held = PerLoop(_LoopTokens)
+        self._loop_tokens = PerLoop(_LoopTokens)
         self._refused: BoundedDict[str, tuple[str, float]] = BoundedDict(_MAX_PURPOSES)
         self._servers: BoundedDict[str, tuple[AuthorizationServer, NetworkReach | None]] = (
             BoundedDict(_MAX_PURPOSES)
@@ -340,13 +340,13 @@ class OAuthProvider(ABC):
     async def _token(self, purpose: _Purpose, more: tuple[str, ...] = ()) -> Token:
         """Return a valid token; a new one with the scopes in `more`, if there are any."""
         key = self._key(purpose)
-        held = self._held.here()
-        current = held.tokens.get(key)
+        state = self._loop_tokens.here()
+        current = state.tokens.get(key)
         if not more and current is not None and self._is_fresh(*current):
             return current[0]
         name = " ".join((key, *sorted(more)))
         try:
-            return await held.fetches.run(lambda: self._fetched(purpose, more, name), name)
+            return await state.fetches.run(lambda: self._fetched(purpose, more, name), name)
         except A2AError as error:
             raise self._failure(error) from error
 
@@ -365,15 +365,15 @@ class OAuthProvider(ABC):
 
     def _is_fresh(self, token: Token, expires_at: float | None) -> bool:
         """Return whether a token is valid by both clocks: one may be set, the other may stop."""
-        left = token.left(self._env.wall(), margin=self._margin)
-        if left is not None and left <= 0:
+        remaining = token.remaining(self._env.wall(), margin=self._margin)
+        if remaining is not None and remaining <= 0:
             return False
         return expires_at is None or asyncio.get_running_loop().time() < expires_at
 
     def _hold(self, key: str, token: Token) -> None:
-        left = token.left(self._env.wall(), margin=self._margin)
-        expires_at = None if left is None else asyncio.get_running_loop().time() + left
-        self._held.here().tokens[key] = (token, expires_at)
+        remaining = token.remaining(self._env.wall(), margin=self._margin)
+        expires_at = None if remaining is None else asyncio.get_running_loop().time() + remaining
+        self._loop_tokens.here().tokens[key] = (token, expires_at)
 
     async def _within_timeout(self, request: Awaitable[T]) -> T:
         """Return the result of a request to the authorization server, within `timeout`.
@@ -428,18 +428,20 @@ class OAuthProvider(ABC):
             await self._store.save(key, fresh)
         return fresh
 
-    def _scopes_held(self, key: str) -> tuple[str, ...]:
+    def _current_scopes(self, key: str) -> tuple[str, ...]:
         """Return the scopes of the current token: a server may grant scopes by default."""
-        current = self._held.here().tokens.get(key)
+        current = self._loop_tokens.here().tokens.get(key)
         return () if current is None else current[0].scopes or ()
 
     def _is_usable(self, token: Token, key: str, needed: set[str]) -> bool:
-        left = token.left(self._env.wall(), margin=self._margin)
+        remaining = token.remaining(self._env.wall(), margin=self._margin)
         has_scopes = needed <= set(token.scopes or ())
-        current = self._held.here().tokens.get(key)  # expired, or with too few scopes
+        current = self._loop_tokens.here().tokens.get(key)  # expired, or with too few scopes
         is_expired = current is not None and current[0].access_token == token.access_token
         is_refused = token.access_token == self._refused.get(key, ("", 0.0))[0]
-        return has_scopes and not (is_expired or is_refused) and (left is None or left > 0)
+        return (
+            has_scopes and not (is_expired or is_refused) and (remaining is None or remaining > 0)
+        )
 
     async def _obtain(
         self,
@@ -454,7 +456,7 @@ class OAuthProvider(ABC):
         request = GrantRequest(endpoint, scopes, purpose.resource)
         try:
             if last is not None and last.refresh_token is not None:
-                self._held.here().fetches.shield(name)  # its replacement would be lost
+                self._loop_tokens.here().fetches.shield(name)  # its replacement would be lost
                 try:
                     return await self._within_timeout(_refreshed(request, last))
                 except AuthenticationError as error:
@@ -490,13 +492,13 @@ class OAuthProvider(ABC):
     def _forget(self, purpose: _Purpose, refused: str) -> None:
         """Drop a refused token, if it is still the current one."""
         key = self._key(purpose)
-        held = self._held.here()
-        current, now = held.tokens.get(key), asyncio.get_running_loop().time()
+        state = self._loop_tokens.here()
+        current, now = state.tokens.get(key), asyncio.get_running_loop().time()
         last, refused_at = self._refused.get(key, (refused, now))
         if last != refused and 0 <= now - refused_at < _REPLACEMENT_PAUSE_S:
             return
         if current is not None and current[0].access_token == refused:
-            del held.tokens[key]
+            del state.tokens[key]
         self._refused[key] = (refused, now)
 
     async def _stepped_up(
@@ -504,7 +506,7 @@ class OAuthProvider(ABC):
     ) -> bool:
         """Request the scopes that a token lacks, if the agent is allowed to."""
         key = self._key(purpose)
-        present = {*self._scopes_of(purpose), *self._scopes_held(key)}
+        present = {*self._scopes_of(purpose), *self._current_scopes(key)}
         missing = tuple(dict.fromkeys(scope for scope in requested if scope not in present))
         objection = self._step_up.objection(key, missing, call.card)
         if requested and objection is None:

@@ -103,8 +103,8 @@ class LoopbackRedirect:
 
     def _target(self, head: bytes) -> str | None:
         """Return the target of a request if it is the browser's redirect."""
-        method, _, rest = head.partition(b"\r\n")[0].decode("ascii").partition(" ")
-        target = rest.rpartition(" ")[0]
+        method, _, target_and_version = head.partition(b"\r\n")[0].decode("ascii").partition(" ")
+        target = target_and_version.rpartition(" ")[0]
         path, _, query = target.partition("?")
         states = [value.encode() for value in parse_qs(query).get("state", [])]
         is_answer = bool(states) and hmac.compare_digest(states[0], self._state)

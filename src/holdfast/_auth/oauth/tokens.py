@@ -46,7 +46,7 @@ class Token(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     def __repr__(self) -> str:
         return f"Token(issued_at={self.issued_at:.0f}, expires_at={self.expires_at})"
 
-    def left(self, now: float, *, margin: float) -> float | None:
+    def remaining(self, now: float, *, margin: float) -> float | None:
         """Return the remaining lifetime in seconds; None if unknown.
 
         Args:

@@ -226,7 +226,11 @@ class ChannelMaker:
         self, address: GrpcAddress, url: str, request: HttpRequest, options: _Options
     ) -> str:
         """Return the target of a channel, and add the options that belong to it."""
-        target, proxy, reach = f"dns:///{address.authority}", self._proxies.of(address.url), None
+        target, proxy, reach = (
+            f"dns:///{address.authority}",
+            self._proxies.for_url(address.url),
+            None,
+        )
         if proxy is None:
             options.append(("grpc.enable_http_proxy", 0))
             reach = request.reach
