@@ -364,7 +364,7 @@ SIGNATURES = {
     "EventStream.result": "self",
     "EventStream.text_changes": "self *raise_on_failure=True",
     "EventStream.text_deltas": "self *raise_on_failure=True",
-    "Interruption.to_error": "self why",
+    "Interruption.to_error": "self reason",
     "PushReceiver.close": "self",
     "PushReceiver.config": "self task_id=None *authentication=None",
     "PushReceiver.expect": "self task config=None",
