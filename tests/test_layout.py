@@ -27,11 +27,6 @@ GATHERS = TESTS / "docs" / "test_coming_from.py"
 MOODS = re.compile(r"hunt|odd|worst|corner|monday|misc|various|more_|another|new_|old_tests")
 """Names of files by when or how they were written, which do not say what they cover."""
 
-EVERYWHERE = {
-    "_model.operations": "its rows are those of `holdfast.extend.OPERATIONS`",
-}
-"""Inner modules that every test may import, and why."""
-
 REACHES = {
     "test_error_chains.py": ("_model _wire", "errors have no folder"),
     "test_public_surface.py": ("_client", "the options of all ways to make a client"),
@@ -47,7 +42,6 @@ REACHES = {
         "an older binding around the real one; a proxy that loses replies",
     ),
     "docs/test_readme.py": ("_cli", "the page names the command's options"),
-    "doctor/test_examination_on_sockets.py": ("_net", "what it reports of certificates"),
     "e2e/test_replicas.py": ("_testing", "a balancer on a socket"),
     "integrations/test_httpx_stream_ends.py": (
         "_stream _testing _wire",
@@ -155,7 +149,7 @@ def test_inner_modules_are_reached_by_their_own_tests():
     reached = {}
     for path in TEST_FILES:
         own = f"_{path.parent.name}"
-        packages = {name.split(".")[0] for name in inner_modules(path) - set(EVERYWHERE)}
+        packages = {name.split(".")[0] for name in inner_modules(path)}
         if others := packages - {own}:
             reached[name_of(path)] = " ".join(sorted(others))
 

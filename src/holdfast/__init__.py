@@ -7,9 +7,9 @@
         print(answer.text)
 
 These are the everyday names. All others are in public modules by subject: `holdfast.errors`,
-`holdfast.types`, `holdfast.policies`, `holdfast.client`, `holdfast.observe`, `holdfast.extend`,
-`holdfast.auth`, `holdfast.compat` and more. Importing this package is cheap: a name is loaded
-when it is first used.
+`holdfast.types`, `holdfast.protocol`, `holdfast.policies`, `holdfast.client`, `holdfast.observe`,
+`holdfast.extend`, `holdfast.auth`, `holdfast.compat` and more. Importing this package is cheap: a
+name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast import extend as extend
     from holdfast import observe as observe
     from holdfast import policies as policies
+    from holdfast import protocol as protocol
     from holdfast import push as push
     from holdfast import server as server
     from holdfast import signatures as signatures
@@ -207,6 +208,7 @@ _MODULES = frozenset(
         "extend",
         "observe",
         "policies",
+        "protocol",
         "push",
         "server",
         "signatures",

@@ -26,9 +26,11 @@ from holdfast.types import SendMessageConfiguration, TaskPushNotificationConfig
 
 __all__ = [
     "check_configuration",
+    "check_count",
     "check_credential",
     "check_duration",
     "check_extension_uris",
+    "check_headers",
     "check_hook",
     "check_hooks",
     "check_items",

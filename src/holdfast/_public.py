@@ -22,26 +22,42 @@ def publish(
 
     Args:
         module: The public module's ``__name__``.
-        lazy: The module of each name that is expensive to import.
+        lazy: Private modules, without ``holdfast.``, that are imported with the first use of one
+            of their names, and those names, separated by spaces.
 
     Returns:
         Its ``__getattr__`` and ``__dir__`` (PEP 562).
     """
-    home, later = sys.modules[module], dict(lazy or {})
+    home = sys.modules[module]
+    pending = {f"holdfast.{source}": names.split() for source, names in (lazy or {}).items()}
+    source_of = {name: source for source, names in pending.items() for name in names}
     for name in home.__all__:
-        if name not in later:
+        if name not in source_of:
             _adopt(getattr(home, name), module)
 
     def load(name: str) -> Any:
-        if name not in later:
+        if name not in source_of:
             text = f"module {module!r} has no attribute {name!r}"
             raise AttributeError(text)
-        value = getattr(import_module(later[name]), name)
-        _adopt(value, module)
-        setattr(home, name, value)
-        return value
+        import_module(source_of[name])
+        # Importing one module often loads others, whose classes callers may meet before they
+        # import them by name.
+        for source, published in list(pending.items()):
+            if _is_loaded(source):
+                for each in published:
+                    value = getattr(sys.modules[source], each)
+                    _adopt(value, module)
+                    setattr(home, each, value)
+                pending.pop(source, None)  # after all are there: another thread may do the same
+        return vars(home)[name]
 
     return load, lambda: list(home.__all__)
+
+
+def _is_loaded(module: str) -> bool:
+    """Return whether a module is imported, and no thread is still executing it."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
 
 
 def _adopt(value: Any, module: str) -> None:

@@ -13,6 +13,7 @@ from holdfast._compat.factory import ClientConfig, ClientFactory, Producer, mini
 from holdfast._compat.task_manager import ClientTaskManager
 from holdfast._model.article_errors import ArticleErrorCode, make_error
 from holdfast._public import publish
+from holdfast._stream.fold import TaskUpdate
 
 __all__ = [
     "A2ACardResolver",
@@ -24,6 +25,7 @@ __all__ = [
     "CredentialService",
     "InMemoryContextCredentialStore",
     "Producer",
+    "TaskUpdate",
     "create_text_message_object",
     "make_error",
     "minimal_agent_card",

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from holdfast._client.circuit import Circuit
-from holdfast._client.named_agent import AgentHealth
-from holdfast._client.stats import ClientStats, EndpointStats
-from holdfast._pipeline.listeners import (
-    AttemptFailed,
-    AttemptStarted,
-    CallFinished,
-    CardChecked,
-    CircuitChanged,
-    Observation,
-    Observer,
-    Reconciled,
-    ReconcileStarted,
-    Reconnected,
-    RequestFinished,
-    RetryScheduled,
-)
+from typing import TYPE_CHECKING
+
 from holdfast._public import publish
+
+if TYPE_CHECKING:
+    from holdfast._client.circuit import Circuit
+    from holdfast._client.named_agent import AgentHealth
+    from holdfast._client.stats import ClientStats, EndpointStats
+    from holdfast._pipeline.listeners import (
+        AttemptFailed,
+        AttemptStarted,
+        CallFinished,
+        CardChecked,
+        CircuitChanged,
+        Observation,
+        Observer,
+        Reconciled,
+        ReconcileStarted,
+        Reconnected,
+        RequestFinished,
+        RetryScheduled,
+    )
+    from holdfast._policy.breaker import BreakerState
 
 __all__ = [
     "AgentHealth",
     "AttemptFailed",
     "AttemptStarted",
+    "BreakerState",
     "CallFinished",
     "CardChecked",
     "Circuit",
@@ -40,4 +46,16 @@ __all__ = [
     "RetryScheduled",
 ]
 
-__getattr__, __dir__ = publish(__name__)
+__getattr__, __dir__ = publish(
+    __name__,
+    {
+        "_client.circuit": "Circuit",
+        "_client.named_agent": "AgentHealth",
+        "_client.stats": "ClientStats EndpointStats",
+        "_pipeline.listeners": (
+            "AttemptFailed AttemptStarted CallFinished CardChecked CircuitChanged Observation "
+            "Observer ReconcileStarted Reconciled Reconnected RequestFinished RetryScheduled"
+        ),
+        "_policy.breaker": "BreakerState",
+    },
+)

@@ -39,4 +39,4 @@ __all__ = [
     "TlsConfig",
 ]
 
-__getattr__, __dir__ = publish(__name__, {"TlsConfig": "holdfast._net.tls_config"})
+__getattr__, __dir__ = publish(__name__, {"_net.tls_config": "TlsConfig"})

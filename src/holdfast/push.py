@@ -13,10 +13,11 @@ A receiver is an ASGI application, to be served at its URL.
 
 from __future__ import annotations
 
+from holdfast._journal.protocol import TokenJournal, TokenUse
 from holdfast._public import publish
 from holdfast._push.receiver import PushReceiver
 from holdfast._push.signatures import JwtPolicy
 
-__all__ = ["JwtPolicy", "PushReceiver"]
+__all__ = ["JwtPolicy", "PushReceiver", "TokenJournal", "TokenUse"]
 
 __getattr__, __dir__ = publish(__name__)

@@ -29,15 +29,20 @@ from holdfast._server.outcomes import (
     requires_input,
 )
 from holdfast._server.running import Running, Serving
+from holdfast._server.settings import Authenticate, CardModifier, Middleware, PushUrlValidator
 
 __all__ = [
     "A2AServer",
     "AgentTurn",
     "AuthRequired",
+    "Authenticate",
+    "CardModifier",
     "Ending",
     "Executor",
     "InputRequired",
+    "Middleware",
     "ProtocolErrors",
+    "PushUrlValidator",
     "Rejected",
     "Requester",
     "Running",

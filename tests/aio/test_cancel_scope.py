@@ -243,7 +243,7 @@ PLAIN_TIMEOUTS = {
     "_aio/cancel_scope.py": 1,
     # The caller takes every TimeoutError, and every other OSError, for the same failure.
     "_auth/oauth/redirects.py": 1,
-    "_net/tls.py": 1,
+    "_doctor/tls.py": 1,
     "_server/errors.py": 1,
     "_server/identity.py": 1,
     "_server/push.py": 1,

@@ -24,7 +24,6 @@ from holdfast import (
     connect,
 )
 from holdfast._auth.providers import to_provider
-from holdfast._model.operations import GET_TASK
 from holdfast._wire.credentials import check_credentials, with_cookies
 from holdfast._wire.http import check_headers
 from holdfast.auth import AuthProvider, ClientCallContext, Credentials, StaticAuth
@@ -32,6 +31,7 @@ from holdfast.compat import A2ACardResolver, AuthInterceptor, InMemoryContextCre
 from holdfast.errors import CredentialOriginError, PermissionDeniedError
 from holdfast.extend import Call, HttpReply, Interceptor, PassThrough
 from holdfast.policies import Deadline
+from holdfast.protocol import GET_TASK
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, Refuse, Respond, run
 from holdfast.types import GetTaskRequest, TaskPushNotificationConfig
 

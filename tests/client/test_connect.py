@@ -25,8 +25,8 @@ from holdfast import (
 from holdfast._arguments import check_url
 from holdfast._client.settings import check_connect_options
 from holdfast._model.addresses import is_http_address
-from holdfast._model.operations import GET_TASK
 from holdfast.extend import Endpoints, Interceptor
+from holdfast.protocol import GET_TASK
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
 from holdfast.types import AgentExtension, AgentInterface, GetTaskRequest
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.kit.strategies import shown
 
 from holdfast import Message, Part, Role, connect, data_part, file_part, text_part, url_part
+from holdfast import protocol as op
 from holdfast._client.content import to_message
-from holdfast._model import operations as op
 from holdfast.compat import create_text_message_object
 from holdfast.errors import InvalidParamsError
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes

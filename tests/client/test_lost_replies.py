@@ -26,11 +26,11 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast._model.operations import SEND_MESSAGE
 from holdfast.client import TextDelta
 from holdfast.errors import DuplicateTasksError, InvalidParamsError, JournalError
 from holdfast.extend import PassThrough, SqliteJournal
 from holdfast.observe import CallFinished, Reconciled, ReconcileStarted, RequestFinished
+from holdfast.protocol import SEND_MESSAGE
 from holdfast.testing import (
     Cut,
     Delay,

@@ -404,7 +404,7 @@ async def test_a_binding_of_ones_own_can_be_connected_without_a_factory():
 
 
 def get_task():
-    from holdfast._model.operations import GET_TASK
+    from holdfast.protocol import GET_TASK
     from holdfast.types import GetTaskRequest
 
     return GET_TASK, GetTaskRequest(id="own")

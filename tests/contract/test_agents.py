@@ -48,7 +48,7 @@ from holdfast import (
     data_part,
     text_part,
 )
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast._pipeline.http_binding import HttpBinding
 from holdfast._testing.listening import Listener
 from holdfast.compat import (

@@ -13,7 +13,7 @@ from tests.kit.raw_server import always, chunk, head, reply, serve
 from tests.kit.real_agents import ag2_process, sdk03_process, sdk_process
 
 from holdfast import A2AConnectionError, AiohttpEngine
-from holdfast._net.tls import look_at_tls
+from holdfast._doctor.tls import look_at_tls
 from holdfast.doctor import diagnose
 from holdfast.errors import InvalidAgentCardError, LimitExceededError
 from holdfast.policies import TlsConfig

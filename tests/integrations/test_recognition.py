@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast._integrations.recognition import recognize
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 
 HOST = "http://agent.test"
 RPC = [

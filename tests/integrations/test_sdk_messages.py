@@ -18,7 +18,7 @@ from tests.kit.strategies import given
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto, to_value
 from holdfast._model import codec
 from holdfast.errors import InvalidAgentResponseError
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 from holdfast.types import (
     AgentInterface,
     Artifact,

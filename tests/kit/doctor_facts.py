@@ -9,8 +9,8 @@ from holdfast._doctor.facts import (
     SendingFacts,
     StreamFacts,
     SubscriptionFacts,
+    TlsFacts,
 )
-from holdfast._wire.tls import TlsFacts
 from holdfast.errors import (
     A2AConnectionError,
     A2AHTTPError,

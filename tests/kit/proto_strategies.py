@@ -30,7 +30,7 @@ def well_known(kind, values):
     return values.map(lambda value: json_format.ParseDict(value, kind()))
 
 
-WELL_KNOWN = {
+CARD_PATHS = {
     "google.protobuf.Struct": well_known(Struct, plain_objects),
     "google.protobuf.Value": well_known(Value, plain_json) | st.just(Value()),
     "google.protobuf.Timestamp": times,
@@ -68,8 +68,8 @@ def fill(draw, message, field):
     target, kind = getattr(message, field.name), field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         fill_map(draw, target, kind.fields_by_name["value"].message_type)
-    elif kind is not None and kind.full_name in WELL_KNOWN:
-        target.MergeFromString(draw(WELL_KNOWN[kind.full_name]).SerializeToString())
+    elif kind is not None and kind.full_name in CARD_PATHS:
+        target.MergeFromString(draw(CARD_PATHS[kind.full_name]).SerializeToString())
         target.SetInParent()
     elif hasattr(target, "MergeFrom") and hasattr(target, "add"):
         target.extend(draw(st.lists(protos(GetMessageClass(kind)), max_size=2)))

@@ -13,6 +13,7 @@ SUBJECTS = [
         "extend",
         "observe",
         "policies",
+        "protocol",
         "push",
         "signatures",
         "types",

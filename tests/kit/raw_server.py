@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 
-from holdfast._net.accepting import settle_accepted
+from holdfast._aio.accepting import settle_accepted
 
 __all__ = [
     "LAST_CHUNK",

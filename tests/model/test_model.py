@@ -20,7 +20,7 @@ from tests.kit.strategies import (
 from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
 from holdfast.errors import InvalidAgentCardError
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 from holdfast.types import (
     AgentCard,
     AgentInterface,

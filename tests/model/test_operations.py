@@ -5,7 +5,7 @@ import re
 import pytest
 
 from holdfast import connect
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.types import (
     AgentCard,

@@ -44,7 +44,6 @@ from holdfast import (
     TlsConfig,
     connect,
 )
-from holdfast._model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast._net.grpc import channels as channels_of_grpc
 from holdfast._net.grpc.channel_factory import ChannelMaker
 from holdfast._net.grpc.channels import Channels, ConnectedChannel
@@ -67,6 +66,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.extend import Call, Endpoint, HttpRequest
+from holdfast.protocol import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.types import GetTaskRequest, SubscribeToTaskRequest
 

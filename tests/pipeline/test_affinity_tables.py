@@ -5,7 +5,7 @@ import re
 import pytest
 
 from holdfast._pipeline.affinity import marked, task_of
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 
 ABOUT_A_TASK = [
     operation for operation in OPERATIONS.values() if re.search(r"{(id|task_id)}", operation.path)

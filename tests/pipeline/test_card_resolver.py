@@ -29,7 +29,7 @@ from holdfast.testing import (
 
 BASE = "http://agent.test"
 SECRET = "s3cret-value"
-WELL_KNOWN = "/.well-known/agent-card.json"
+CARD_PATHS = "/.well-known/agent-card.json"
 OLDER = "/.well-known/agent.json"
 MISSING = HttpReply(status=404, body=b"not here")
 
@@ -70,12 +70,12 @@ def now():
 
 @pytest.mark.parametrize("base", [BASE, f"{BASE}/"])
 async def test_a_card_is_looked_for_as_connect_does_it(base):
-    network = Pages(pages={f"{BASE}{WELL_KNOWN}": MISSING, f"{BASE}{OLDER}": page(card())})
+    network = Pages(pages={f"{BASE}{CARD_PATHS}": MISSING, f"{BASE}{OLDER}": page(card())})
 
     found = await A2ACardResolver(base, engine=network).get_agent_card()
 
     assert found.name == "Found"
-    assert network.urls() == [f"{BASE}{WELL_KNOWN}", f"{BASE}{OLDER}"]
+    assert network.urls() == [f"{BASE}{CARD_PATHS}", f"{BASE}{OLDER}"]
     assert network.requests[0].headers["a2a-version"] == "1.0"
 
 
@@ -264,11 +264,11 @@ async def test_a_resolver_of_its_own_engine_fetches_over_a_socket():
         A2ACardResolver(server.url) as resolver,
     ):
         assert (await resolver.get_agent_card()).name == "Fake agent"
-        assert (await resolver.get_agent_card(WELL_KNOWN)).name == "Fake agent"
+        assert (await resolver.get_agent_card(CARD_PATHS)).name == "Fake agent"
 
 
 async def test_a_closed_resolver_says_so():
-    pages = Pages({BASE + WELL_KNOWN: page(card())})
+    pages = Pages({BASE + CARD_PATHS: page(card())})
     async with A2ACardResolver(BASE, engine=pages) as resolver:
         await resolver.get_agent_card()
 

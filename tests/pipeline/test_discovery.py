@@ -23,7 +23,7 @@ from holdfast import (
     Resilience,
     connect,
 )
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast.errors import (
     CredentialOriginError,
     InvalidAgentCardError,
@@ -50,7 +50,7 @@ from holdfast.testing import (
 from holdfast.types import GetTaskRequest, ListTasksRequest
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-WELL_KNOWN = "/.well-known/agent-card.json"
+CARD_PATHS = "/.well-known/agent-card.json"
 OLDER = "/.well-known/agent.json"
 
 
@@ -119,12 +119,12 @@ async def test_nothing_is_fetched_before_the_first_call():
 @pytest.mark.parametrize(
     ("agent", "at", "searched"),
     [
-        ("http://agent.test", WELL_KNOWN, [WELL_KNOWN]),
-        ("http://agent.test/", WELL_KNOWN, [WELL_KNOWN]),
-        ("http://agent.test", OLDER, [WELL_KNOWN, OLDER]),
-        ("http://agent.test/a/b", f"/a/b{WELL_KNOWN}", [f"/a/b{WELL_KNOWN}"]),
-        ("http://agent.test/a/", f"/a{OLDER}", [f"/a{WELL_KNOWN}", f"/a{OLDER}"]),
-        ("http://agent.test/card", "/card", [f"/card{WELL_KNOWN}", f"/card{OLDER}", "/card"]),
+        ("http://agent.test", CARD_PATHS, [CARD_PATHS]),
+        ("http://agent.test/", CARD_PATHS, [CARD_PATHS]),
+        ("http://agent.test", OLDER, [CARD_PATHS, OLDER]),
+        ("http://agent.test/a/b", f"/a/b{CARD_PATHS}", [f"/a/b{CARD_PATHS}"]),
+        ("http://agent.test/a/", f"/a{OLDER}", [f"/a{CARD_PATHS}", f"/a{OLDER}"]),
+        ("http://agent.test/card", "/card", [f"/card{CARD_PATHS}", f"/card{OLDER}", "/card"]),
         ("http://agent.test/my/card.json", "/my/card.json", ["/my/card.json"]),
         ("http://agent.test/card.json?v=2", "/card.json?v=2", ["/card.json?v=2"]),
     ],
@@ -183,7 +183,7 @@ async def test_a_callers_card_is_not_changed():
 
 
 async def test_no_card_anywhere_names_where_it_was_looked_for():
-    pages = dict.fromkeys([f"http://agent.test{path}" for path in (WELL_KNOWN, OLDER)], MISSING)
+    pages = dict.fromkeys([f"http://agent.test{path}" for path in (CARD_PATHS, OLDER)], MISSING)
 
     with pytest.raises(AgentCardResolutionError) as caught:
         await connect("http://agent.test", engine=Pages(pages=pages)).agent_card()
@@ -198,13 +198,13 @@ async def test_no_card_anywhere_names_where_it_was_looked_for():
     [(401, AuthenticationError), (403, PermissionDeniedError), (410, A2AHTTPError)],
 )
 async def test_only_a_404_leads_to_the_next_place(status, kind):
-    network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(b"no", status)})
+    network = Pages(pages={f"http://agent.test{CARD_PATHS}": page(b"no", status)})
 
     with pytest.raises(kind) as caught:
         await connect("http://agent.test", engine=network).agent_card()
 
     assert caught.value.http_status == status
-    assert caught.value.agent == f"http://agent.test{WELL_KNOWN}"
+    assert caught.value.agent == f"http://agent.test{CARD_PATHS}"
     assert len(network.requests) == 1
 
 
@@ -233,7 +233,7 @@ async def test_a_card_is_fetched_with_retries():
     ids=str,
 )
 async def test_what_is_wrong_with_a_card_is_named(document, field):
-    network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(document)})
+    network = Pages(pages={f"http://agent.test{CARD_PATHS}": page(document)})
 
     for agent in ("http://agent.test", document):
         with pytest.raises(InvalidAgentCardError) as caught:
@@ -256,7 +256,7 @@ async def test_what_is_wrong_with_a_card_is_named(document, field):
     ],
 )
 async def test_what_is_no_card_is_told(body, words):
-    network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(body)})
+    network = Pages(pages={f"http://agent.test{CARD_PATHS}": page(body)})
 
     with pytest.raises(InvalidAgentCardError) as caught:
         await connect("http://agent.test", engine=network).agent_card()
@@ -265,7 +265,7 @@ async def test_what_is_no_card_is_told(body, words):
     assert ("there may be no agent at this address" in caught.value.message) == ("reply" in words)
     assert "s3cret" not in caught.value.message
     assert (caught.value.http_status, caught.value.field) == (200, None)
-    assert caught.value.agent == f"http://agent.test{WELL_KNOWN}"
+    assert caught.value.agent == f"http://agent.test{CARD_PATHS}"
 
 
 async def test_an_html_page_in_place_of_a_card_is_named_with_its_media_type():
@@ -633,24 +633,24 @@ async def test_a_card_is_asked_for_only_if_it_changed():
 
 async def test_a_card_that_moved_is_looked_for_where_cards_are():
     network = Pages(pages={f"http://agent.test{OLDER}": page(card())})
-    network.pages[f"http://agent.test{WELL_KNOWN}"] = MISSING
+    network.pages[f"http://agent.test{CARD_PATHS}"] = MISSING
     client = connect("http://agent.test", engine=network)
     await client.agent_card()
     await asyncio.sleep(300)
     await client.agent_card()
     network.pages = {
         f"http://agent.test{OLDER}": MISSING,
-        f"http://agent.test{WELL_KNOWN}": page(card()),
+        f"http://agent.test{CARD_PATHS}": page(card()),
     }
     await asyncio.sleep(300)
     await client.agent_card()
 
     assert [urlsplit(url).path for url in network.urls()] == [
-        WELL_KNOWN,
+        CARD_PATHS,
         OLDER,
         OLDER,
         OLDER,
-        WELL_KNOWN,
+        CARD_PATHS,
     ]
 
 
@@ -893,7 +893,7 @@ async def test_an_address_that_cannot_be_meant_is_told_with_what_to_pass(source,
 )
 async def test_other_addresses_are_called(source, url):
     agent = FakeAgent(url=url.removesuffix("/rpc"), card=card(interface(url=url)))
-    network = Pages(agent, pages={f"{source}{WELL_KNOWN}": page(agent.card)})
+    network = Pages(agent, pages={f"{source}{CARD_PATHS}": page(agent.card)})
 
     await connect(source, engine=network).send_message("hello")
 
@@ -903,7 +903,7 @@ async def test_other_addresses_are_called(source, url):
 async def test_the_callers_own_address_is_taken_as_it_is():
     agent = FakeAgent()
     network = Pages(agent)
-    network.pages[f"https://agent.test{WELL_KNOWN}"] = page(card(interface("0.0.0.0")))
+    network.pages[f"https://agent.test{CARD_PATHS}"] = page(card(interface("0.0.0.0")))
 
     await connect("https://agent.test", engine=network, url=f"{agent.url}/rpc").ask("hello")
 
@@ -1187,7 +1187,7 @@ async def test_the_first_card_in_hand_says_whom_to_trust_even_if_it_cannot_be_us
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_card_may_have_moved_within_its_origin(status):
-    start = f"http://agent.test{WELL_KNOWN}"
+    start = f"http://agent.test{CARD_PATHS}"
     pages = {
         start: redirect("/v2/card.json", status),
         "http://agent.test/v2/card.json": page(card()),
@@ -1205,7 +1205,7 @@ async def test_a_card_may_have_moved_within_its_origin(status):
 async def test_at_another_origin_and_after_it_there_are_no_credentials():
     there, back = "http://elsewhere.test/card.json", "http://agent.test/card.json"
     pages = {
-        f"http://agent.test{WELL_KNOWN}": redirect(there),
+        f"http://agent.test{CARD_PATHS}": redirect(there),
         there: redirect(back),
         back: page(card()),
     }
@@ -1221,7 +1221,7 @@ async def test_at_another_origin_and_after_it_there_are_no_credentials():
 
 @pytest.mark.parametrize(("hops", "found"), [(5, True), (6, False)])
 async def test_five_redirects_are_followed_and_no_more(hops, found):
-    pages = {f"http://agent.test{WELL_KNOWN}": redirect("/1")}
+    pages = {f"http://agent.test{CARD_PATHS}": redirect("/1")}
     pages |= {f"http://agent.test/{n}": redirect(f"/{n + 1}") for n in range(1, hops)}
     pages[f"http://agent.test/{hops}"] = page(card())
     network = Pages(pages=pages)
@@ -1239,7 +1239,7 @@ async def test_five_redirects_are_followed_and_no_more(hops, found):
     "location", ["http://agent.test/card.json", "ftp://agent.test/card.json", "https://[", ""]
 )
 async def test_a_redirect_to_where_no_card_should_be_is_not_followed(location):
-    network = Pages(pages={f"https://agent.test{WELL_KNOWN}": redirect(location)})
+    network = Pages(pages={f"https://agent.test{CARD_PATHS}": redirect(location)})
     loops = location == ""
 
     with pytest.raises(A2AHTTPError, match="was not followed") as caught:
@@ -1302,7 +1302,7 @@ async def test_an_interface_of_another_binding_has_an_address_of_its_own_form():
 )
 async def test_the_names_of_this_machine_are_one_origin(named):
     agent = FakeAgent(url="http://127.0.0.1:9999")
-    pages = {f"http://{named}:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9999")))}
+    pages = {f"http://{named}:9999{CARD_PATHS}": page(card(interface("127.0.0.1:9999")))}
     client = connect(f"http://{named}:9999", auth="Bearer x", engine=Pages(agent, pages=pages))
 
     assert (await client.ask("hello")).text == "hello"
@@ -1310,7 +1310,7 @@ async def test_the_names_of_this_machine_are_one_origin(named):
 
 @pytest.mark.parametrize("named", ["127.0.0.2", "app.localhost"])
 async def test_another_address_of_loopback_is_another_origin(named):
-    pages = {f"http://{named}:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9999")))}
+    pages = {f"http://{named}:9999{CARD_PATHS}": page(card(interface("127.0.0.1:9999")))}
     client = connect(f"http://{named}:9999", auth="Bearer x", engine=Pages(pages=pages))
 
     with pytest.raises(CredentialOriginError):
@@ -1318,7 +1318,7 @@ async def test_another_address_of_loopback_is_another_origin(named):
 
 
 async def test_another_port_of_this_machine_is_another_origin():
-    pages = {f"http://localhost:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9998")))}
+    pages = {f"http://localhost:9999{CARD_PATHS}": page(card(interface("127.0.0.1:9998")))}
     client = connect("http://localhost:9999", auth="Bearer x", engine=Pages(pages=pages))
 
     with pytest.raises(CredentialOriginError):
@@ -1327,7 +1327,7 @@ async def test_another_port_of_this_machine_is_another_origin():
 
 async def test_an_agents_own_address_that_takes_no_get_is_no_card():
     address = "http://agent.test/rpc"
-    pages = {f"{address}{WELL_KNOWN}": MISSING, f"{address}{OLDER}": MISSING}
+    pages = {f"{address}{CARD_PATHS}": MISSING, f"{address}{OLDER}": MISSING}
     client = connect(address, engine=Pages(pages={**pages, address: page(b"no", 405)}))
 
     with pytest.raises(AgentCardResolutionError, match="there is no agent card at"):

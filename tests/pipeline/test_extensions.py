@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast import AgentCard, connect
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast.compat import ClientFactory
 from holdfast.errors import ExtensionNotSupportedError, ExtensionSupportRequiredError
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, completes, replies, streams

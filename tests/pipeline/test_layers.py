@@ -34,7 +34,7 @@ from holdfast import (
     connect,
     text_part,
 )
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast.auth import Credentials
 from holdfast.errors import InternalError, PermissionDeniedError
 from holdfast.extend import Endpoints, Interceptor, PassThrough, Reply

@@ -26,9 +26,9 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._model.operations import GET_TASK
 from holdfast.errors import InternalError, TaskNotCancelableError
 from holdfast.extend import Endpoints
+from holdfast.protocol import GET_TASK
 from holdfast.testing import (
     Cut,
     Delay,

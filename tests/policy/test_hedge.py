@@ -17,11 +17,11 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast._model.operations import GET_TASK
 from holdfast._policy.hedge import HedgeBudget, Latencies, hedge_delay
 from holdfast.errors import InternalError
 from holdfast.extend import PassThrough
 from holdfast.policies import HedgePolicy
+from holdfast.protocol import GET_TASK
 from holdfast.testing import Delay, Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
 from holdfast.types import GetTaskRequest
 

@@ -26,7 +26,7 @@ from holdfast import (
     data_part,
     text_part,
 )
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast.errors import (
     CancelUnconfirmedError,
     CredentialOriginError,

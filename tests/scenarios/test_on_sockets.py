@@ -30,7 +30,7 @@ pytestmark = pytest.mark.real_time
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
-WELL_KNOWN = "/.well-known/agent-card.json"
+CARD_PATHS = "/.well-known/agent-card.json"
 OLDER = "/.well-known/agent.json"
 PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
 SENT_TO = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest/message:send"}
@@ -136,7 +136,7 @@ async def test_s07_a_rate_limited_card_is_waited_for(skipping, fault, least):
     ):
         assert (await client.ask("hello")).text == "hello"
 
-    assert agent.targets[:2] == [WELL_KNOWN] * 2
+    assert agent.targets[:2] == [CARD_PATHS] * 2
     (waited,) = skipping.waits
     # It counts from when the reply came, and ends a little later, so that not all come at once.
     assert least - 0.01 < waited <= least + 1
@@ -152,7 +152,7 @@ async def test_s07_a_rate_limited_card_is_waited_for_in_real_time():
     ):
         assert (await client.agent_card()).name == "Fake agent"
 
-    assert agent.targets == [WELL_KNOWN] * 4
+    assert agent.targets == [CARD_PATHS] * 4
 
 
 @pytest.mark.rule("S07")
@@ -167,7 +167,7 @@ async def test_s07_a_wait_that_is_too_long_is_not_begun(skipping):
             await client.agent_card()
 
     assert (caught.value.retry_after, caught.value.executed) == (3600, False)
-    assert agent.targets == [WELL_KNOWN]
+    assert agent.targets == [CARD_PATHS]
 
 
 @pytest.mark.rule("S07")
@@ -179,8 +179,8 @@ async def test_s07_a_forbidden_card_fails_at_once():
             await client.ask("hello")
 
     assert (caught.value.http_status, caught.value.excerpt) == (403, "members only")
-    assert caught.value.agent == f"{server.url}{WELL_KNOWN}"
-    assert agent.targets == [WELL_KNOWN]
+    assert caught.value.agent == f"{server.url}{CARD_PATHS}"
+    assert agent.targets == [CARD_PATHS]
 
 
 # ── S19: no version ──────────────────────────────────────────────────────────────────────────
@@ -217,7 +217,7 @@ async def test_s21_a_card_at_the_older_path_is_found(binding):
             answers = [(await client.ask(text)).text for text in ("one", "two")]
 
     assert answers == ["one", "two"]
-    assert agent.targets == [WELL_KNOWN, OLDER, SENT_TO[binding], SENT_TO[binding]]
+    assert agent.targets == [CARD_PATHS, OLDER, SENT_TO[binding], SENT_TO[binding]]
 
 
 @pytest.mark.rule("S21")
@@ -231,7 +231,7 @@ async def test_s21_a_401_at_the_first_path_is_an_answer(challenge):
 
     assert caught.value.http_status == 401
     assert challenge.items() <= caught.value.headers.items()
-    assert agent.targets == [WELL_KNOWN]
+    assert agent.targets == [CARD_PATHS]
 
 
 # ── S22: the address as the card writes it ───────────────────────────────────────────────────
@@ -261,7 +261,7 @@ async def test_s22_an_endpoint_of_json_rpc_is_posted_to_byte_for_byte(target):
         async with connect(server.url) as client:
             assert (await client.ask("hello")).text == "hello"
 
-    assert agent.targets == [WELL_KNOWN, target]
+    assert agent.targets == [CARD_PATHS, target]
 
 
 @pytest.mark.rule("S22")
@@ -287,7 +287,7 @@ async def test_s22_an_operation_of_rest_goes_behind_the_endpoint(base, posted):
         async with connect(server.url) as client:
             await client.ask("hello")
 
-    assert agent.targets == [WELL_KNOWN, posted]
+    assert agent.targets == [CARD_PATHS, posted]
 
 
 @pytest.mark.rule("S22")
@@ -302,7 +302,7 @@ async def test_s22_a_tenant_of_rest_is_one_segment_on_the_wire(tenant):
     escaped = {"a/b": "a%2Fb", "..": "%2E%2E", "\u00e4 ?#%": "%C3%A4%20%3F%23%25"}.get(
         tenant, tenant
     )
-    assert agent.targets == [WELL_KNOWN, f"/rest/{escaped}/message:send"]
+    assert agent.targets == [CARD_PATHS, f"/rest/{escaped}/message:send"]
 
 
 # ── S23, S24: secrets stay with their origin ─────────────────────────────────────────────────
@@ -335,7 +335,7 @@ async def test_s23_credentials_do_not_follow_a_card_to_another_origin(binding, o
     assert caught.value.origin == other.url
     assert f'credential_origins=("{other.url}",)' in str(caught.value)
     assert caught.value.executed is False
-    assert agent.targets == [WELL_KNOWN, WELL_KNOWN]
+    assert agent.targets == [CARD_PATHS, CARD_PATHS]
     assert sent in elsewhere.headers_of(SENT_TO[binding]).items()
 
 
@@ -344,7 +344,7 @@ async def test_s23_credentials_do_not_follow_a_card_to_another_origin(binding, o
 async def test_s24_a_card_from_another_origin_is_fetched_without_credentials(status):
     agent, elsewhere = Agent(), Agent()
     async with LoopbackServer(agent) as server, LoopbackServer(elsewhere) as other:
-        there = {"location": f"{other.url}{WELL_KNOWN}", "set-cookie": "session=s3cret; Path=/"}
+        there = {"location": f"{other.url}{CARD_PATHS}", "set-cookie": "session=s3cret; Path=/"}
         agent.inject(Respond(status=status, headers=there), on="GetAgentCard")
         own = {"x-api-key": SECRETS["x-api-key"]}
         async with connect(server.url, auth=SECRETS["authorization"], headers=own) as client:
@@ -352,9 +352,9 @@ async def test_s24_a_card_from_another_origin_is_fetched_without_credentials(sta
             with pytest.raises(CredentialOriginError):
                 await client.ask("hello")
 
-    assert SECRETS.items() <= agent.headers_of(WELL_KNOWN).items()
+    assert SECRETS.items() <= agent.headers_of(CARD_PATHS).items()
     ((method, target, received),) = elsewhere.seen
-    assert (method, target) == ("GET", WELL_KNOWN)
+    assert (method, target) == ("GET", CARD_PATHS)
     assert not {*SECRETS, "cookie", "referer"} & received.keys()
     assert not [v for v in received.values() if "t0ken" in v or "k3y" in v or "s3cret" in v]
     assert received["a2a-version"] == "1.0"
@@ -371,7 +371,7 @@ async def test_s24_a_call_is_not_turned_into_another_one(binding, streaming, sta
         with pytest.raises(A2AHTTPError, match="was not followed"):
             await client.ask("hello")
 
-    assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
+    assert agent.targets == [CARD_PATHS, sent_to(binding, streaming)]
 
 
 @pytest.mark.rule("S24")
@@ -389,7 +389,7 @@ async def test_s24_a_call_does_not_follow_to_another_origin(binding, streaming, 
         assert other.connections == 0
 
     assert (caught.value.http_status, f"{other.url}/" in str(caught.value)) == (status, True)
-    assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
+    assert agent.targets == [CARD_PATHS, sent_to(binding, streaming)]
     assert agent.executions == {}
 
 
@@ -408,7 +408,7 @@ async def test_s24_a_call_that_moved_within_its_origin_keeps_body_and_credential
         assert (await client.ask("hello")).text == "hello"
 
     looks = ["/rpc"] if streaming else []  # for the whole task, at the end
-    assert agent.targets == [WELL_KNOWN, "/rpc", "/moved", *looks]
+    assert agent.targets == [CARD_PATHS, "/rpc", "/moved", *looks]
     assert len(agent.executions) == 1
 
 
@@ -426,7 +426,7 @@ async def test_s30_a_proxys_html_in_place_of_a_card_is_retried(failures, found):
     ):
         if found:
             assert (await client.send_message("hello")).text == "hello"
-            assert agent.targets == [WELL_KNOWN] * 4 + ["/rpc"]
+            assert agent.targets == [CARD_PATHS] * 4 + ["/rpc"]
             return
         with pytest.raises(A2AHTTPError, match="HTTP 502 Bad Gateway") as caught:
             await client.ask("hello")
@@ -459,7 +459,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(
     assert (error.http_status, error.executed) == (502, None)
     assert "upstream went away" in error.excerpt
     assert type(error.__cause__) is A2AHTTPError
-    assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
+    assert agent.targets == [CARD_PATHS, sent_to(binding, streaming)]
     made = [task for tasks in agent.executions.values() for task in tasks]
     assert len(made) == after_execution
     assert not agent.executions or list(agent.executions) == [error.message_id]

@@ -10,8 +10,8 @@ from tests.kit.real_agents import LIMIT
 from tests.kit.served_agents import URL, calling, echo, post
 
 import holdfast
-from holdfast._model.operations import CANCEL_TASK, DELETE_PUSH_CONFIG
 from holdfast.extend import HttpRequest
+from holdfast.protocol import CANCEL_TASK, DELETE_PUSH_CONFIG
 from holdfast.server import A2AServer, requires_input
 from holdfast.testing import AsgiNetwork
 from holdfast.types import CancelTaskRequest, DeleteTaskPushNotificationConfigRequest

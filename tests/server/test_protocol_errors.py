@@ -20,7 +20,6 @@ from holdfast import (
     TaskNotFoundError,
     connect,
 )
-from holdfast._model.operations import GET_TASK, SEND_MESSAGE
 from holdfast._wire.bindings import codec_for
 from holdfast._wire.status import REFUSALS
 from holdfast.client import AgentResult
@@ -31,6 +30,7 @@ from holdfast.errors import (
     wrap_downstream,
 )
 from holdfast.extend import HttpReply
+from holdfast.protocol import GET_TASK, SEND_MESSAGE
 from holdfast.server import ProtocolErrors
 from holdfast.testing import AsgiNetwork
 from holdfast.types import AgentCapabilities, AgentInterface

@@ -95,6 +95,7 @@ NO_TWIN = {
     "StaticAuth": "a client asks it",
     "Stream": "a layer's",
     "StreamWrapper": "a layer's",
+    "TokenJournal": "callers write it, and a push receiver uses it",
     "Transport": "callers write it, and a client uses it",
     "UnaryOnly": "a layer's",
 }

@@ -17,7 +17,7 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast.errors import (
     AgentError,
     InternalError,

@@ -70,7 +70,7 @@ from holdfast import (
     text_part,
     url_part,
 )
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast.auth import AuthProvider, ClientCallContext, Credentials, StaticAuth
 from holdfast.client import (
     AgentResult,

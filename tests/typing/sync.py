@@ -8,8 +8,8 @@ from typing import assert_type
 
 import holdfast
 from holdfast import Answer, Message, Task
-from holdfast._model.operations import GET_TASK
 from holdfast._policy.breaker import BreakerState
+from holdfast.protocol import GET_TASK
 from holdfast.sync import (
     A2ACardResolver,
     BulkRun,

@@ -11,7 +11,7 @@ from google.rpc.status_pb2 import Status
 from hypothesis import strategies as st
 from tests.kit.strategies import given, short_text
 
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast._policy.breaker import judge
 from holdfast._policy.limiter import asks_to_wait
 from holdfast._wire.grpc import CODECS
@@ -40,7 +40,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 
 VERSIONS = ["1.0", "0.3"]
 TYPES = "type.googleapis.com/google.rpc."

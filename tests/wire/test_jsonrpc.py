@@ -15,14 +15,6 @@ from tests.kit.strategies import (
     tasks,
 )
 
-from holdfast._model.operations import (
-    DELETE_PUSH_CONFIG,
-    GET_EXTENDED_AGENT_CARD,
-    GET_TASK,
-    LIST_TASKS,
-    OPERATIONS,
-    SEND_MESSAGE,
-)
 from holdfast._wire import jsonrpc
 from holdfast.errors import (
     A2AError,
@@ -34,6 +26,14 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.extend import HttpReply
+from holdfast.protocol import (
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_AGENT_CARD,
+    GET_TASK,
+    LIST_TASKS,
+    OPERATIONS,
+    SEND_MESSAGE,
+)
 from holdfast.types import (
     DeleteTaskPushNotificationConfigRequest,
     Empty,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.kit.proto_strategies import protos, values
 from tests.kit.strategies import given, parts, short_text
 
+from holdfast import protocol as op
 from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
-from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
 from holdfast._wire import v03
 from holdfast._wire.grpc import CODECS
@@ -20,8 +20,9 @@ from holdfast.errors import (
     LimitExceededError,
     UnsupportedOperationError,
 )
-from holdfast.extend import OPERATIONS, HttpReply
+from holdfast.extend import HttpReply
 from holdfast.policies import Limits
+from holdfast.protocol import OPERATIONS
 from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,

@@ -16,7 +16,7 @@ from holdfast._wire.grpc import CODECS
 from holdfast._wire.protobuf.messages import check_library, message_type
 from holdfast._wire.protobuf.schema_v03 import V03
 from holdfast._wire.protobuf.schema_v1 import V1
-from holdfast.extend import OPERATIONS
+from holdfast.protocol import OPERATIONS
 
 KNOWN = (empty_pb2, struct_pb2, timestamp_pb2)
 

@@ -18,8 +18,7 @@ from tests.kit.strategies import (
     tasks,
 )
 
-from holdfast._model import operations as op
-from holdfast._model.operations import GET_TASK, OPERATIONS
+from holdfast import protocol as op
 from holdfast._wire import rest
 from holdfast.errors import (
     A2AError,
@@ -32,6 +31,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.extend import HttpReply
+from holdfast.protocol import GET_TASK, OPERATIONS
 from holdfast.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,

@@ -9,7 +9,6 @@ from tests.kit.effort import case
 from tests.kit.strategies import any_text, error_objects, given, http_headers, http_statuses
 
 from holdfast import errors
-from holdfast._model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast._wire import status
 from holdfast._wire.bindings import codec_for
 from holdfast.compat import ArticleErrorCode, make_error
@@ -28,6 +27,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.extend import HttpReply
+from holdfast.protocol import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast.types import TaskState
 
 NOW = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT

@@ -18,7 +18,7 @@ from tests.kit.strategies import (
     tasks,
 )
 
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast._model.card_reading import read_card
 from holdfast._testing.v03wire import V03BytesWire
 from holdfast._wire import v03

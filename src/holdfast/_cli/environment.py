@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from holdfast._aio.env import Env
     from holdfast._cli.options.configuration import Configuration
+    from holdfast._doctor.facts import TlsFacts
     from holdfast._net.engine import HttpEngine
     from holdfast._net.tls_config import TlsConfig
-    from holdfast._wire.tls import TlsFacts
 
 __all__ = [
     "CliEnvironment",
@@ -73,7 +73,7 @@ def _system_env() -> Env:
 
 
 async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
-    from holdfast._net.tls import look_at_tls
+    from holdfast._doctor.tls import look_at_tls
 
     return await look_at_tls(url, timeout=timeout)
 
@@ -246,7 +246,7 @@ class CliEnvironment:
         terminal: Returns the terminal of the user; None if there is none.
         interrupts: Calls a function at each Ctrl-C, while the context is open.
         env: Wall time, randomness and ids.
-        look_at_tls: Examines the TLS of a server; see `holdfast._net.tls`.
+        look_at_tls: Examines the TLS of a server; see `holdfast._doctor.tls`.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = _run

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from holdfast._auth.providers import to_provider
 from holdfast._model import codec
-from holdfast._model.operations import CARD_BINDING, GET_TASK, WELL_KNOWN
+from holdfast._model.operations import CARD_BINDING, CARD_PATHS, GET_TASK
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.files import read_card_file
 from holdfast._pipeline.cards.resolver import FETCH_CARD
@@ -32,10 +33,10 @@ from holdfast._policy.resilience import Resilience
 from holdfast._signatures.verifier import card_checker
 from holdfast._wire.bindings import PROTOCOL_VERSION, codec_for, protocol_headers
 from holdfast._wire.credentials import check_credentials, with_query
-from holdfast._wire.http import HttpRequest, presentable
+from holdfast._wire.http import HttpRequest, check_headers, presentable
 from holdfast._wire.limits import card_limits
 from holdfast._wire.network_scope import NetworkReach, NetworkScope, innermost, scope_of_host
-from holdfast._wire.origins import origin
+from holdfast._wire.origins import origin, origin_and_aliases
 from holdfast._wire.redaction import Secrets, secrets_in
 from holdfast.errors import A2AError
 from holdfast.types import AgentCard, AgentInterface
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._aio.env import Env
-    from holdfast._auth.providers import AuthProvider
+    from holdfast._auth.providers import AuthProvider, CredentialService
     from holdfast._model.operations import Operation
     from holdfast._net.engine import HttpEngine
     from holdfast._pipeline.cards.verification import CardVerification
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from holdfast._wire.http import HttpReply, Timeouts
     from holdfast._wire.limits import Limits
 
-__all__ = ["BareClient", "ServedCard", "preferred_interface"]
+__all__ = ["BareClient", "ServedCard"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -72,7 +73,8 @@ class ServedCard(msgspec.Struct, frozen=True, kw_only=True):
         document: The JSON object that it was read from.
         url: The address that was asked for, as it may be shown; a path for a file.
         moved_to: The address after redirects, as it may be shown.
-        scope: The network of the host that serves the card.
+        scope: The network of the host that serves the card, or of its address if that is more
+            private; for a file, of the first interface.
         headers: The headers of the reply; names in lower case. Empty for a file.
         is_at_legacy_path: Whether the card is only at the well-known path of agents before 0.3.
         revalidation: The request that asks whether the card is unchanged; None if the server
@@ -97,8 +99,8 @@ class BareClient:
         env: Wall time and ids.
         timeouts: Timeouts of each request.
         limits: Bounds on the size of replies.
-        auth: Source of credentials; None for none.
-        headers: The caller's headers; names in lower case.
+        auth: Credentials, as for `connect`; None for none.
+        headers: The caller's headers.
 
     Attributes:
         engine: As given.
@@ -113,15 +115,15 @@ class BareClient:
         *,
         timeouts: Timeouts,
         limits: Limits,
-        auth: AuthProvider | None,
+        auth: str | Mapping[str, str] | AuthProvider | CredentialService | None,
         headers: Mapping[str, str],
     ) -> None:
         self.engine = engine
         self.env = env
         self.limits = limits
         self._resilience = msgspec.structs.replace(Resilience.off(), timeouts=timeouts)
-        self._auth = auth
-        self._headers = headers
+        self._auth = to_provider(auth)
+        self._headers = check_headers(headers)
         self._endpoints = Endpoints()
         self._secrets = Secrets()
         self._transport = self._make_transport(engine, self._resilience)
@@ -162,6 +164,7 @@ class BareClient:
         )
         fetched = reply.value
         conditions = fetched.caching.conditions()
+        scope = innermost((fetched.scope, scope_of_host(fetched.url)))
         revalidation = HttpRequest(
             method="GET",
             url=fetched.moved_to,
@@ -172,16 +175,16 @@ class BareClient:
             },
             timeouts=self._resilience.timeouts,
             limits=card_limits(self.limits),
-            reach=NetworkReach(inward=innermost((fetched.scope, scope_of_host(fetched.url)))),
+            reach=NetworkReach(inward=scope),
         )
         return ServedCard(
             card=fetched.card,
             document=codec.as_object(codec.parse(reply.raw)) or {},
             url=presentable(fetched.url),
             moved_to=presentable(fetched.moved_to),
-            scope=fetched.scope,
+            scope=scope,
             headers={name.lower(): value for name, value in reply.headers.items()},
-            is_at_legacy_path=fetched.url.endswith(WELL_KNOWN[1]) and len(location.urls) > 1,
+            is_at_legacy_path=fetched.url.endswith(CARD_PATHS[1]) and len(location.urls) > 1,
             revalidation=revalidation if conditions else None,
         )
 
@@ -228,6 +231,24 @@ class BareClient:
             return (await checker.check(ReceivedCard(card, document))).verification
         finally:
             await checker.close()
+
+    def preferred_interface(self, card: AgentCard, bindings: Sequence[str]) -> AgentInterface:
+        """Return the interface that a client calls first.
+
+        Args:
+            card: The card.
+            bindings: Preferred bindings, the best one first; empty for the order of the card.
+        """
+        return choose_interfaces(card, Route(bindings=tuple(bindings))).first
+
+    def may_have_credentials(self, agent: str, url: str) -> bool:
+        """Return whether the credentials for an agent may go to another address.
+
+        Args:
+            agent: The address that the caller named.
+            url: The other address, which must be of the same origin.
+        """
+        return origin(url) in origin_and_aliases(agent)
 
     # ── Calls ────────────────────────────────────────────────────────────────────────────────
 
@@ -367,13 +388,3 @@ class BareClient:
         error = A2AError(text)
         self.redact(error)
         return error.message
-
-
-def preferred_interface(card: AgentCard, bindings: Sequence[str]) -> AgentInterface:
-    """Return the interface that a client calls first.
-
-    Args:
-        card: The card.
-        bindings: Preferred bindings, the best one first; empty for the order of the card.
-    """
-    return choose_interfaces(card, Route(bindings=tuple(bindings))).first

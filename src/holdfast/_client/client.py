@@ -1026,7 +1026,7 @@ class Client(ClosingContext):
         reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
-            operation: The operation, of `holdfast.extend.OPERATIONS`.
+            operation: The operation, of `holdfast.protocol.OPERATIONS`.
             params: Its parameters; a message has its id already.
             options: See `SendOptions`; ``on_unknown`` applies to messages.
 

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._aio.env import Env, SystemEnv
 from holdfast._arguments import (
     check_items,
     check_kind,
@@ -25,9 +24,7 @@ from holdfast._arguments import (
     check_seconds,
     check_url,
 )
-from holdfast._auth.providers import to_provider
-from holdfast._client.bare_client import BareClient, preferred_interface
-from holdfast._client.content import to_message
+from holdfast._client.bare_client import BareClient
 from holdfast._client.resolve import resolve_engine
 from holdfast._doctor.checks import run_checks
 from holdfast._doctor.facts import CardFacts, InterfaceFacts, Observations, SendingFacts
@@ -35,35 +32,35 @@ from holdfast._doctor.findings import Diagnosis
 from holdfast._doctor.interface_probe import REPLY_TIMEOUT_S, InterfaceProbe
 from holdfast._doctor.message_probe import MessageProbe
 from holdfast._doctor.recording import RecordingEngine, ReplyLog
-from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
-from holdfast._wire.bindings import spoken_version
-from holdfast._wire.http import Timeouts, check_headers, presentable
-from holdfast._wire.limits import Limits
-from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
-from holdfast._wire.origins import origin_and_aliases
-from holdfast._wire.versions import (
-    HTTP_BINDINGS,
-    OLDER_VERSION,
-    PROTOCOL_VERSION,
-    PROTOCOL_VERSIONS,
-    ProtocolVersion,
-)
+from holdfast.client import to_message
 from holdfast.errors import (
     A2AError,
     AuthenticationError,
     DeadlineExceededError,
 )
+from holdfast.extend import Env, NetworkReach, SystemEnv, presentable
+from holdfast.policies import Limits, Timeouts
+from holdfast.protocol import (
+    HTTP_BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+    ProtocolVersion,
+    spoken_version,
+)
+from holdfast.signatures import CardVerifier, CardVerifierCallable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import aiohttp
 
-    from holdfast._auth.providers import AuthProvider, CredentialService
-    from holdfast._client.content import Content
-    from holdfast._net.engine import HttpEngine
-    from holdfast._net.tls_config import TlsConfig
-    from holdfast._wire.tls import TlsFacts
+    from holdfast._doctor.facts import TlsFacts
+    from holdfast.auth import AuthProvider
+    from holdfast.client import Content
+    from holdfast.compat import CredentialService
+    from holdfast.extend import HttpEngine
+    from holdfast.policies import TlsConfig
     from holdfast.types import AgentCard, AgentInterface, Task
 
     LookAtTls = Callable[..., Awaitable[TlsFacts | None]]
@@ -137,7 +134,7 @@ async def diagnose(
             engine=used,
             send=send,
             twice=twice,
-            auth=to_provider(auth),
+            auth=auth,
             headers=headers,
             timeout=timeout,
             protocol_version=protocol_version,
@@ -154,7 +151,7 @@ async def diagnose(
 
 
 def _tls_inspector(tls: TlsConfig | None) -> LookAtTls:
-    from holdfast._net.tls import look_at_tls  # slow to import
+    from holdfast._doctor.tls import look_at_tls  # slow to import
 
     return partial(look_at_tls, tls=tls)
 
@@ -167,7 +164,7 @@ class Examination:
         engine: The HTTP engine; it is not closed.
         send: The message that may be sent; None for none.
         twice: Whether it may be sent once more.
-        auth: Source of credentials.
+        auth: Credentials, as for `connect`.
         headers: Headers for every request to the agent's own origin.
         timeout: Seconds for the whole examination.
         protocol_version: The version in which the message may be sent.
@@ -191,7 +188,7 @@ class Examination:
         engine: HttpEngine,
         send: Content | None = None,
         twice: bool = False,
-        auth: AuthProvider | None = None,
+        auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float = _TIMEOUT_S,
         protocol_version: ProtocolVersion | None = None,
@@ -240,12 +237,11 @@ class Examination:
             timeouts=_TIMEOUTS,
             limits=limits,
             auth=auth,
-            headers=check_headers({} if headers is None else headers),
+            headers={} if headers is None else headers,
         )
         self._observed = Observations(
             agent=presentable(self._address) if self._address else str(agent),
             scheme=urlsplit(self._address).scheme,
-            scope=scope_of_host(self._address) if self._address else "public",
             has_credentials=self._client.has_credentials,
             may_send=send is not None,
             may_repeat=twice,
@@ -331,16 +327,14 @@ class Examination:
         try:
             if isinstance(self._agent, Path):
                 fetched = await asyncio.to_thread(client.read_card, self._agent)
-                # A caller who has the card may call its address.
-                observed.scope = fetched.scope
             else:
                 fetched = await client.fetch_card(self._agent, timeout=self._timeout)
-                observed.scope = innermost([fetched.scope, observed.scope])
         except A2AError as error:
             client.redact(error)
             error.attempts, error.retry_stopped_reason = (), None  # one attempt is intended
             observed.card_error = error
             return
+        observed.scope = fetched.scope
         requires_credentials = self._log.unauthorized > refusals_before
         observed.card = CardFacts(
             card=fetched.card,
@@ -373,9 +367,9 @@ class Examination:
 
     async def _probe_interfaces(self, card: CardFacts) -> list[InterfaceProbe]:
         observed, interfaces = self._observed, card.card.supported_interfaces
-        trusted = origin_and_aliases(self._address or interfaces[0].url)
+        is_trusted = partial(self._client.may_have_credentials, self._address or interfaces[0].url)
         observed.interfaces = [
-            InterfaceFacts.of_interface(interface, number, self._address, trusted)
+            InterfaceFacts.of_interface(interface, number, self._address, is_trusted)
             for number, interface in enumerate(interfaces[:_MAX_LISTED], start=1)
         ]
         callable_facts = [
@@ -478,7 +472,7 @@ class Examination:
         offered = msgspec.structs.replace(
             card, supported_interfaces=tuple(probe.endpoint.interface for probe in allowed)
         )
-        first = preferred_interface(offered, self._bindings)
+        first = self._client.preferred_interface(offered, self._bindings)
         keys = [_key(interface) for interface in offered.supported_interfaces]
         return allowed[keys.index(_key(first))], ""
 

@@ -5,19 +5,18 @@ These are facts only; None means not observed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast._model.addresses import address_doubt
+from holdfast._model.error_values import presentable
 from holdfast._pipeline.cards.verification import CardVerification
-from holdfast._wire.bindings import HTTP_BINDINGS, spoken_version
-from holdfast._wire.http import media_type, presentable
+from holdfast._wire.http import media_type
 from holdfast._wire.network_scope import NetworkScope, scope_of_host
-from holdfast._wire.origins import origin
-from holdfast._wire.tls import TlsFacts
 from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.protocol import HTTP_BINDINGS, spoken_version
 from holdfast.types import AgentCard, AgentInterface
 
 __all__ = [
@@ -29,6 +28,7 @@ __all__ = [
     "SendingFacts",
     "StreamFacts",
     "SubscriptionFacts",
+    "TlsFacts",
 ]
 
 _NAMES = {
@@ -221,7 +221,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of_interface(
-        cls, interface: AgentInterface, number: int, source: str, trusted: frozenset[str]
+        cls, interface: AgentInterface, number: int, source: str, is_trusted: Callable[[str], bool]
     ) -> InterfaceFacts:
         """Return the facts of an interface before it is called.
 
@@ -229,7 +229,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
             interface: The interface in the card.
             number: Its position in the card, from 1.
             source: The address that the card came from; empty for a file.
-            trusted: Origins that credentials may go to.
+            is_trusted: Returns whether credentials may go to an address.
         """
         is_supported = (
             interface.protocol_binding.upper() in HTTP_BINDINGS
@@ -243,16 +243,16 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
                 version=interface.protocol_version or "",
                 is_supported=False,
             )
-        is_trusted = origin(interface.url) in trusted
+        may_have_credentials = is_trusted(interface.url)
         return cls(
             interface=interface,
             address=presentable(interface.url),
             number=number,
             version=spoken_version(interface.protocol_version) or "",
-            is_card_origin=is_trusted if source else None,
-            is_trusted=is_trusted,
+            is_card_origin=may_have_credentials if source else None,
+            is_trusted=may_have_credentials,
             address_fault=address_doubt(
-                interface.url, source if source and not is_trusted else None
+                interface.url, source if source and not may_have_credentials else None
             ),
             scope=scope_of_host(interface.url),
         )
@@ -275,6 +275,25 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
     def is_reached(self) -> bool:
         """Whether a server answers there."""
         return self.task is not None and self.task.status is not None
+
+
+class TlsFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts of a TLS connection.
+
+    Attributes:
+        host: Name of the host.
+        version: Protocol version, such as ``TLSv1.3``; empty without a connection.
+        fault: Why the certificate is not trusted, in the TLS library's words; empty if it is.
+        not_after: End of the certificate's validity, in seconds since the epoch; None if unknown,
+            as for an untrusted certificate.
+        failure: Why no connection was established; empty if it was.
+    """
+
+    host: str
+    version: str = ""
+    fault: str = ""
+    not_after: float | None = None
+    failure: str = ""
 
 
 class StreamFacts(msgspec.Struct, kw_only=True):

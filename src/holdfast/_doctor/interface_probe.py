@@ -11,23 +11,20 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from holdfast import protocol as op
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._doctor.facts import InterfaceFacts, ListingFacts, ReplyFacts
-from holdfast._model import operations as op
 from holdfast._pipeline.versions import is_of_another_version
-from holdfast._wire.versions import OLDER_VERSION
 from holdfast.errors import A2AError, A2ATimeoutError
+from holdfast.protocol import OLDER_VERSION
 from holdfast.types import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from holdfast._client.bare_client import BareClient
-    from holdfast._model.operations import Operation
-    from holdfast._net.engine import HttpEngine
-    from holdfast._pipeline.endpoints import Endpoint
-    from holdfast._pipeline.transport import AnyCall, Call, Reply, Stream
-    from holdfast._wire.network_scope import NetworkReach
+    from holdfast.extend import AnyCall, Call, Endpoint, HttpEngine, NetworkReach, Reply, Stream
+    from holdfast.protocol import Operation
     from holdfast.types import AgentCard
 
 __all__ = ["REPLY_TIMEOUT_S", "InterfaceProbe", "ProbeReply", "TaskProbeResult"]

@@ -11,13 +11,13 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from holdfast import protocol as op
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._doctor.facts import ReplyFacts, SendingFacts, StreamFacts
 from holdfast._doctor.recording import StreamRecordingEngine
-from holdfast._model import operations as op
 from holdfast._stream.fold import TaskFold
-from holdfast._wire.versions import OLDER_VERSION
 from holdfast.errors import A2AError
+from holdfast.protocol import OLDER_VERSION
 from holdfast.types import (
     GetTaskRequest,
     ListTasksRequest,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from holdfast._doctor.interface_probe import InterfaceProbe
     from holdfast._doctor.recording import ReplyLog
-    from holdfast._pipeline.transport import Stream
+    from holdfast.extend import Stream
     from holdfast.types import Event
 
 __all__ = ["MessageProbe"]

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from holdfast._aio.env import Env
     from holdfast._doctor.facts import StreamFacts
-    from holdfast._net.engine import HttpEngine
-    from holdfast._wire.http import HttpReply, HttpRequest, HttpStream
+    from holdfast.extend import Env, HttpEngine, HttpReply, HttpRequest, HttpStream
 
 __all__ = ["RecordingEngine", "ReplyLog", "StreamRecordingEngine"]
 

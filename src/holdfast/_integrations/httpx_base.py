@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 from weakref import WeakSet
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._aio.env import Env, SystemEnv
 from holdfast._aio.per_loop import PerLoop
 from holdfast._arguments import check_kind, check_methods, check_observers, check_seconds
 from holdfast._client.resolve import resolve_engine
 from holdfast._integrations.raw_requests import ForeignReply, ForeignRequests
-from holdfast._pipeline.endpoints import Endpoints
-from holdfast._policy.resilience import Resilience
-from holdfast._wire.http import FRAMING, HttpRequest, Timeouts
-from holdfast._wire.limits import Limits, limit_error
+from holdfast._wire.http import FRAMING
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -33,15 +29,16 @@ from holdfast.errors import (
     QueueFullError,
     RateLimitedError,
 )
+from holdfast.extend import Endpoints, Env, HttpRequest, SystemEnv, limit_error
+from holdfast.policies import Limits, Resilience, Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     import aiohttp
 
-    from holdfast._net.engine import HttpEngine
-    from holdfast._pipeline.listeners import Observer
-    from holdfast._pipeline.transport import Stream
+    from holdfast.extend import HttpEngine, Stream
+    from holdfast.observe import Observer
 
 __all__ = ["BaseBody", "BaseTransport", "Carrier"]
 

@@ -23,37 +23,39 @@ import msgspec
 from holdfast._aio.per_loop import PerLoop
 from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
-from holdfast._model.operations import CARD_BINDING
-from holdfast._net.engine import connection_error
 from holdfast._pipeline.admission import Admission
 from holdfast._pipeline.connection import OneEvent
-from holdfast._pipeline.endpoints import Endpoints, KnownEndpoints
+from holdfast._pipeline.endpoints import KnownEndpoints
 from holdfast._pipeline.http_binding import MAX_IDLE
 from holdfast._pipeline.listeners import Observers
 from holdfast._pipeline.order import layered_requests
-from holdfast._pipeline.transport import Call, CallProgress, Reply
-from holdfast._policy.deadline import Deadline
-from holdfast._wire.http import HttpReply, HttpRequest, media_type
-from holdfast._wire.limits import limit_error
-from holdfast._wire.origins import origin
+from holdfast._pipeline.transport import CallProgress
 from holdfast._wire.raw_replies import read_raw_error
-from holdfast._wire.sse import EVENT_STREAM, EventStreamParser
+from holdfast._wire.sse import EventStreamParser
 from holdfast.errors import A2AError
+from holdfast.extend import (
+    Call,
+    Endpoints,
+    HttpReply,
+    HttpRequest,
+    Reply,
+    connection_error,
+    limit_error,
+    media_type,
+    origin,
+)
+from holdfast.policies import Deadline
+from holdfast.protocol import CARD_BINDING, EVENT_STREAM
 from holdfast.types import AgentInterface
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from holdfast._aio.env import Env
     from holdfast._integrations.recognition import AnyOperation, Recognized
-    from holdfast._net.engine import HttpEngine
-    from holdfast._pipeline.endpoints import Endpoint
-    from holdfast._pipeline.listeners import Observer
-    from holdfast._pipeline.transport import AnyCall, Stream
-    from holdfast._policy.resilience import Resilience
-    from holdfast._wire.http import HttpStream
-    from holdfast._wire.limits import Limits
+    from holdfast.extend import AnyCall, Endpoint, Env, HttpEngine, HttpStream, Stream
+    from holdfast.observe import Observer
+    from holdfast.policies import Limits, Resilience
 
 __all__ = ["ForeignReply", "ForeignRequests"]
 

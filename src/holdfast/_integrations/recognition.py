@@ -5,7 +5,7 @@ body disagree, the operation that must not run twice counts; an unrecognized req
 operation that must not run twice, unless its HTTP method is safe (RFC 9110, 9.2.1: GET, HEAD,
 OPTIONS and TRACE). PUT and DELETE do not count as idempotent, since the server is unknown.
 
-Safety, methods and paths are those of `holdfast._model.operations`.
+Safety, methods and paths are those of `holdfast.protocol`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import msgspec
 from msgspec import UNSET
 
 from holdfast._model.codec import UNREADABLE
-from holdfast._model.operations import (
+from holdfast.protocol import (
     CARD_BINDING,
+    CARD_PATHS,
     GET_AGENT_CARD,
+    OLDER_VERSION,
     OPERATIONS,
-    WELL_KNOWN,
+    PROTOCOL_VERSION,
     Operation,
 )
-from holdfast._wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
 from holdfast.types import Empty
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _path_of(url: str) -> str:
 
 def _by_path(method: str, path: str) -> Recognized | None:
     """Return the operation by its path, after the interface's own path and a tenant."""
-    if method == "GET" and path.endswith(WELL_KNOWN):
+    if method == "GET" and path.endswith(CARD_PATHS):
         return Recognized(GET_AGENT_CARD, CARD_BINDING)
     for verb, pattern, operation, version in _PATHS:
         if verb == method and (match := pattern.search(path)) is not None:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast._model.operations import WELL_KNOWN
+from holdfast._model.operations import CARD_PATHS
 from holdfast._wire.origins import canonical_origin
 from holdfast.types import AgentCard
 
@@ -43,7 +43,7 @@ def agent_name(agent: str | Path | AgentCard) -> str:
     name = f"{parts.scheme}://{parts.path}"
     if parts.netloc:
         path = parts.path.rstrip("/")
-        for card_path in WELL_KNOWN:
+        for card_path in CARD_PATHS:
             path = path.removesuffix(card_path)
         origin = canonical_origin(address)
         name = origin.removesuffix(_DEFAULT_PORTS.get(parts.scheme, "")) + path.rstrip("/")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CANCEL_TASK",
     "CARD_BINDING",
+    "CARD_PATHS",
     "CREATE_PUSH_CONFIG",
     "DELETE_PUSH_CONFIG",
     "GET_AGENT_CARD",
@@ -55,7 +56,6 @@ __all__ = [
     "SEND_OPERATIONS",
     "SEND_STREAMING_MESSAGE",
     "SUBSCRIBE_TO_TASK",
-    "WELL_KNOWN",
     "Capability",
     "Operation",
     "Safety",
@@ -269,5 +269,5 @@ GET_AGENT_CARD: Operation[Any, AgentCard] = Operation(
 CARD_BINDING = "card"
 """Reported as the binding of a card request."""
 
-WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Paths of agent cards (RFC 8615; A2A 8.2), the second for agents older than protocol 0.3."""

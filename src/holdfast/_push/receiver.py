@@ -16,16 +16,15 @@ from urllib.parse import urlsplit
 from holdfast._aio.closing import ClosingContext, close_in_turn
 from holdfast._aio.env import SystemEnv
 from holdfast._arguments import (
+    check_count,
     check_hook,
+    check_kind,
     check_methods,
     check_not_empty,
     check_seconds,
     check_url,
 )
-from holdfast._client.resolve import journal_file, resolve_engine
-from holdfast._model.hosts import is_loopback
-from holdfast._model.settings import check_count, check_kind
-from holdfast._net.asgi import (
+from holdfast._asgi import (
     ASGIReceive,
     ASGIScope,
     ASGISend,
@@ -34,6 +33,8 @@ from holdfast._net.asgi import (
     refuse_websocket,
     reply,
 )
+from holdfast._client.resolve import journal_file, resolve_engine
+from holdfast._model.hosts import is_loopback
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
 from holdfast._push.refusals import Refused, reply_to
 from holdfast._push.replay_cache import ReplayCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from holdfast._net.asgi import ShortReply
+from holdfast._asgi import ShortReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._model.codec import MalformedError
-from holdfast._net.asgi import (
+from holdfast._asgi import (
     ASGIReceive,
     ASGIScope,
     BodyRejected,
@@ -25,6 +24,7 @@ from holdfast._net.asgi import (
     header_map,
     read_body,
 )
+from holdfast._model.codec import MalformedError
 from holdfast._push.refusals import Refusal, Refused
 from holdfast._push.watches import Watch, Watches, authorization_secret
 from holdfast._wire.http import media_type

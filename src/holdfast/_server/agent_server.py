@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast._aio.env import SystemEnv
 from holdfast._arguments import (
+    check_count,
     check_items,
     check_kind,
     check_methods,
@@ -19,12 +19,12 @@ from holdfast._arguments import (
     check_one_of,
     check_url,
 )
-from holdfast._model.settings import check_count
 from holdfast._server.cards import interfaces, metadata_card
 from holdfast._server.executors import Executor, FunctionExecutor
 from holdfast._server.extra import require_extra
 from holdfast._server.settings import ServerSettings
-from holdfast._wire.bindings import BINDINGS, HTTP_BINDINGS
+from holdfast.extend import SystemEnv
+from holdfast.protocol import BINDINGS, HTTP_BINDINGS
 from holdfast.types import AgentCapabilities, AgentCard, AgentExtension
 
 if TYPE_CHECKING:
@@ -37,13 +37,11 @@ if TYPE_CHECKING:
         TaskStore,
     )
 
-    from holdfast._aio.env import Env
-    from holdfast._net.engine import HttpEngine
     from holdfast._server.errors import ProtocolErrors
-    from holdfast._server.identity import Authenticate
     from holdfast._server.running import Serving
     from holdfast._server.service import Service
-    from holdfast._server.settings import CardModifier, Middleware, PushUrlValidator
+    from holdfast._server.settings import Authenticate, CardModifier, Middleware, PushUrlValidator
+    from holdfast.extend import Env, HttpEngine
 
 __all__ = ["A2AServer"]
 

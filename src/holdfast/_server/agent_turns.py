@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._client.content import Content, to_message
 from holdfast._model.error_writing import own_message
 from holdfast._server.outcomes import AuthRequired, Ending, InputRequired, Rejected, agent_message
+from holdfast.client import Content, to_message
 from holdfast.types import (
     Artifact,
     Event,
@@ -31,8 +31,8 @@ from holdfast.types import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast._aio.env import Env
     from holdfast.errors import A2AError
+    from holdfast.extend import Env
 
 __all__ = ["AgentTurn", "Requester"]
 

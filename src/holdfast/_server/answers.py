@@ -6,11 +6,10 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast._asgi import ShortReply, reply
 from holdfast._model import codec
 from holdfast._model.error_hops import as_hop
 from holdfast._model.error_values import integer, text_of
-from holdfast._net.asgi import ShortReply, reply
-from holdfast._wire.http import HttpReply, media_type
 from holdfast._wire.status import from_http_status
 from holdfast.errors import (
     A2AError,
@@ -19,11 +18,12 @@ from holdfast.errors import (
     NotEnoughResultsError,
     wrap_downstream,
 )
+from holdfast.extend import HttpReply, media_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._net.asgi import ASGISend
+    from holdfast._asgi import ASGISend
 
 __all__ = [
     "answer",

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast._net.asgi import BodyRejected, ClientGone, read_body
+from holdfast._asgi import BodyRejected, ClientGone, read_body
 from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["BoundedBodies"]
 

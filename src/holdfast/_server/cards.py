@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.codec import MalformedError
 from holdfast.types import AgentCard, AgentInterface, AgentSkill, WireValue
 
 if TYPE_CHECKING:
@@ -101,9 +100,9 @@ def _read(source: Any, *, is_agent: bool) -> AgentCard:
         case Mapping():
             return _from_document(dict(cast("Mapping[str, Any]", source)))
         case _ if _is_sdk_card(source):
-            from holdfast._integrations.a2a_sdk.messages import to_card
+            from holdfast.integrations.a2a_sdk import to_value
 
-            return to_card(source)
+            return to_value(source, AgentCard)
         case _ if isinstance(getattr(source, "name", None), str) and not isinstance(source, type):
             return _from_object(source)
         case _ if is_agent:
@@ -130,14 +129,14 @@ def _read_file(path: Path) -> Any:
         raise ValueError(f"the card {path} is larger than {_MAX_FILE_BYTES} bytes")
     try:
         return codec.parse(content)
-    except MalformedError as error:
+    except codec.MalformedError as error:
         raise ValueError(f"the card {path} is {error}") from None
 
 
 def _from_document(document: Any) -> AgentCard:
     try:
-        return codec.from_builtins(document, AgentCard)
-    except MalformedError as error:
+        return AgentCard.from_dict(document)
+    except ValueError as error:
         raise ValueError(f"the card is not valid: {error}") from None
 
 

@@ -11,22 +11,20 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_methods
+from holdfast._arguments import check_kind, check_methods
+from holdfast._asgi import header_map
 from holdfast._model.error_values import one_line
-from holdfast._model.settings import check_kind
-from holdfast._net.asgi import header_map
 from holdfast._server.answers import answer, error_of_failure, error_of_status, event, is_proper
 from holdfast._server.requests import TappedRequest
-from holdfast._wire.http import media_type
-from holdfast._wire.sse import EVENT_STREAM
 from holdfast.errors import A2AError
+from holdfast.extend import SystemEnv, media_type
+from holdfast.protocol import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from holdfast._aio.env import Env
-    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast.extend import Env
 
     Message = MutableMapping[str, Any]
 

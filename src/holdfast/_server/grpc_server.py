@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from a2a.server.request_handlers import RequestHandler
 
     from holdfast._server.host_check import HostRules
-    from holdfast._server.identity import Authenticate
+    from holdfast._server.settings import Authenticate
 
 __all__ = ["GrpcGate", "GrpcServer"]
 

@@ -21,7 +21,7 @@ from holdfast._server.answers import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["HostCheck", "HostRules", "host_rules"]
 

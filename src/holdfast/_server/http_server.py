@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from holdfast._net.accepting import settle_accepted
+from holdfast._aio.accepting import settle_accepted
 
 if TYPE_CHECKING:
     import socket

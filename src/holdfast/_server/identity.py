@@ -11,27 +11,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.utils.errors import InternalError
 
-from holdfast._net.asgi import header_map
+from holdfast._asgi import header_map
 from holdfast._server.answers import refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
 
-    from holdfast._net.asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._server.settings import Authenticate
 
-__all__ = ["Authenticate", "Authentication", "HttpContextBuilder", "NamedUser", "name_of_caller"]
+__all__ = ["Authentication", "HttpContextBuilder", "NamedUser", "name_of_caller"]
 
 logger = logging.getLogger("holdfast.server")
-
-Authenticate = Callable[[Mapping[str, str]], "str | Awaitable[str | None] | None"]
-"""Returns the name of a caller from the headers of a request; None to refuse the request."""
 
 UNPROVEN = "the request needs valid credentials"
 

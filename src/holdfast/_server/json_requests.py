@@ -19,9 +19,10 @@ from starlette.responses import JSONResponse, Response
 
 from holdfast._model import codec
 from holdfast._model.error_values import int64
-from holdfast._wire.http import media_type
-from holdfast._wire.limits import Limits, check_json_size
+from holdfast._wire.limits import check_json_size
 from holdfast.errors import LimitExceededError
+from holdfast.extend import media_type
+from holdfast.policies import Limits
 
 __all__ = ["JsonRequest", "exceeds_json_values"]
 

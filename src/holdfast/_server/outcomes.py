@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from holdfast._arguments import check_kind, check_not_empty, check_seconds
-from holdfast._client.content import to_message
+from holdfast.client import to_message
 from holdfast.errors import InternalError
 from holdfast.types import Role, TaskState
 
 if TYPE_CHECKING:
-    from holdfast._client.content import Content
+    from holdfast.client import Content
     from holdfast.errors import A2AError
     from holdfast.types import Message
 

@@ -24,18 +24,20 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
 from holdfast._aio.cancel_scope import wait_until
+from holdfast._arguments import check_headers
 from holdfast._model.addresses import is_http_address
 from holdfast._model.error_values import one_line
-from holdfast._wire.http import HttpRequest, Timeouts, check_headers, presentable
-from holdfast._wire.network_scope import NetworkReach, scope_of
+from holdfast._wire.network_scope import scope_of
 from holdfast.errors import NetworkPolicyError
+from holdfast.extend import HttpRequest, NetworkReach, presentable
+from holdfast.policies import Timeouts
 
 if TYPE_CHECKING:
     from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
-    from holdfast._net.engine import HttpEngine
     from holdfast._server.settings import PushUrlValidator
     from holdfast._wire.network_scope import Network
+    from holdfast.extend import HttpEngine
 
 __all__ = ["BoundedPushConfigs", "PushSender", "PushTargets"]
 

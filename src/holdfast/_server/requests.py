@@ -11,13 +11,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast._aio.cancel_scope import CancelScope
+from holdfast._asgi import header_map
 from holdfast._model.error_values import int64
-from holdfast._net.asgi import header_map
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from holdfast._net.asgi import ASGIReceive, ASGIScope
+    from holdfast._asgi import ASGIReceive, ASGIScope
 
 __all__ = ["TappedRequest"]
 

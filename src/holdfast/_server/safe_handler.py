@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from a2a.utils import errors as sdk
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._integrations.a2a_sdk.messages import to_value
 from holdfast._model.error_writing import own_message
 from holdfast._server.answers import error_of_failure
 from holdfast._server.json_requests import exceeds_json_values
+from holdfast.integrations.a2a_sdk import to_value
 from holdfast.types import Message
 
 if TYPE_CHECKING:

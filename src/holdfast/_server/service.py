@@ -25,7 +25,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._integrations.a2a_sdk.messages import to_proto
 from holdfast._server.bodies import BoundedBodies
 from holdfast._server.errors import ProtocolErrors
 from holdfast._server.host_check import HostCheck
@@ -33,6 +32,7 @@ from holdfast._server.identity import Authentication, HttpContextBuilder
 from holdfast._server.push import BoundedPushConfigs, PushSender, PushTargets
 from holdfast._server.safe_handler import SafeRequestHandler
 from holdfast._server.streams import with_safe_requests
+from holdfast.integrations.a2a_sdk import to_proto
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from holdfast._net.engine import HttpEngine
     from holdfast._server.host_check import HostRules
     from holdfast._server.settings import ServerSettings
     from holdfast._server.turn_registry import SdkTurnRegistry, TurnRegistry
+    from holdfast.extend import HttpEngine
     from holdfast.types import AgentCard
 
 __all__ = ["Service"]
@@ -209,7 +209,7 @@ class Service:
         if sender is None:
             engine = settings.push_engine
             if engine is None:
-                from holdfast._net.aiohttp import AiohttpEngine  # slow to import
+                from holdfast.extend import AiohttpEngine
 
                 engine = self._engine = AiohttpEngine(proxies=False)
             sender = PushSender(engine, store, targets)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast._arguments import (
+    check_count,
     check_kind,
     check_methods,
     check_not_empty,
     check_one_of,
     check_seconds,
 )
-from holdfast._model.settings import check_count
 from holdfast._wire.network_scope import Network
 from holdfast.types import AgentCard, AgentExtension
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings"]
+__all__ = ["Authenticate", "CardModifier", "Middleware", "PushUrlValidator", "ServerSettings"]
+
+Authenticate = Callable[[Mapping[str, str]], "str | Awaitable[str | None] | None"]
+"""Returns the name of a caller from the headers of a request; None to refuse the request."""
 
 CardModifier = Callable[[AgentCard], AgentCard]
 """Takes the complete public card and returns the card to serve; sign the card there."""

@@ -15,12 +15,12 @@ from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
 
 from holdfast._aio.cancel_scope import CancelScope, pending_cancellations
-from holdfast._integrations.a2a_sdk.messages import to_proto, to_value
 from holdfast._server.agent_turns import AgentTurn, Requester
 from holdfast._server.answers import error_of_failure
 from holdfast._server.outcomes import Ending
 from holdfast._server.safe_handler import sdk_error
 from holdfast.errors import A2AError, InternalError
+from holdfast.integrations.a2a_sdk import to_proto, to_value
 from holdfast.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext
     from a2a.server.events import EventQueue
 
-    from holdfast._aio.env import Env
     from holdfast._server.executors import Executor
+    from holdfast.extend import Env
 
 __all__ = ["SdkTurnRegistry", "TurnRegistry"]
 

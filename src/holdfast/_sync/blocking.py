@@ -32,8 +32,8 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from holdfast._policy.resilience import Resilience
 from holdfast._sync.loop import HookDispatcher, is_over, run_by_caller, start_later, wait_for
+from holdfast.policies import Resilience
 
 __all__ = ["Blocking", "Iteration", "blocking_class", "blocking_function", "strip_async"]
 

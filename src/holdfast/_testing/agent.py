@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast._model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast._testing.exchange import Exchange
 from holdfast._testing.operations import Contexts, Operations, Result
 from holdfast._testing.plans import echo
@@ -24,6 +23,7 @@ from holdfast._testing.serverwire import CARD, Refusal, Wire
 from holdfast._testing.streaming import Streaming
 from holdfast._testing.timeline import Store
 from holdfast._testing.v03wire import V03FileEncoding, v03_card
+from holdfast.protocol import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast._testing.bodies import EventBody
     from holdfast._testing.faults import Fault
     from holdfast._testing.plans import Behaviour, Plan
-    from holdfast._wire.http import HttpRequest
+    from holdfast.extend import HttpRequest
     from holdfast.types import AgentExtension, Message, Task
 
 __all__ = ["FakeAgent", "FaultQueue", "Received"]

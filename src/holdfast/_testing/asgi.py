@@ -17,20 +17,27 @@ from urllib.parse import urlsplit
 
 from holdfast._aio.cancel_scope import CancelScope, wait_within
 from holdfast._model.hosts import ip_literal
-from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.asgi_exchange import AsgiExchange, IncompleteReplyError
 from holdfast._testing.asgi_lifespan import Lifespan
-from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, presentable
-from holdfast._wire.limits import limit_error
-from holdfast._wire.origins import origin
 from holdfast.errors import Facts
+from holdfast.extend import (
+    HttpReply,
+    HttpRequest,
+    HttpStream,
+    connection_error,
+    limit_error,
+    origin,
+    presentable,
+    reach_error,
+    timeout_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from holdfast._net.asgi import Application
+    from holdfast._asgi import Application
 
 __all__ = ["AsgiNetwork"]
 

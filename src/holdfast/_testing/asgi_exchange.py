@@ -12,13 +12,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from holdfast._net.asgi import header_map
+from holdfast._asgi import header_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
-    from holdfast._net.asgi import Application
-    from holdfast._wire.http import HttpRequest
+    from holdfast._asgi import Application
+    from holdfast.extend import HttpRequest
 
 __all__ = ["AsgiExchange", "IncompleteReplyError"]
 

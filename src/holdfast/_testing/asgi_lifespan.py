@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from types import TracebackType
 
-    from holdfast._net.asgi import Application
+    from holdfast._asgi import Application
 
 __all__ = ["Lifespan"]
 

@@ -9,7 +9,7 @@ from holdfast._testing.bodies import EventBody, Reply, WholeBody, refusal_for
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
 from holdfast._testing.serverwire import Refusal
 from holdfast._testing.timeline import http_date
-from holdfast._wire.sse import EVENT_STREAM
+from holdfast.protocol import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast._testing.serverwire import Wire
     from holdfast._testing.streaming import Events
     from holdfast._testing.timeline import TaskTimeline
-    from holdfast._wire.http import HttpReply
+    from holdfast.extend import HttpReply
 
 __all__ = ["Exchange"]
 

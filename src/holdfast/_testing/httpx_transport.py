@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from holdfast._integrations.httpx import Transport
 from holdfast._integrations.raw_requests import ForeignReply
+from holdfast.integrations.httpx import Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from holdfast._net.engine import HttpEngine
-    from holdfast._wire.http import HttpRequest, HttpStream
+    from holdfast.extend import HttpEngine, HttpRequest, HttpStream
 
 __all__ = ["async_client"]
 

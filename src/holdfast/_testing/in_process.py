@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast, runtime_checkable
 
 from holdfast._arguments import check_seconds, check_url
-from holdfast._client.connect import connect
 from holdfast._testing.agent import FakeAgent
 from holdfast._testing.asgi import AsgiNetwork
 from holdfast._testing.network import FakeNetwork
 from holdfast._testing.single_binding import SingleBindingEngine
-from holdfast._wire.origins import origin
+from holdfast.client import connect
+from holdfast.extend import origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from holdfast._client.client import Client
-    from holdfast._client.options import CreateOptions
-    from holdfast._net.asgi import Application
-    from holdfast._net.engine import HttpEngine
+    from holdfast._asgi import Application
+    from holdfast.client import Client, CreateOptions
+    from holdfast.extend import HttpEngine
 
 __all__ = ["InProcessClients", "make_test_client_factory", "make_test_rest_client_factory"]
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast._journal.protocol import CallRecord, RecordUpdate, utc
+from holdfast._journal.protocol import utc
 from holdfast.errors import CallOutcome, JournalError
+from holdfast.extend import CallRecord, RecordUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from holdfast._journal.protocol import Journal
     from holdfast.errors import JournalFailure
+    from holdfast.extend import Journal
 
 __all__ = ["check_journal"]
 

@@ -11,8 +11,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Self
 
+from holdfast._aio.accepting import settle_accepted
 from holdfast._arguments import check_port
-from holdfast._net.accepting import settle_accepted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

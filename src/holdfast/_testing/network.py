@@ -14,17 +14,25 @@ from urllib.parse import urlsplit
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._model.hosts import ip_literal
-from holdfast._net.engine import connection_error, reach_error, timeout_error
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Garbage, Refuse, Stall
-from holdfast._wire.http import HttpReply, HttpRequest, HttpStream, excerpt, presentable
-from holdfast._wire.limits import limit_error
-from holdfast._wire.origins import origin
 from holdfast.errors import (
     A2AConnectionError,
     A2ATimeoutError,
     Facts,
     InvalidAgentResponseError,
+)
+from holdfast.extend import (
+    HttpReply,
+    HttpRequest,
+    HttpStream,
+    connection_error,
+    excerpt,
+    limit_error,
+    origin,
+    presentable,
+    reach_error,
+    timeout_error,
 )
 
 if TYPE_CHECKING:

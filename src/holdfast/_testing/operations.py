@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast._testing.plans import Behaviour, Plan, Step, Turn, completes
 from holdfast._testing.serverwire import Refusal
 from holdfast._testing.streaming import Events, Streaming

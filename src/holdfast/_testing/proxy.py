@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from holdfast._integrations.recognition import recognize
-from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 from holdfast._testing.agent import FaultQueue, Received
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Refuse, Reset, Respond, Stall
@@ -21,12 +20,13 @@ from holdfast._testing.listening import Listener
 from holdfast._testing.relay import Relay, RelayedEvents, RelayError
 from holdfast._testing.serverhttp import LARGEST_HEAD, BadRequestError, error_reply, read_request
 from holdfast._testing.serverreplies import send_events, send_instead, send_whole
+from holdfast.protocol import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from holdfast._wire.http import HttpRequest
+    from holdfast.extend import HttpRequest
 
 __all__ = ["FaultProxy"]
 

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 from holdfast._testing.bodies import portion_of
 from holdfast._testing.faults import Duplicate
 from holdfast._testing.serverhttp import LARGEST_HEAD
-from holdfast._wire.http import FRAMING, media_type
-from holdfast._wire.sse import EVENT_STREAM
+from holdfast._wire.http import FRAMING
+from holdfast.extend import media_type
+from holdfast.protocol import EVENT_STREAM
 
 if TYPE_CHECKING:
     from holdfast._testing.bodies import BodyEnd
     from holdfast._testing.faults import Fault
-    from holdfast._wire.http import HttpRequest
+    from holdfast.extend import HttpRequest
 
 __all__ = ["Relay", "RelayError", "RelayedEvents"]
 

@@ -6,12 +6,12 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Self
 
-from holdfast._aio.env import SystemEnv
 from holdfast._testing.bodies import EventBody
 from holdfast._testing.faults import Fault, Refuse, Stall
 from holdfast._testing.listening import Listener
 from holdfast._testing.serverhttp import LARGEST_HEAD, BadRequestError, error_reply, read_request
 from holdfast._testing.serverreplies import send_events, send_instead, send_whole
+from holdfast.extend import SystemEnv
 
 if TYPE_CHECKING:
     from holdfast._testing.agent import FakeAgent

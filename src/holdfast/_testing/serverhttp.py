@@ -6,7 +6,7 @@ import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from holdfast._wire.http import HttpRequest
+from holdfast.extend import HttpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast._model import codec
-from holdfast._model.operations import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
 from holdfast._testing.serverwire import CARD, Refusal, Wire
 from holdfast._testing.v03wire import (
     UNSUPPORTED_V03_OPERATIONS,
@@ -16,12 +15,13 @@ from holdfast._testing.v03wire import (
     V03FileEncoding,
     V03Wire,
 )
+from holdfast.protocol import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from holdfast._testing.streaming import Streaming
-    from holdfast._wire.http import HttpRequest
+    from holdfast.extend import HttpRequest
 
 __all__ = ["read_request"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.operations import OPERATIONS
-from holdfast._wire.http import HttpReply
+from holdfast.extend import HttpReply
+from holdfast.protocol import OPERATIONS
 from holdfast.types import Empty
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from holdfast._model import codec
-from holdfast._model.operations import WELL_KNOWN
-from holdfast._wire.http import HttpReply, HttpRequest, HttpStream
+from holdfast.extend import HttpReply, HttpRequest, HttpStream
+from holdfast.protocol import CARD_PATHS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from holdfast._net.engine import HttpEngine
+    from holdfast.extend import HttpEngine
 
 __all__ = ["SingleBindingEngine"]
 
@@ -89,7 +89,7 @@ class _WholeReply:
 
 
 def _is_for_card(request: HttpRequest) -> bool:
-    return request.method == "GET" and request.url.partition("?")[0].endswith(WELL_KNOWN)
+    return request.method == "GET" and request.url.partition("?")[0].endswith(CARD_PATHS)
 
 
 def _filtered(body: bytes, binding: str) -> bytes:

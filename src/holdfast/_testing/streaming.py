@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast._model.operations import Verb
 from holdfast._testing.serverwire import Refusal
+from holdfast.protocol import Verb
 from holdfast.types import (
     Message,
     StreamResponse,

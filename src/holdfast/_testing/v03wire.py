@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import msgspec
 
-from holdfast._model import operations as op
+from holdfast import protocol as op
 from holdfast._testing.serverwire import Refusal, Wire, json_reply, plain_reply
 from holdfast.types import (
     AgentCard,
@@ -29,7 +29,7 @@ from holdfast.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._wire.http import HttpReply
+    from holdfast.extend import HttpReply
 
 __all__ = ["UNSUPPORTED_V03_OPERATIONS", "V03BytesWire", "V03FileEncoding", "V03Wire", "v03_card"]
 

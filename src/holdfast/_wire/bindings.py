@@ -18,6 +18,7 @@ from holdfast._wire.versions import (
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
     ProtocolVersion,
+    spoken_version,
 )
 
 if TYPE_CHECKING:
@@ -134,24 +135,6 @@ _EXTENSION_HEADERS: Mapping[str, tuple[str, ...]] = {
     PROTOCOL_VERSION: ("a2a-extensions",),
     OLDER_VERSION: ("a2a-extensions", "x-a2a-extensions"),
 }
-
-_SUPPORTED_BY_DECLARED = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OLDER_VERSION}
-
-
-def spoken_version(declared: str | None) -> str | None:
-    """Return the protocol version to speak, given the one that a card declares (``1.0.3``).
-
-    0.2 counts as 0.3, and a card without a version as 1.0.
-
-    Returns:
-        None if the version is not supported.
-    """
-    if not declared:
-        return PROTOCOL_VERSION
-    major, _, minor_and_patch = declared.strip().removeprefix("v").partition(".")
-    return _SUPPORTED_BY_DECLARED.get(major) or _SUPPORTED_BY_DECLARED.get(
-        f"{major}.{minor_and_patch.partition('.')[0]}"
-    )
 
 
 def protocol_headers(

@@ -12,18 +12,44 @@ __all__ = [
     "PROTOCOL_VERSION",
     "PROTOCOL_VERSIONS",
     "ProtocolVersion",
+    "spoken_version",
 ]
 
 ProtocolVersion = Literal["1.0", "0.3"]
+"""A version of the protocol that Holdfast speaks."""
 
 PROTOCOL_VERSION: ProtocolVersion = "1.0"
+"""The version that is used where an agent speaks several."""
+
 OLDER_VERSION: ProtocolVersion = "0.3"
+"""The older version that Holdfast speaks."""
+
 PROTOCOL_VERSIONS: tuple[ProtocolVersion, ...] = (PROTOCOL_VERSION, OLDER_VERSION)
+"""All versions that Holdfast speaks, the preferred one first."""
 
 HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
 """Bindings that an `HttpEngine` carries."""
 
 GRPC_BINDING = "GRPC"
+"""The binding that needs the extra ``grpc``."""
 
 BINDINGS = (*HTTP_BINDINGS, GRPC_BINDING)
 """All supported bindings; the last one needs its extra."""
+
+_SUPPORTED_BY_DECLARED = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OLDER_VERSION}
+
+
+def spoken_version(declared: str | None) -> str | None:
+    """Return the protocol version to speak, given the one that a card declares (``1.0.3``).
+
+    0.2 counts as 0.3, and a card without a version as 1.0.
+
+    Returns:
+        None if the version is not supported.
+    """
+    if not declared:
+        return PROTOCOL_VERSION
+    major, _, minor_and_patch = declared.strip().removeprefix("v").partition(".")
+    return _SUPPORTED_BY_DECLARED.get(major) or _SUPPORTED_BY_DECLARED.get(
+        f"{major}.{minor_and_patch.partition('.')[0]}"
+    )

@@ -31,12 +31,9 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack
 import aiohttp
 from grpc import aio
 
-from holdfast._aio.env import Env
-from holdfast._auth.providers import AuthProvider, CredentialService
 from holdfast._client.answer import Answer
 from holdfast._client.batch import RunItem, RunResult
 from holdfast._client.client_tools import ClientTools
-from holdfast._client.content import Content
 from holdfast._client.conversation import InterruptionHook
 from holdfast._client.named_agent import AgentHealth, AgentResult
 from holdfast._client.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
@@ -47,8 +44,6 @@ from holdfast._compat.factory import ClientConfig, Producer
 from holdfast._doctor.findings import Diagnosis
 from holdfast._journal.protocol import Journal
 from holdfast._model.operations import Operation
-from holdfast._net.engine import HttpEngine
-from holdfast._net.tls_config import TlsConfig
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast._pipeline.listeners import Consumer, Interceptor, Observer
@@ -57,13 +52,17 @@ from holdfast._pipeline.transport import Layer, Reply
 from holdfast._policy.breaker import BreakerFailure, BreakerState
 from holdfast._policy.reconcile import ContextIds, OnUnknown
 from holdfast._policy.resilience import Resilience
-from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
 from holdfast._stream.fold import TaskUpdate
 from holdfast._stream.text import TextChange
-from holdfast._wire.limits import Limits
 from holdfast._wire.network_scope import AgentReach
-from holdfast._wire.versions import ProtocolVersion
+from holdfast.auth import AuthProvider
+from holdfast.client import Content
+from holdfast.compat import CredentialService
 from holdfast.errors import A2AError, JournalError
+from holdfast.extend import Env, HttpEngine
+from holdfast.policies import Limits, TlsConfig
+from holdfast.protocol import ProtocolVersion
+from holdfast.signatures import CardVerifier, CardVerifierCallable
 from holdfast.types import (
     AgentCard,
     Event,
@@ -779,7 +778,7 @@ class Client:
         reply is lost, the task that it created stands for the reply. Consumers are not called.
 
         Args:
-            operation: The operation, of `holdfast.extend.OPERATIONS`.
+            operation: The operation, of `holdfast.protocol.OPERATIONS`.
             params: Its parameters; a message has its id already.
             options: See `SendOptions`; ``on_unknown`` applies to messages.
 

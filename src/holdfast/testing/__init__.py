@@ -126,29 +126,28 @@ __all__ = [
     "works_forever",
 ]
 
-_NAMES_BY_MODULE = {
-    "agent": "FakeAgent Received",
-    "asgi": "AsgiNetwork",
-    "faults": "Cut Delay Duplicate Fail Fault Garbage Refuse Reset Respond Stall"
-    " bad_gateway rate_limited unavailable",
-    "history": "History",
-    "in_process": "InProcessClients make_test_client_factory make_test_rest_client_factory",
-    "journals": "check_journal",
-    "network": "FakeNetwork",
-    "plans": "Behaviour Plan Step Turn asks completes crashes echo fails needs_auth rejects"
-    " replies streams works_forever",
-    "proxy": "FaultProxy",
-    "server": "LoopbackServer pick_free_port",
-    "streaming": "Streaming",
-    "virtualtime": "DeadlockError OrphanTaskError RealIOError VirtualTimeLoop run",
-}
-"""The names of each module of `holdfast._testing`."""
-
 __getattr__, __dir__ = publish(
     __name__,
-    lazy={
-        name: f"holdfast._testing.{module}"
-        for module, names in _NAMES_BY_MODULE.items()
-        for name in names.split()
+    {
+        "_testing.agent": "FakeAgent Received",
+        "_testing.asgi": "AsgiNetwork",
+        "_testing.faults": (
+            "Cut Delay Duplicate Fail Fault Garbage Refuse Reset Respond Stall bad_gateway "
+            "rate_limited unavailable"
+        ),
+        "_testing.history": "History",
+        "_testing.in_process": (
+            "InProcessClients make_test_client_factory make_test_rest_client_factory"
+        ),
+        "_testing.journals": "check_journal",
+        "_testing.network": "FakeNetwork",
+        "_testing.plans": (
+            "Behaviour Plan Step Turn asks completes crashes echo fails needs_auth rejects "
+            "replies streams works_forever"
+        ),
+        "_testing.proxy": "FaultProxy",
+        "_testing.server": "LoopbackServer pick_free_port",
+        "_testing.streaming": "Streaming",
+        "_testing.virtualtime": "DeadlockError OrphanTaskError RealIOError VirtualTimeLoop run",
     },
 )

@@ -12,7 +12,7 @@ import hmac
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs
 
-from holdfast._net.accepting import settle_accepted
+from holdfast._aio.accepting import settle_accepted
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -23,7 +23,7 @@ from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.flags import GET_TCK
 from holdfast._cli.output import text
 from holdfast._cli.output.events import Measurement, Notice
-from holdfast._model.operations import GET_TASK, WELL_KNOWN
+from holdfast._model.operations import CARD_PATHS, GET_TASK
 from holdfast._pipeline.transport import Call
 from holdfast._policy.deadline import Deadline
 
@@ -221,7 +221,7 @@ def _address(session: Session, view: _Shown) -> str:
     if isinstance(reference, Path) or urlsplit(reference).query:
         message = "the TCK fetches the card itself: name the agent by its host or origin"
         raise view.not_measured(message)
-    for path in WELL_KNOWN:
+    for path in CARD_PATHS:
         reference = reference.removesuffix(path)
     return reference.rstrip("/")
 

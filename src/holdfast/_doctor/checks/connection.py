@@ -10,8 +10,7 @@ from holdfast._doctor.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast._doctor.facts import InterfaceFacts, Observations
-    from holdfast._wire.tls import TlsFacts
+    from holdfast._doctor.facts import InterfaceFacts, Observations, TlsFacts
 
 __all__ = ["check_connection"]
 

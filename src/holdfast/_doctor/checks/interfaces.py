@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._doctor.findings import Finding
-from holdfast._wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS, spoken_version
+from holdfast.protocol import HTTP_BINDINGS, PROTOCOL_VERSIONS, spoken_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

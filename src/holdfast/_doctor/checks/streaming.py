@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._doctor.findings import Finding
-from holdfast._wire.sse import EVENT_STREAM
+from holdfast.protocol import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,15 +10,14 @@ from holdfast._arguments import check_kind
 from holdfast._integrations.a2a_sdk.errors import to_sdk_error
 from holdfast._integrations.a2a_sdk.notify import notify
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig, SharedBudget
-from holdfast._policy.resilience import Resilience
-from holdfast._policy.retry import RetryPolicy
+from holdfast.policies import Resilience, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast._integrations.a2a_sdk.retry_config import OnRetry, RetryPredicate
-    from holdfast._pipeline.endpoints import Endpoints
     from holdfast.errors import A2AError
+    from holdfast.extend import Endpoints
 
 __all__ = ["check_budget", "check_other_labels", "resilience_of", "retry_config_of"]
 

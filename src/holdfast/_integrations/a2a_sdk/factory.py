@@ -9,7 +9,6 @@ from a2a.client.client import ClientConfig
 from a2a.client.client_factory import ClientFactory
 from a2a.types import a2a_pb2 as pb
 
-from holdfast._aio.env import SystemEnv
 from holdfast._integrations.a2a_sdk.conversion import (
     check_budget,
     check_other_labels,
@@ -20,8 +19,8 @@ from holdfast._integrations.a2a_sdk.retry_loop import RetryExecutor
 from holdfast._integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
 from holdfast._integrations.a2a_sdk.validation import check_config, check_names
 from holdfast._pipeline.cards.resolver import FETCH_CARD
-from holdfast._pipeline.endpoints import Endpoints
-from holdfast._wire.bindings import HTTP_BINDINGS
+from holdfast.extend import Endpoints, SystemEnv
+from holdfast.protocol import HTTP_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

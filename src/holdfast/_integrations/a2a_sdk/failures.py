@@ -33,19 +33,19 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from holdfast._model.error_reading import make_error_object
 from holdfast._model.error_values import seconds
 from holdfast._wire.grpc_status import NO_CONNECTION
-from holdfast._wire.http import HttpReply
-from holdfast._wire.limits import Limits
 from holdfast._wire.protobuf.details import read_details
 from holdfast._wire.raw_replies import read_raw_error
 from holdfast._wire.status import REFUSALS
 from holdfast.errors import A2AError
+from holdfast.extend import HttpReply
+from holdfast.policies import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from a2a.client.transports.base import ClientTransport
 
-    from holdfast._model.operations import Operation
+    from holdfast.protocol import Operation
 
 __all__ = ["Failure", "address_of", "channel_state", "default_retry_predicate", "read_failure"]
 

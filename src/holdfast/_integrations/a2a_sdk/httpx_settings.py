@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast._client.options import ClientOptions
-    from holdfast._wire.http import Timeouts
+    from holdfast.policies import Timeouts
 
 __all__ = ["LentClient"]
 

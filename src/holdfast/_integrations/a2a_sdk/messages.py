@@ -17,11 +17,11 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._model.codec import MalformedError
-from holdfast._model.operations import OPERATIONS
 from holdfast._wire.protobuf.reading import reader
 from holdfast._wire.protobuf.values import UnrepresentableError
 from holdfast._wire.protobuf.writing import writer
 from holdfast.errors import InvalidAgentResponseError
+from holdfast.protocol import OPERATIONS
 from holdfast.types import AgentCard, WireValue
 
 if TYPE_CHECKING:

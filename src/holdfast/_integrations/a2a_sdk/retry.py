@@ -2,7 +2,7 @@
 
 The methods are the SDK's, one for each operation, and all alike: their common code is in
 `holdfast._integrations.a2a_sdk.retry_loop`, and the safety of each operation is in its row of
-`holdfast._model.operations`.
+`holdfast.protocol`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from a2a.client.transports.base import ClientTransport
 from a2a.types.a2a_pb2 import TASK_STATE_CANCELED, GetTaskRequest
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
-from holdfast._aio.env import SystemEnv
+from holdfast import protocol
 from holdfast._arguments import check_kind
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
 from holdfast._integrations.a2a_sdk.retry_loop import DoneBefore, RetryExecutor, own_copy
-from holdfast._model import operations
+from holdfast.extend import SystemEnv
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from a2a.client.client import ClientCallContext
     from a2a.types import a2a_pb2 as sdk
 
-    from holdfast._aio.env import Env
     from holdfast._integrations.a2a_sdk.retry_config import OnRetry, RetryPredicate, SharedBudget
-    from holdfast._policy.budget import BudgetPolicy
+    from holdfast.extend import Env
+    from holdfast.policies import BudgetPolicy
 
 __all__ = ["RetryTransport"]
 
@@ -116,28 +116,28 @@ class RetryTransport(ClientTransport):
     ) -> sdk.SendMessageResponse:
         """Send a message."""
         method = self._base.send_message
-        return await self._executor.unary(operations.SEND_MESSAGE, method, request, context)
+        return await self._executor.unary(protocol.SEND_MESSAGE, method, request, context)
 
     def send_message_streaming(
         self, request: sdk.SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[sdk.StreamResponse]:
         """Send a message, and stream the events of its answer."""
         method = self._base.send_message_streaming
-        return self._executor.stream(operations.SEND_STREAMING_MESSAGE, method, request, context)
+        return self._executor.stream(protocol.SEND_STREAMING_MESSAGE, method, request, context)
 
     async def get_task(
         self, request: sdk.GetTaskRequest, *, context: ClientCallContext | None = None
     ) -> sdk.Task:
         """Fetch a task."""
         method = self._base.get_task
-        return await self._executor.unary(operations.GET_TASK, method, request, context)
+        return await self._executor.unary(protocol.GET_TASK, method, request, context)
 
     async def list_tasks(
         self, request: sdk.ListTasksRequest, *, context: ClientCallContext | None = None
     ) -> sdk.ListTasksResponse:
         """List tasks."""
         method = self._base.list_tasks
-        return await self._executor.unary(operations.LIST_TASKS, method, request, context)
+        return await self._executor.unary(protocol.LIST_TASKS, method, request, context)
 
     async def cancel_task(
         self, request: sdk.CancelTaskRequest, *, context: ClientCallContext | None = None
@@ -151,14 +151,14 @@ class RetryTransport(ClientTransport):
 
         before = DoneBefore((TaskNotCancelableError, TaskNotFoundError), find)
         method = self._base.cancel_task
-        return await self._executor.unary(operations.CANCEL_TASK, method, request, context, before)
+        return await self._executor.unary(protocol.CANCEL_TASK, method, request, context, before)
 
     async def create_task_push_notification_config(
         self, request: sdk.TaskPushNotificationConfig, *, context: ClientCallContext | None = None
     ) -> sdk.TaskPushNotificationConfig:
         """Add a push notification config to a task."""
         method = self._base.create_task_push_notification_config
-        return await self._executor.unary(operations.CREATE_PUSH_CONFIG, method, request, context)
+        return await self._executor.unary(protocol.CREATE_PUSH_CONFIG, method, request, context)
 
     async def get_task_push_notification_config(
         self,
@@ -168,7 +168,7 @@ class RetryTransport(ClientTransport):
     ) -> sdk.TaskPushNotificationConfig:
         """Fetch a push notification config of a task."""
         method = self._base.get_task_push_notification_config
-        return await self._executor.unary(operations.GET_PUSH_CONFIG, method, request, context)
+        return await self._executor.unary(protocol.GET_PUSH_CONFIG, method, request, context)
 
     async def list_task_push_notification_configs(
         self,
@@ -178,7 +178,7 @@ class RetryTransport(ClientTransport):
     ) -> sdk.ListTaskPushNotificationConfigsResponse:
         """List the push notification configs of a task."""
         method = self._base.list_task_push_notification_configs
-        return await self._executor.unary(operations.LIST_PUSH_CONFIGS, method, request, context)
+        return await self._executor.unary(protocol.LIST_PUSH_CONFIGS, method, request, context)
 
     async def delete_task_push_notification_config(
         self,
@@ -193,14 +193,14 @@ class RetryTransport(ClientTransport):
 
         before = DoneBefore((TaskNotFoundError,), find)
         method = self._base.delete_task_push_notification_config
-        await self._executor.unary(operations.DELETE_PUSH_CONFIG, method, request, context, before)
+        await self._executor.unary(protocol.DELETE_PUSH_CONFIG, method, request, context, before)
 
     def subscribe(
         self, request: sdk.SubscribeToTaskRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[sdk.StreamResponse]:
         """Stream the events of a task."""
         method = self._base.subscribe
-        return self._executor.stream(operations.SUBSCRIBE_TO_TASK, method, request, context)
+        return self._executor.stream(protocol.SUBSCRIBE_TO_TASK, method, request, context)
 
     async def get_extended_agent_card(
         self,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from holdfast._aio.per_loop import PerLoop
 from holdfast._arguments import check_hook, check_kind, check_seconds
 from holdfast._integrations.a2a_sdk.failures import default_retry_predicate
-from holdfast._policy.budget import BudgetPolicy, RetryBudget
-from holdfast._policy.retry import RetryPolicy
+from holdfast._policy.budget import RetryBudget
+from holdfast.policies import BudgetPolicy, RetryPolicy
 
 if TYPE_CHECKING:
     from typing import TypeAlias

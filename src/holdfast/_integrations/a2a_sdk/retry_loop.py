@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from a2a.client.transports.base import ClientTransport
     from google.protobuf.message import Message
 
-    from holdfast._aio.env import Env
     from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
-    from holdfast._model.operations import Operation, Safety
+    from holdfast.extend import Env
+    from holdfast.protocol import Operation, Safety
 
     Request = TypeVar("Request", bound=Message)
 

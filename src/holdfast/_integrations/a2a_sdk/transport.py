@@ -25,24 +25,23 @@ from a2a.client.errors import A2AClientError, AgentCardResolutionError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
 
-from holdfast._aio.env import SystemEnv
-from holdfast._arguments import check_kind, check_one_of, check_seconds, check_url
+from holdfast import protocol as op
+from holdfast._arguments import check_headers, check_kind, check_one_of, check_seconds, check_url
 from holdfast._client.client import streaming, subscribing
-from holdfast._client.connect import connect
 from holdfast._client.options import CALL_TIMEOUT, ClientOptions
 from holdfast._integrations.a2a_sdk.conversion import check_budget, resilience_of
 from holdfast._integrations.a2a_sdk.errors import SDK_ERRORS
 from holdfast._integrations.a2a_sdk.httpx_settings import LentClient
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto
 from holdfast._integrations.a2a_sdk.validation import check_card, check_config, check_names
-from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
-from holdfast._pipeline.transport import ClientCallContext
 from holdfast._stream.difference import difference
 from holdfast._stream.overlap import FlattenedText
-from holdfast._wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSION
-from holdfast._wire.http import Timeouts, check_headers, presentable
+from holdfast.auth import ClientCallContext
+from holdfast.client import connect
 from holdfast.errors import A2AError
+from holdfast.extend import SystemEnv, presentable
+from holdfast.protocol import HTTP_BINDINGS, PROTOCOL_VERSION
 from holdfast.types import (
     AgentCapabilities,
     AgentInterface,
@@ -60,11 +59,10 @@ if TYPE_CHECKING:
     from a2a.client.client import ClientConfig
     from google.protobuf.message import Message as ProtoMessage
 
-    from holdfast._client.client import Client
-    from holdfast._client.event_stream import EventStream
-    from holdfast._client.options import CallOptions
     from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
-    from holdfast._model.operations import Operation
+    from holdfast.client import CallOptions, Client, EventStream
+    from holdfast.policies import Timeouts
+    from holdfast.protocol import Operation
     from holdfast.types import (
         AgentCard,
         CancelTaskRequest,

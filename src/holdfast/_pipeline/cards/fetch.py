@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast._model import codec
 from holdfast._model.card_reading import describe_content, read_card
-from holdfast._model.operations import WELL_KNOWN
+from holdfast._model.operations import CARD_PATHS
 from holdfast._model.redacted_repr import RedactedRepr
 from holdfast._net.engine import HttpEngine, fetch
 from holdfast._pipeline.transport import AnyCall, Call, Reply, UnaryOnly
@@ -97,7 +97,7 @@ class CardLocation(msgspec.Struct, frozen=True):
         if parts.path.endswith(".json"):
             return cls((agent,), last)
         base = agent.partition("?")[0].partition("#")[0].rstrip("/")
-        well_known = tuple(f"{base}{path}" for path in WELL_KNOWN)
+        well_known = tuple(f"{base}{path}" for path in CARD_PATHS)
         return cls(well_known if parts.path in {"", "/"} else (*well_known, agent), last)
 
 
@@ -245,4 +245,4 @@ def _not_json(error: codec.MalformedError, reply: HttpReply) -> str:
 
 
 def _is_well_known(url: str) -> bool:
-    return url.endswith(WELL_KNOWN)
+    return url.endswith(CARD_PATHS)

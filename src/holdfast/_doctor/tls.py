@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from holdfast._doctor.facts import TlsFacts
 from holdfast._model.hosts import normalized_host
 from holdfast._net.proxies import Proxies
 from holdfast._net.sockets import reason_of
-from holdfast._wire.tls import TlsFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._net.tls_config import TlsConfig
+    from holdfast.policies import TlsConfig
 
 __all__ = ["look_at_tls"]
 
