@@ -433,7 +433,18 @@ LIGHT = {
     "a command of a group": ([], "holdfast task "),
     "an option": ([], "holdfast send --"),
 }
-HEAVY = ("aiohttp", "asyncio", "logging", "msgspec", "ssl", "holdfast.errors", "holdfast.types")
+HEAVY = (
+    "aiohttp",
+    "asyncio",
+    "dataclasses",
+    "difflib",
+    "holdfast._cli.options.settings",
+    "holdfast.errors",
+    "holdfast.types",
+    "logging",
+    "msgspec",
+    "ssl",
+)
 
 
 @pytest.mark.parametrize(("words", "completing"), LIGHT.values(), ids=LIGHT)

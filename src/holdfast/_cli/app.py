@@ -6,13 +6,11 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, usage
+from holdfast._cli.errors import INTERRUPTED, CommandError, Failure, MissingAgentError, usage
 from holdfast._cli.groups import LazyCommand, LazyGroup, fit_help
 from holdfast._cli.options.flags import (
     CONTEXT,
@@ -22,7 +20,6 @@ from holdfast._cli.options.flags import (
     with_options,
 )
 from holdfast._cli.options.setting_option import loaded_configuration
-from holdfast._cli.options.settings import MissingAgentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,7 +102,7 @@ def run(arguments: Sequence[str], world: CliEnvironment) -> int:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         failure = usage(_message(error), command)
         if isinstance(error, MissingAgentError):
-            failure = replace(failure, hint=error.hint)
+            failure = failure._replace(hint=error.hint)
         form = _form(arguments, world, error.ctx)
         return _fail(form, failure, in_lines=in_lines, ctx=error.ctx)
     except CommandError as error:  # before there was a session to report it
@@ -148,6 +145,8 @@ def _message(error: click.UsageError) -> str:
         equivalents = [name for name in _MEANT.get(error.option_name, ()) if name in options]
         if equivalents:
             return f"No such option '{error.option_name}'. {' or '.join(equivalents)} does that."
+        from difflib import get_close_matches  # only mistakes need it
+
         similar = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         error = click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
     return error.format_message()

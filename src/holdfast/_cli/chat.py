@@ -10,7 +10,6 @@ that the agent no longer knows is dropped.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -313,10 +312,10 @@ class Chat:
         failure, task = describe(error, self._session), self._open_task
         is_answering = self._session.message_id is None
         if is_answering and task is not None and failure.hint == self._session.go_on(task.id):
-            failure = dataclasses.replace(failure, hint=None)  # the hint that follows repeats it
+            failure = failure._replace(hint=None)  # the hint that follows repeats it
         if task is not None and isinstance(error, TaskNotFoundError):
             self._continue(None, self._conversation.context_id)
-            failure = dataclasses.replace(failure, hint=f"{failure.hint}; {_BEGINS_ANEW}")
+            failure = failure._replace(hint=f"{failure.hint}; {_BEGINS_ANEW}")
         self._output.emit(Failed(failure))
         if is_answering:
             self._report_unfinished()

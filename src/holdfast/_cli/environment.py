@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -64,12 +64,6 @@ def user_cache() -> Path | None:
         return None
     usual = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
     return home.joinpath(*usual, *below) if home.is_dir() else None
-
-
-def _system_env() -> Env:
-    from holdfast._aio.env import SystemEnv
-
-    return SystemEnv()
 
 
 async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
@@ -232,11 +226,10 @@ class _Terminal:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CliEnvironment:
-    """The environment of commands.
+    """The environment of commands; each part can be replaced.
 
-    Attributes:
+    Args:
         run: Runs a coroutine to its end.
         engine: Makes the engine that sends requests; `verify`: whether certificates are verified;
             `tls`, with a certificate of the client only: all TLS settings.
@@ -245,19 +238,41 @@ class CliEnvironment:
         cache: Returns the directory of cached cards; None for no cache.
         terminal: Returns the terminal of the user; None if there is none.
         interrupts: Calls a function at each Ctrl-C, while the context is open.
-        env: Wall time, randomness and ids.
+        env: Wall time, randomness and ids; those of the system if left out.
         look_at_tls: Examines the TLS of a server; see `holdfast._doctor.tls`.
     """
 
-    run: Callable[[Coroutine[Any, Any, None]], None] = _run
-    engine: Callable[..., HttpEngine] = _aiohttp_engine
-    home: Callable[[], Path] = Path.home
-    directory: Callable[[], Path] = Path.cwd
-    cache: Callable[[], Path | None] = user_cache
-    terminal: Callable[[], Terminal | None] = open_terminal
-    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
-    env: Env = field(default_factory=_system_env)
-    look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
+    def __init__(
+        self,
+        *,
+        run: Callable[[Coroutine[Any, Any, None]], None] = _run,
+        engine: Callable[..., HttpEngine] = _aiohttp_engine,
+        home: Callable[[], Path] = Path.home,
+        directory: Callable[[], Path] = Path.cwd,
+        cache: Callable[[], Path | None] = user_cache,
+        terminal: Callable[[], Terminal | None] = open_terminal,
+        interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts,
+        env: Env | None = None,
+        look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls,
+    ) -> None:
+        self.run = run
+        self.engine = engine
+        self.home = home
+        self.directory = directory
+        self.cache = cache
+        self.terminal = terminal
+        self.interrupts = interrupts
+        self.look_at_tls = look_at_tls
+        self._env = env
+
+    @cached_property
+    def env(self) -> Env:
+        """Wall time, randomness and ids."""
+        if self._env is not None:
+            return self._env
+        from holdfast._aio.env import SystemEnv  # commands that call no agent need none
+
+        return SystemEnv()
 
     def read_configuration(self, named: str | None) -> Configuration:
         """Read the configuration files.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import click
 
 from holdfast._cli.options.values import shown_duration
 
@@ -27,6 +28,7 @@ __all__ = [
     "CommandError",
     "CommandState",
     "Failure",
+    "MissingAgentError",
     "internal",
     "one_line",
     "out_of_time",
@@ -43,8 +45,7 @@ INTERRUPTED, CLOSED_PIPE = 130, 141
 """Exit codes of shells for a program that SIGINT or SIGPIPE ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """The failure of a command.
 
     Attributes:
@@ -77,6 +78,24 @@ class CommandError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+class MissingAgentError(click.UsageError):
+    """A command needs an agent, and no setting names one.
+
+    Args:
+        ctx: The command's context.
+
+    Attributes:
+        hint: How to name one, and which command starts one.
+    """
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
+        self.hint = (
+            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
+            "starts an agent to try, at localhost:9999"
+        )
 
 
 class CommandState(Protocol):

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast._cli.agent.reference import read_reference
@@ -29,7 +28,6 @@ from holdfast._cli.options.setting_option import beside
 from holdfast._cli.options.values import masked_reference
 from holdfast._cli.output.events import Notice
 from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
-from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials as Carried
 from holdfast._wire.credentials import is_cookie_name, is_cookie_value
 from holdfast._wire.http import check_headers
@@ -129,6 +127,8 @@ class Credentials:
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
         """Send the token to a card's server that asks for one, if the caller named that server."""
+        from holdfast._wire.challenges import bearer_challenge  # only after a 401
+
         is_requested = self._answers and bearer_challenge(error.headers) is not None
         self._card_is_guarded = is_requested and bool(self._bearer) and not self._has_card
         return self._card_is_guarded
@@ -304,8 +304,7 @@ def bind(
             withheld[name] = f"{settings.named[name]} is not sent: {reason}"
             output.emit(Notice.warning(withheld[name]))
     without_certificate = withheld.keys() & {"client_cert", "client_key"}
-    return replace(
-        settings,
+    return settings._replace(
         bearer=None if "bearer" in withheld else settings.bearer,
         api_key=None if "api_key" in withheld else settings.api_key,
         svc_params={} if "svc_param" in withheld else settings.svc_params,
@@ -327,8 +326,7 @@ def origin_of(card: AgentCard) -> str | None:
         return None
 
 
-@dataclass(frozen=True)
-class _Agent:
+class _Agent(NamedTuple):
     """The agent of a command.
 
     Attributes:

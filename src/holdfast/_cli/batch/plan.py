@@ -7,9 +7,8 @@ given a name: only the caller knows whether it is the same line, or one with the
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast._cli.batch.input import Line, Lines
 from holdfast._cli.batch.output import Results
@@ -29,8 +28,7 @@ STANDARD = "-"
 """The name of standard input or output."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """The options of a run.
 
     Attributes:

@@ -11,7 +11,6 @@ for long, the run ends without waiting for them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast._cli.agent.actions import described_ending
@@ -334,7 +333,7 @@ class Run:
     def _with_resume_hint(self, failure: Failure, problem: str) -> Failure:
         resuming = f"to resume: {self._session.command(*self._plan.words())}"
         hint = f"{failure.hint}; then, {resuming}" if failure.hint else resuming
-        return replace(failure, message=f"{problem}: {failure.message}", hint=hint)
+        return failure._replace(message=f"{problem}: {failure.message}", hint=hint)
 
     async def _wait(self) -> None:
         """Wait before the next message while the agent is unreachable or refuses calls."""
@@ -385,7 +384,7 @@ class Run:
 
     def _outage_failure(self, error: A2AError) -> Failure:
         """Return the failure for an agent that was unreachable for too long."""
-        failure = replace(failure_of(error, self._session), message=why_away(error))
+        failure = failure_of(error, self._session)._replace(message=why_away(error))
         duration = shown_duration(MAX_OUTAGE_S)
         return self._with_resume_hint(failure, f"the agent has not been reached for {duration}")
 

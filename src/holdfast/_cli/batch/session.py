@@ -6,7 +6,6 @@ each failure is reported with its own task.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +165,7 @@ def unusable_journal(error: JournalError, *, command: str | None = None) -> Fail
     hint = _HINTS.get(error.reason, _ANY_HINT)
     if command is not None:
         hint = f"{hint}; then, to resume: {command}"
-    return replace(journal_failure(error), hint=hint)
+    return journal_failure(error)._replace(hint=hint)
 
 
 def journal_failure(error: JournalError) -> Failure:
@@ -209,7 +208,7 @@ def failure_of(outcome: object, session: Session) -> Failure:
             message = (
                 f"the call of message {outcome.message_id} was forgotten with holdfast resume"
             )
-            return replace(failure, message=f"{message} --forget; it was not sent again")
+            return failure._replace(message=f"{message} --forget; it was not sent again")
         return failure
     return internal(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
 
@@ -227,14 +226,14 @@ def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
             f"message {error.message_id} was recorded for {agent}, and this agent has no task of "
             "it; it was not sent again"
         )
-        return replace(failure, message=message, hint=hint)
+        return failure._replace(message=message, hint=hint)
     if error.searched:
         searched = f"searched: {'; '.join(error.searched)}"
-        failure = replace(failure, message=f"{failure.message}; {searched}")
+        failure = failure._replace(message=f"{failure.message}; {searched}")
     if isinstance(cause, DeadlineExceededError) and cause.deadline == "reconcile":
         late = f"the search for its task did not finish within {shown_duration(cause.timeout)}"
         hint = "the call is pending in the journal: holdfast resume searches for its task again"
-        failure = replace(failure, message=f"{failure.message}; {late}", hint=hint)
+        failure = failure._replace(message=f"{failure.message}; {late}", hint=hint)
     return failure
 
 

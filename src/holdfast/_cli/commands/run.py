@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -345,8 +344,7 @@ def _of_journal(ctx: click.Context, settings: Settings, agent: str) -> Settings:
     Where the settings name another agent, the credentials beside it are not for this one.
     """
     source = Source(DEFAULT.rank, "file", Path(ctx.params["journal"]), is_trusted=False)
-    return replace(
-        settings,
+    return settings._replace(
         agent_card=agent,
         is_endpoint=False,
         agent_source=source if settings.agent_card else settings.agent_source,

@@ -20,7 +20,6 @@ from holdfast._cli.options.flags import (
     WAITING,
     with_options,
 )
-from holdfast._cli.options.settings import read_settings
 from holdfast._cli.options.values import ParsedParam, complete_path, read_metadata
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ _FLAGS = {
 }
 _OF_A_PART = ("media_type", "part_metadata")
 _ORDER = "holdfast._cli.commands.send.order"
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
+_MEDIA_TYPE = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?"
 
 
 class _PartsCommand(click.Command):
@@ -144,7 +143,7 @@ def _drafts(ctx: click.Context) -> list[Draft]:
         if not drafts or drafts[-1].media_type is not None:
             message = f"--media-type {value} stands behind no part: write it after its part flag."
             raise click.UsageError(message)
-        if not _MEDIA_TYPE.fullmatch(value):
+        if not re.fullmatch(_MEDIA_TYPE, value):
             message = f"{value!r} is not a media type, such as application/pdf."
             raise click.UsageError(message)
         drafts[-1].media_type = value
@@ -210,6 +209,8 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     from holdfast._cli.output.chat_text import ChatOutput
 
     world: CliEnvironment = ctx.obj
+    from holdfast._cli.options.settings import read_settings
+
     settings = read_settings(ctx)
     if settings.output == "json":
         raise click.UsageError(_CHAT_IS_TEXT, ctx)

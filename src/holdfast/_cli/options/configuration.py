@@ -20,9 +20,9 @@ import select
 import shlex
 import stat
 import time
-from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast._cli.options.trust import PREFIX, RULES, rule_of
 
@@ -106,8 +106,10 @@ class Ignored(NamedTuple):
         return f"{self.source.place}: {self.variable} is ignored: {self.why}"
 
 
-@dataclass(frozen=True)
-class _File:
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class _File(NamedTuple):
     """A configuration file and its content.
 
     Attributes:
@@ -118,13 +120,15 @@ class _File:
     """
 
     path: Path
-    stated: Mapping[str, FileSetting] = field(default_factory=dict[str, FileSetting], repr=False)
-    similar: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    stated: Mapping[str, FileSetting] = _NONE
+    similar: Mapping[str, Source] = _NONE
     hindrance: str = ""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path})"  # the values may be secrets
 
-@dataclass(frozen=True)
-class Configuration:
+
+class Configuration(NamedTuple):
     """The configuration files.
 
     Attributes:
@@ -134,7 +138,7 @@ class Configuration:
         problems: The problems of the files, for the caller.
     """
 
-    files: tuple[_File, ...] = field(default=(), repr=False)
+    files: tuple[_File, ...] = ()
     local: Path | None = None
     shared: Path | None = None
     problems: tuple[str, ...] = ()
@@ -294,7 +298,7 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
         blank = original[: len(original) - len(original.lstrip())]
         line = binding.original.line + len(blank.splitlines())
         source = Source(rank, "file", path, line, is_trusted=not hindrance)
-        match = _SETTING_LINE.match(original)
+        match = re.match(_SETTING_LINE, original)
         if match is None:
             foreign_lines += [line] if binding.error else []
         elif binding.error and match["equals"]:
@@ -316,14 +320,14 @@ def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_name
 
 def looks_like_setting(name: str) -> bool:
     """Return whether a name may be meant as a setting's; such a name is safe to show."""
-    return _LIKE.fullmatch(name) is not None
+    return re.fullmatch(_LIKE, name) is not None
 
 
 def _swallowed(statement: str) -> Iterator[int]:
     """Yield the offsets of lines with settings that are inside the quotes of another value."""
     lines = statement.strip().splitlines()
     for number, line in enumerate(lines[1:], start=1):
-        if (match := _SETTING_LINE.match(line)) is not None and match["equals"]:
+        if (match := re.match(_SETTING_LINE, line)) is not None and match["equals"]:
             yield number
 
 
@@ -412,8 +416,8 @@ def _why_not(variable: str, file: _File) -> str:
 
 _PREFIXES = r"(?i:a2a[-_]?cli|holdfast)[-_]"
 """The prefixes of names that may be meant as settings."""
-_LIKE = re.compile(rf"{_PREFIXES}[A-Za-z][\w-]{{0,47}}")
-_SETTING_LINE = re.compile(rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)")
+_LIKE = rf"{_PREFIXES}[A-Za-z][\w-]{{0,47}}"
+_SETTING_LINE = rf"\s*(?:export\s+)?(?:'?){_PREFIXES}[\w-]*'?\s*(?P<equals>=?)"
 _NO_SETTING = "is not A2ACLI_NAME=value"
 _UNBALANCED = "is not read: the quotes of its value are not balanced"
 _QUOTED = "is not read: it is inside the quotes that begin in line"

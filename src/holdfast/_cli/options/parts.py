@@ -5,14 +5,13 @@ from __future__ import annotations
 import mimetypes
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import click
-from msgspec.structs import replace
+import msgspec
 
 from holdfast._client.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast._model import codec
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Draft", "read_parts", "read_text"]
 
 _FROM_STANDARD_INPUT = ("TEXT", "--data")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
+_URL = r"(?s)[A-Za-z][A-Za-z0-9+.-]*://.*"
 
 
-@dataclass
-class Draft:
+class Draft(msgspec.Struct):
     """A part as the caller wrote it.
 
     Attributes:
@@ -95,7 +93,7 @@ def _parts(ctx: click.Context, drafts: Sequence[Draft]) -> tuple[Part, ...]:
     try:
         parts = ((_READ[draft.flag](draft), draft.metadata) for draft in drafts)
         return tuple(
-            part if metadata is None else replace(part, metadata=metadata)
+            part if metadata is None else msgspec.structs.replace(part, metadata=metadata)
             for part, metadata in parts
         )
     except ValueError as error:
@@ -132,7 +130,7 @@ def _text(draft: Draft) -> Part:
 
 
 def _file(draft: Draft) -> Part:
-    if _URL.fullmatch(draft.value) and not draft.value.startswith("file://"):
+    if re.fullmatch(_URL, draft.value) and not draft.value.startswith("file://"):
         return _url(draft)
     path = _path(draft.value)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -225,6 +224,8 @@ def notices(
 
 def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
     """Yield a line for each name in files and the environment that only looks like a setting."""
+    from difflib import get_close_matches  # only mistakes need it
+
     names = {name.removeprefix(PREFIX): name for name in RULES}
 
     def advice(name: str) -> str:

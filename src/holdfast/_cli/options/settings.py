@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from holdfast._cli.errors import MissingAgentError
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S
 from holdfast._cli.options.setting_option import SettingOption, beside, configuration_of, value_of
@@ -22,29 +23,13 @@ CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
 CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
 """Variable of the password of the client's key; there is no such flag."""
 
-__all__ = ["MissingAgentError", "ResolvedSetting", "Settings", "effective", "read_settings"]
+__all__ = ["ResolvedSetting", "Settings", "effective", "read_settings"]
 
 
-class MissingAgentError(click.UsageError):
-    """A command needs an agent, and no setting names one.
-
-    Args:
-        ctx: The command's context.
-
-    Attributes:
-        hint: How to name one, and which command starts one.
-    """
-
-    def __init__(self, ctx: click.Context) -> None:
-        super().__init__("Missing option '--agent-card' / '-a': name the agent.", ctx)
-        self.hint = (
-            f"{ctx.command_path} -a URL, or set A2ACLI_AGENT_CARD=URL; holdfast demo-server "
-            "starts an agent to try, at localhost:9999"
-        )
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Settings:
+class Settings(NamedTuple):
     """The settings of a command.
 
     Attributes:
@@ -93,7 +78,7 @@ class Settings:
     config: str | None = None
     bearer: str | None = None
     api_key: str | None = None
-    svc_params: Mapping[str, str] = field(default_factory=dict[str, str])
+    svc_params: Mapping[str, str] = _NONE
     extensions: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
     version: str = PROTOCOL_VERSION
@@ -118,13 +103,16 @@ class Settings:
     client_of_secret: tuple[str | None, str | None] = (None, None)
     client_key_password: str | None = None
     credential_origins: tuple[str, ...] = ()
-    withheld: Mapping[str, str] = field(default_factory=dict[str, str])
+    withheld: Mapping[str, str] = _NONE
     bound_to: str | None = None
     is_credential_origin: bool = False
     agent_source: Source = DEFAULT
-    sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
-    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    sources: Mapping[str, Source] = _NONE
+    named: Mapping[str, str] = _NONE
     weaknesses: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "Settings(…)"  # they contain secrets
 
     @property
     def credentials(self) -> set[str]:

@@ -7,17 +7,17 @@ import os
 import re
 import shlex
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import click
-from click.shell_completion import CompletionItem
 
 from holdfast._wire.versions import BINDINGS, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from click.shell_completion import CompletionItem
 
     from holdfast.types import AuthenticationInfo, TaskState
 
@@ -58,11 +58,11 @@ __all__ = [
     "shown_rate",
 ]
 
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+"
+_DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-_WORD = re.compile(r"[\w-]+")
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_WORD = r"[\w-]+"
 
 
 def read_duration(text: str, advice: str = "") -> float:
@@ -72,12 +72,12 @@ def read_duration(text: str, advice: str = "") -> float:
         ValueError: It is none of these, zero, or infinite.
     """
     compact = text.strip()
-    if _NUMBER.fullmatch(compact):
+    if re.fullmatch(_NUMBER, compact):
         compact = f"{compact}s"
-    if not _DURATION.fullmatch(compact):
+    if not re.fullmatch(_DURATION, compact):
         message = f"{text!r} is not a duration; write 30, 30s, 1m30s or 500ms"
         raise ValueError(message)
-    seconds = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(compact))
+    seconds = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(_DURATION_PART, compact))
     if not 0 < seconds < math.inf:
         message = (
             f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s{advice}"
@@ -101,10 +101,10 @@ def read_grace(text: str) -> float:
     Raises:
         ValueError: It is not a duration.
     """
-    return 0.0 if _ZERO.fullmatch(text.strip()) else read_duration(text)
+    return 0.0 if re.fullmatch(_ZERO, text.strip()) else read_duration(text)
 
 
-_ZERO = re.compile(r"0+(?:\.0+)?(?:ms|s|m|h)?")
+_ZERO = r"0+(?:\.0+)?(?:ms|s|m|h)?"
 
 
 def read_switch(text: str) -> bool:
@@ -126,7 +126,7 @@ def read_rate(text: str) -> float:
     Raises:
         ValueError: It is none of these, zero, or infinite.
     """
-    match = _RATE.fullmatch("".join(text.split()))
+    match = re.fullmatch(_RATE, "".join(text.split()))
     if match is None:
         message = f"{text!r} is not a rate; write 50 or 50/s, 3/min or 100/h"
         raise ValueError(message)
@@ -146,7 +146,7 @@ def shown_rate(rate: float) -> str:
     return f"{number:.15g}/{unit}"
 
 
-_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|sec|m|min|h))?")
+_RATE = r"([0-9]+(?:\.[0-9]+)?)(?:/(s|sec|m|min|h))?"
 _PER = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -167,7 +167,7 @@ def read_version(text: str) -> str:
     Returns:
         Its first two numbers, as ``0.3``.
     """
-    version = _VERSION.fullmatch(text.strip())
+    version = re.fullmatch(_VERSION, text.strip())
     if version is None:
         versions = " or ".join(PROTOCOL_VERSIONS)
         message = f"{text!r} is not a protocol version; write it as {versions}"
@@ -175,7 +175,7 @@ def read_version(text: str) -> str:
     return version[1]
 
 
-_VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
+_VERSION = r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?"
 
 
 def read_extension(text: str) -> str:
@@ -295,7 +295,7 @@ def read_push_url(text: str) -> str:
     if names_user(url):
         message = "holds a user name or password; --push-credentials is the place for them"
         raise ValueError(message)
-    if _WORD.fullmatch(url):
+    if re.fullmatch(_WORD, url):
         message = (
             f"{url!r} is not an address; the task's id comes before the URL, which names a host"
         )
@@ -360,6 +360,8 @@ def read_time(text: str) -> datetime:
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that a misspelled word is probably meant to be; None if none is like it."""
+    from difflib import get_close_matches  # only mistakes need it
+
     by_lower = {name.lower(): name for name in names}
     similar = get_close_matches(word.strip().lower(), by_lower, n=1)
     return by_lower[similar[0]] if similar else None
@@ -378,10 +380,10 @@ def hidden(_text: str) -> str:
 
 def hidden_params(text: str) -> str:
     """Return the names of service parameters, without their values."""
-    return _AFTER_NAME.sub(":***", text)
+    return re.sub(_AFTER_NAME, ":***", text)
 
 
-_AFTER_NAME = re.compile(r":.*")
+_AFTER_NAME = r":.*"
 
 
 def secrets_in_params(params: Mapping[str, str]) -> list[str]:
@@ -397,12 +399,12 @@ def masked_reference(text: str) -> str:
     """Return a reference to an agent without possible secrets: user, password, query."""
     address, mark, query = text.partition("?")
     pairs = (f"{name}***" for name, _ in _pairs(query))
-    return f"{_USER.sub('***@', address)}{mark}{'&'.join(pairs)}"
+    return f"{re.sub(_USER, '***@', address)}{mark}{'&'.join(pairs)}"
 
 
 def names_user(text: str) -> bool:
     """Return whether an address has a user name, perhaps with a password."""
-    return _USER.search(text.partition("?")[0]) is not None
+    return re.search(_USER, text.partition("?")[0]) is not None
 
 
 def secrets_in_reference(text: str) -> list[str]:
@@ -410,14 +412,14 @@ def secrets_in_reference(text: str) -> list[str]:
     from holdfast._wire.redaction import secrets_in
 
     address, _, query = text.partition("?")
-    users = [user.removesuffix("@") for user in _USER.findall(address)]
+    users = [user.removesuffix("@") for user in re.findall(_USER, address)]
     secrets = [*users, *(user.partition(":")[2] for user in users)]
     for name, value in _pairs(query):
         secrets += secrets_in({name.removesuffix("=").lower() or "token": value})
     return [*secrets, *(unquote(value) for value in secrets)]
 
 
-_USER = re.compile(r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@")
+_USER = r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@"
 """Also with a slash in the password, which makes the address wrong, not the password public."""
 
 
@@ -432,6 +434,8 @@ def complete_path(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Leave the completion of a path to the shell."""
+    from click.shell_completion import CompletionItem  # only completions need it
+
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -439,6 +443,8 @@ def complete_state(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the states whose names begin with a text."""
+    from click.shell_completion import CompletionItem  # only completions need it
+
     return [CompletionItem(name) for name in _states() if name.startswith(incomplete.lower())]
 
 
