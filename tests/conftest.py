@@ -20,7 +20,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("kit") / "authority.pem")
 os.environ["SSL_CERT_DIR"] = os.devnull
 
-pytest_plugins = ["holdfast.testing.pytest_plugin"]
+pytest_plugins = ["holdfast.testing.pytest_plugin", "tests.kit.contract"]
 
 # Machines are shared: how long an example takes says nothing about what is tested.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -37,10 +37,8 @@ REACHES = {
     "client/test_cancellation.py": ("_policy", "the rule by which it counts"),
     "client/test_connect.py": ("_arguments _model", "both rules agree"),
     "client/test_tools.py": ("_wire", "what an agent's call is read into"),
-    "contract/test_agents.py": (
-        "_pipeline _testing",
-        "an older binding around the real one; a proxy that loses replies",
-    ),
+    "contract/test_compat.py": ("_pipeline", "a custom binding around the real one"),
+    "contract/test_lost_replies.py": ("_testing", "a proxy that loses replies"),
     "docs/test_readme.py": ("_cli", "the page names the command's options"),
     "e2e/test_replicas.py": ("_testing", "a balancer on a socket"),
     "integrations/test_httpx_stream_ends.py": (

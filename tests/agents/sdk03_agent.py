@@ -179,6 +179,21 @@ async def back(turn: Turn) -> None:
     await turn.finish(*turn.message.parts[1:])
 
 
+async def chunks(turn: Turn) -> None:
+    """Complete with one artifact, sent in the number of text chunks given."""
+    count = int(turn.argument)
+    await turn.begin()
+    for number in range(1, count + 1):
+        await turn.updater.add_artifact(
+            [text_part(f"chunk {number}\n")],
+            artifact_id="chunked",
+            name="result",
+            append=number > 1,
+            last_chunk=number == count,
+        )
+    await turn.updater.complete()
+
+
 async def paced(turn: Turn) -> None:
     """Complete with one artifact, in chunks, each with a permit of the name given.
 
@@ -230,6 +245,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "data": data,
         "file": file,
         "back": back,
+        "chunks": chunks,
         "paced": paced,
         "crash": crash,
         "history": history,

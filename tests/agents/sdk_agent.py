@@ -362,6 +362,12 @@ async def file(turn: Turn) -> None:
     await turn.finish(Part(raw=FILE_BYTES, filename=turn.argument, media_type=FILE_MEDIA_TYPE))
 
 
+async def back(turn: Turn) -> None:
+    """Complete with the parts that came with the message, behind its first one."""
+    await turn.begin()
+    await turn.finish(*turn.message.parts[1:])
+
+
 async def chunks(turn: Turn) -> None:
     """Complete with one artifact, sent in the number of text chunks given."""
     count = int(turn.argument)
@@ -467,6 +473,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "slow": slow,
         "data": data,
         "file": file,
+        "back": back,
         "chunks": chunks,
         "paced": paced,
         "timed": timed,

@@ -1,6 +1,6 @@
 """The SDK's own transports and Holdfast's, against one server: same results, same errors.
 
-The contract is that of ``test_agents.py``, by the client.
+The contract is that of ``test_messages.py``, by the client.
 
 What a server makes up, ids and times, is blanked before two results are compared. An error counts
 as the class of the SDK's that it is. Where the two differ on purpose, a test says how.
@@ -19,7 +19,6 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError, InvalidParamsError
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.kit.raw_server import LAST_CHUNK, chunk, head, reply, serve
-from tests.kit.real_agents import sdk_process
 
 from holdfast import Resilience
 from holdfast.integrations.a2a_sdk import HoldfastTransport
@@ -37,10 +36,9 @@ TERMINAL = {
 }
 
 
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory):
-    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
-        yield url
+@pytest.fixture
+def agent(sdk_url):
+    return sdk_url
 
 
 def card_of(url, binding, *, extended=True):

@@ -44,7 +44,7 @@ def results_of(body, binding):
     return found
 
 
-def told(result):
+def event_summary(result):
     """One event in short: what it says."""
     ((name, value),) = result.items() if "error" not in result else [("error", result["error"])]
     match name:

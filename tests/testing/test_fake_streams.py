@@ -5,7 +5,7 @@ import json
 import math
 
 import pytest
-from tests.kit.event_streams import RPC_ID, frames_of, results_of, told
+from tests.kit.event_streams import RPC_ID, event_summary, frames_of, results_of
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Artifact, Part, TaskState, connect
 from holdfast._testing.timeline import fold_events
@@ -96,7 +96,7 @@ class Seen:
 
     @property
     def story(self):
-        return [told(result) for result in self.results]
+        return [event_summary(result) for result in self.results]
 
     @property
     def task(self):
@@ -457,7 +457,7 @@ async def test_what_cannot_be_subscribed_to_is_refused_as_by_the_official_server
         200 if is_rpc else status,
         "application/json",
     )
-    assert told(json.loads(reply.body)) == says.format(rpc_code if is_rpc else status)
+    assert event_summary(json.loads(reply.body)) == says.format(rpc_code if is_rpc else status)
 
 
 async def test_two_subscribers_are_told_the_same():
@@ -870,7 +870,7 @@ async def test_a_reply_that_is_no_stream_counts_as_one_event(fault):
 
     reply = await FakeNetwork(agent).request(call("GetTask", {"id": "x"}))
 
-    assert told(json.loads(reply.body)) == "error -32001 Task not found"
+    assert event_summary(json.loads(reply.body)) == "error -32001 Task not found"
 
 
 @pytest.mark.parametrize("fault", [Cut(after_events=0), Reset(after_events=0)])
@@ -885,7 +885,7 @@ async def test_a_reply_that_is_no_stream_may_be_an_error_after_all():
 
     reply = await FakeNetwork(agent).request(call("SendMessage", message()))
 
-    assert told(json.loads(reply.body)) == "error -32603 internal error"
+    assert event_summary(json.loads(reply.body)) == "error -32603 internal error"
     assert (now(), len(agent.executions)) == (3, 1)
 
 

@@ -15,6 +15,11 @@ from holdfast.types import AgentCapabilities, AgentInterface
 BASE64 = base64.b64encode(b"a file that is base64 text itself!")
 FILES = [b"", b"a", b"ab", b"abc", b"\x00\xff", b"true", b"dGV4", BASE64, BASE64 + b"\n"]
 LARGE = bytes(range(256)) * 1200
+OF_A2A = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "TASK_NOT_FOUND",
+    "domain": "a2a-protocol.org",
+}
 forms = pytest.mark.parametrize("form", ["base64", "bytes"])
 
 
@@ -140,6 +145,8 @@ async def test_the_question_is_tried_again_like_the_call_that_needs_it():
         ({"error": "not_found", "message": "No route"}, None),
         ({"code": -32001, "message": "Task not found: t"}, False),
         ({"error": {"code": 404, "status": "NOT_FOUND", "message": "x"}}, False),
+        ({"error": {"code": 404, "details": [OF_A2A]}}, True),
+        ({"error": {"code": 404, "details": [{**OF_A2A, "domain": "x.test"}]}}, False),
         ("TaskNotFoundError: Task not found", True),
         ("failed to get task: task not found", True),
         ("Task not found: t", False),

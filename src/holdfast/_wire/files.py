@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from holdfast._model import codec
+from holdfast._model.error_reading import is_error_info, objects_in
 from holdfast.types import Artifact, Message, Part
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def sends_base64(error: object) -> bool | None:
         return error.startswith("TaskNotFoundError:") or error.endswith("task not found")
     text, kind = members.get("message"), members.get("error")
     if not isinstance(text, str):
-        return False if isinstance(kind, dict) else None
+        failure = codec.as_object(kind)
+        if failure is None:
+            return None
+        # Of the servers of 0.3, only the official ones of 1.0 name reasons of A2A.
+        return any(map(is_error_info, objects_in(failure.get("details"))))
     if members.keys() == {"error", "message"}:
         return True if isinstance(kind, str) and _JAVA_CLASS.fullmatch(kind) else None
     if members.keys() <= {"message", "data"}:
