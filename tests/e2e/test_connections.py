@@ -39,9 +39,7 @@ async def test_s06_refused_connections_are_retried_until_one_message_arrives(bin
             card, bindings=[binding], resilience=Resilience(retry=policy)
         ) as client:
             message = message_of("hello", "m-1")
-            reply = await client.call(
-                SEND_MESSAGE, SendMessageRequest(message=message)
-            )
+            reply = await client.call(SEND_MESSAGE, SendMessageRequest(message=message))
 
         assert waits == [(1, "refused", False), (2, "refused", False)]
         assert reply.value.task.text == "hello"
