@@ -117,7 +117,7 @@ def wants(*tokens, error="invalid_token", status=401, **more):
 # ── A token is fetched, kept and renewed ─────────────────────────────────────────────────────
 
 
-async def test_a_token_is_fetched_once_and_shown():
+async def test_a_token_is_fetched_once_and_sent():
     scene = Scene(scopes=["a2a", "read"], resource="https://agent.test/")
     async with scene.connect() as client:
         for _ in range(3):
@@ -145,7 +145,7 @@ async def test_a_token_is_fetched_once_and_shown():
         ({}, ("client_secret_basic", "client_secret_post"), {}),
     ],
 )
-async def test_how_a_client_says_who_it_is(options, supported, body):
+async def test_each_client_authentication_method_is_sent(options, supported, body):
     server = msgspec.structs.replace(SERVER, token_endpoint_auth_methods_supported=supported)
     scene = Scene(server=server, **options)
     await scene.auth.token()
@@ -157,7 +157,7 @@ async def test_how_a_client_says_who_it_is(options, supported, body):
 @pytest.mark.parametrize(
     ("lifetime", "still", "over"), [(3600, 3569, 3571), (20, 14, 16), (None, 10**6, None)]
 )
-async def test_a_token_is_renewed_before_it_ends(lifetime, still, over):
+async def test_a_token_is_renewed_before_it_expires(lifetime, still, over):
     scene = Scene(lifetime=lifetime)
     await scene.auth.token()
     await asyncio.sleep(still)
@@ -167,7 +167,7 @@ async def test_a_token_is_renewed_before_it_ends(lifetime, still, over):
         assert (await scene.auth.token()).access_token == "token-2"
 
 
-async def test_the_life_of_a_token_begins_when_it_is_asked_for():
+async def test_the_lifetime_of_a_token_counts_from_the_request():
     scene = Scene(lifetime=100, latency=20)
     await scene.auth.token()
     await asyncio.sleep(54)  # a quarter of it is kept back
@@ -177,7 +177,7 @@ async def test_the_life_of_a_token_begins_when_it_is_asked_for():
 
 
 @pytest.mark.parametrize("shift", [-10_000, 10_000])
-async def test_a_clock_that_is_set_revives_no_token(shift):
+async def test_setting_the_clock_back_revives_no_token(shift):
     scene = Scene(lifetime=100)
     await scene.auth.token()
     scene.env.offset += shift
@@ -186,14 +186,14 @@ async def test_a_clock_that_is_set_revives_no_token(shift):
     assert (await scene.auth.token()).access_token == "token-2"
 
 
-async def test_a_token_that_has_no_life_is_used_once_for_all_who_wait():
+async def test_a_token_that_expires_at_once_is_used_once_by_all_waiting_calls():
     scene = Scene(lifetime=0, latency=1)
     tokens = await asyncio.gather(*(scene.auth.token() for _ in range(5)))
 
     assert {one.access_token for one in tokens} == {"token-1"}
 
 
-async def test_a_refresh_token_is_spent_once_and_rotated():
+async def test_a_refresh_token_is_used_once_and_rotated():
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100)
     first = await scene.auth.token()
     await asyncio.sleep(90)
@@ -206,7 +206,7 @@ async def test_a_refresh_token_is_spent_once_and_rotated():
     assert asked == [("refresh_token", "refresh-1"), ("refresh_token", "refresh-2")]
 
 
-async def test_a_refresh_token_stays_where_the_server_gives_no_other():
+async def test_a_refresh_token_is_kept_if_the_server_returns_none():
     store = MemoryTokenStore()
     scene = Scene(
         kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100, store=store
@@ -218,7 +218,7 @@ async def test_a_refresh_token_stays_where_the_server_gives_no_other():
     assert (await scene.auth.token()).refresh_token == "refresh-1"
 
 
-async def test_a_refresh_token_that_is_refused_begins_the_grant_anew():
+async def test_a_refused_refresh_token_restarts_the_grant():
     prompts = []
     scene = Scene(kind=DeviceCode, prompt=prompts.append, refreshes=True, lifetime=100)
     await scene.auth.token()
@@ -232,7 +232,7 @@ async def test_a_refresh_token_that_is_refused_begins_the_grant_anew():
 # ── Many at once ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_calls_that_come_together_share_one_fetch():
+async def test_concurrent_calls_share_one_fetch():
     scene = Scene(latency=3)
     async with scene.connect() as client:
         await asyncio.gather(*(client.list_tasks() for _ in range(50)))
@@ -241,7 +241,7 @@ async def test_calls_that_come_together_share_one_fetch():
     assert set(scene.shown) == {"Bearer token-1"}
 
 
-async def test_a_caller_who_leaves_does_not_take_the_fetch_along():
+async def test_a_cancelled_call_does_not_cancel_the_shared_fetch():
     scene = Scene(latency=3)
     first, second = (asyncio.create_task(scene.auth.token()) for _ in range(2))
     await asyncio.sleep(1)
@@ -252,7 +252,7 @@ async def test_a_caller_who_leaves_does_not_take_the_fetch_along():
     assert len(scene.server.requests) == 1
 
 
-async def test_the_last_who_leaves_ends_the_fetch_and_nothing_is_left():
+async def test_the_last_cancelled_call_cancels_the_fetch():
     scene = Scene(latency=3)
     waiting = [asyncio.create_task(scene.auth.token()) for _ in range(3)]
     await asyncio.sleep(1)
@@ -265,7 +265,7 @@ async def test_the_last_who_leaves_ends_the_fetch_and_nothing_is_left():
     assert (await scene.auth.token()).access_token == "token-1"
 
 
-async def test_a_refresh_comes_to_its_end_though_nobody_waits():
+async def test_a_refresh_is_finished_without_a_waiting_call():
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100)
     await scene.auth.token()
     await asyncio.sleep(90)
@@ -283,7 +283,7 @@ async def test_a_refresh_comes_to_its_end_though_nobody_waits():
 
 
 @pytest.mark.rule("D05")
-async def test_a_storm_of_cancellations_leaves_nothing():
+async def test_a_storm_of_cancellations_leaks_nothing():
     scene = Scene(latency=1, lifetime=7)
     for turn in range(200):
         tasks = [asyncio.create_task(scene.auth.token()) for _ in range(turn % 4 + 1)]
@@ -299,7 +299,7 @@ async def test_a_storm_of_cancellations_leaves_nothing():
     assert (await scene.auth.token()).access_token.startswith("token-")
 
 
-async def test_one_who_comes_while_a_fetch_is_being_ended_begins_anew():
+async def test_a_call_that_joins_during_a_cancellation_starts_a_new_fetch():
     scene = Scene(latency=3)
     first = asyncio.create_task(scene.auth.token())
     await asyncio.sleep(1)
@@ -308,7 +308,7 @@ async def test_one_who_comes_while_a_fetch_is_being_ended_begins_anew():
     assert (await scene.auth.token()).access_token == "token-1"
 
 
-def test_loops_in_threads_take_turns_with_one_refresh_token():
+def test_event_loops_in_threads_take_turns_with_one_refresh_token():
     store = MemoryTokenStore()
     scene = Scene(
         kind=DeviceCode, prompt=lambda _: None, refreshes=True, lifetime=100, store=store
@@ -367,7 +367,7 @@ async def test_a_second_refusal_is_final():
     assert scene.shown == []
 
 
-async def test_an_agent_that_takes_no_token_has_none_fetched_for_each_call():
+async def test_an_agent_that_refuses_all_tokens_causes_no_fetch_for_each_call():
     scene = Scene()
     scene.server.guard = wants("another")
     async with scene.connect() as client:
@@ -382,7 +382,7 @@ async def test_an_agent_that_takes_no_token_has_none_fetched_for_each_call():
     assert len(scene.server.asked) == 3
 
 
-async def test_many_refusals_of_one_token_cost_one_fetch():
+async def test_concurrent_refusals_of_one_token_cause_one_fetch():
     scene = Scene(latency=2)
     async with scene.connect() as client:
         await client.list_tasks()
@@ -392,7 +392,7 @@ async def test_many_refusals_of_one_token_cost_one_fetch():
     assert len(scene.server.asked) == 2
 
 
-async def test_a_refused_token_that_is_still_in_the_store_is_not_taken_again():
+async def test_a_refused_token_in_the_store_is_not_used_again():
     store = MemoryTokenStore()
     scene = Scene(store=store)
     scene.server.guard = wants("token-2")
@@ -405,7 +405,7 @@ async def test_a_refused_token_that_is_still_in_the_store_is_not_taken_again():
 
 @pytest.mark.rule("P07")
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_scope_that_is_missing_is_named(status):
+async def test_a_missing_scope_is_named(status):
     scene = Scene(scopes=["read"])
     scene.server.guard = wants(error="insufficient_scope", scope="read write", status=status)
     async with scene.connect() as client:
@@ -418,7 +418,7 @@ async def test_a_scope_that_is_missing_is_named(status):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status):
+async def test_step_up_requests_a_missing_scope(status):
     scene = Scene(scopes=["read"], step_up=["write"])
     scene.server.guard = wants(
         "token-2", error="insufficient_scope", scope="read write", status=status
@@ -432,7 +432,7 @@ async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status)
 
 
 @pytest.mark.parametrize("needed", ["write", "read write"])
-async def test_a_step_up_keeps_the_scopes_that_the_server_gives_by_default(needed):
+async def test_step_up_keeps_the_scopes_that_the_server_grants_by_default(needed):
     scene = Scene(step_up=["write"], lifetime=60)
     scene.server.scope = "read list"
     scene.server.guard = wants("token-2", "token-3", error="insufficient_scope", scope=needed)
@@ -445,7 +445,7 @@ async def test_a_step_up_keeps_the_scopes_that_the_server_gives_by_default(neede
     assert requested == [None, "read list write", "read list write"]
 
 
-async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
+async def test_a_refused_scope_is_not_requested_again():
     scene = Scene(step_up=["write"])
     scene.server.guard = wants(error="insufficient_scope", scope="write", status=403)
     async with scene.connect() as client:
@@ -475,7 +475,9 @@ async def test_only_the_latest_refused_scopes_are_remembered():
 @pytest.mark.parametrize(
     ("scope", "held"), [(None, ("read", "write")), ("read", ("read",)), ("write", ("write",))]
 )
-async def test_a_refreshed_token_is_for_what_was_requested_unless_the_server_says(scope, held):
+async def test_a_refreshed_token_has_the_requested_scopes_unless_the_server_says_otherwise(
+    scope, held
+):
     store = MemoryTokenStore()
     scene = Scene(
         kind=DeviceCode,
@@ -499,7 +501,7 @@ async def test_a_refreshed_token_is_for_what_was_requested_unless_the_server_say
     assert token.scopes == held
 
 
-async def test_a_refresh_of_a_token_whose_scopes_are_unknown_names_what_it_needs():
+async def test_a_refresh_of_a_token_with_unknown_scopes_names_the_needed_scopes():
     store = MemoryTokenStore()
     options = {"kind": DeviceCode, "prompt": lambda _: None, "refreshes": True, "store": store}
     scene = Scene(**options, scopes=["read"], lifetime=100)
@@ -513,7 +515,7 @@ async def test_a_refresh_of_a_token_whose_scopes_are_unknown_names_what_it_needs
     assert store._tokens[key].scopes == ("read",)
 
 
-async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
+async def test_a_scope_that_the_server_does_not_grant_removes_no_other():
     scene = Scene(scopes=["read"], step_up=["admin"])
     scene.server.guard = wants("token-1")
     async with scene.connect() as client:
@@ -530,7 +532,7 @@ async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
     assert [one["scope"] for one in scene.server.asked] == ["read", "read admin"]
 
 
-async def test_calls_that_lack_a_scope_together_ask_for_it_once():
+async def test_concurrent_calls_that_lack_a_scope_request_it_once():
     scene = Scene(scopes=["read"], step_up=["write"], latency=2)
     async with scene.connect() as client:
         await client.list_tasks()
@@ -550,7 +552,7 @@ async def test_calls_that_lack_a_scope_together_ask_for_it_once():
 
 
 @pytest.mark.rule("P07")
-async def test_step_up_asks_for_no_scope_beyond_those_that_the_caller_allows():
+async def test_step_up_requests_no_scope_that_the_caller_does_not_allow():
     scene = Scene(scopes=["read"], step_up=["write"])
     scene.server.guard = wants(error="insufficient_scope", scope="read write admin", status=403)
     async with scene.connect() as client:
@@ -562,7 +564,7 @@ async def test_step_up_asks_for_no_scope_beyond_those_that_the_caller_allows():
 
 @pytest.mark.rule("P07")
 @pytest.mark.parametrize("declared", [True, False])
-async def test_step_up_true_asks_for_the_scopes_that_the_card_declares(declared):
+async def test_step_up_true_requests_the_scopes_that_the_card_declares(declared):
     scheme = flow(**({"write": "change things"} if declared else {}))
     scene = Scene(await carded(scheme), scopes=["read"], step_up=True)
     scene.server.guard = wants("token-2", error="insufficient_scope", scope="write", status=403)
@@ -578,7 +580,7 @@ async def test_step_up_true_asks_for_the_scopes_that_the_card_declares(declared)
 
 
 @pytest.mark.parametrize("first", ["ListTasks", "GetTask"])
-async def test_a_step_up_that_fails_takes_no_scope_from_another_that_runs_at_once(first):
+async def test_a_failed_step_up_affects_no_concurrent_one(first):
     scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
     give = scene.server.token
 
@@ -611,7 +613,7 @@ async def test_a_step_up_that_fails_takes_no_scope_from_another_that_runs_at_onc
     assert scopes[-1] == "read write"
 
 
-async def test_two_step_ups_at_once_for_different_scopes_both_come_about():
+async def test_concurrent_step_ups_for_different_scopes_both_succeed():
     scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
     async with scene.connect() as client:
         made = await client.send_message("hello")
@@ -628,7 +630,7 @@ async def test_two_step_ups_at_once_for_different_scopes_both_come_about():
     assert asked == ["read", "read admin", "read admin write"]
 
 
-async def test_a_token_that_is_refused_to_a_message_is_not_used_for_the_next_one():
+async def test_a_token_refused_for_a_message_is_not_used_for_the_next_one():
     scene = Scene()
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no"}}
 
@@ -672,7 +674,9 @@ async def test_a_token_that_is_refused_to_a_message_is_not_used_for_the_next_one
         (away(), True, None, None),
     ],
 )
-async def test_what_the_server_says_instead_of_a_token(reply, transient, retry_after, code):
+async def test_an_error_response_of_the_server_is_an_authentication_error(
+    reply, transient, retry_after, code
+):
     scene = Scene()
     scene.server.replies = [reply]
     async with scene.connect() as client:
@@ -686,7 +690,7 @@ async def test_what_the_server_says_instead_of_a_token(reply, transient, retry_a
     assert scene.shown == []
 
 
-async def test_a_failure_that_may_pass_is_tried_again_as_any_other():
+async def test_a_transient_failure_of_the_server_is_retried():
     scene = Scene()
     scene.server.replies = [away(), answer(b"", 503)]
     async with scene.connect(resilience=Resilience.standard()) as client:
@@ -695,7 +699,7 @@ async def test_a_failure_that_may_pass_is_tried_again_as_any_other():
     assert scene.shown == ["Bearer token-1"]
 
 
-async def test_failures_of_the_server_open_no_breaker_of_the_agent():
+async def test_failures_of_the_server_do_not_open_the_agents_breaker():
     scene = Scene()
     scene.server.replies = [away() for _ in range(30)]
     async with scene.connect(resilience=Resilience(retry=RetryPolicy(max_retries=0))) as client:
@@ -706,7 +710,7 @@ async def test_failures_of_the_server_open_no_breaker_of_the_agent():
         await client.list_tasks()
 
 
-async def test_a_server_that_repeats_what_it_was_sent_leaks_nothing(caplog):
+async def test_an_error_that_echoes_the_request_shows_no_secret(caplog):
     caplog.set_level(logging.DEBUG)
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, client_secret=SECRET, refreshes=True)
     await scene.auth.token()
@@ -725,7 +729,7 @@ async def test_a_server_that_repeats_what_it_was_sent_leaks_nothing(caplog):
         assert secret.removeprefix("Basic ") not in told
 
 
-async def test_each_who_waits_has_an_error_of_its_own():
+async def test_each_waiting_call_gets_its_own_error():
     scene = Scene(latency=1)
     scene.server.replies = [away()]
     first, second = await asyncio.gather(
@@ -736,7 +740,7 @@ async def test_each_who_waits_has_an_error_of_its_own():
     assert str(first) == str(second)
 
 
-async def test_a_server_that_is_silent_costs_its_own_time_at_most():
+async def test_a_silent_server_costs_at_most_the_timeout():
     scene = Scene(latency=10**6, timeout=12)
     began = asyncio.get_running_loop().time()
     with pytest.raises(AuthenticationError, match="no token for 12 s") as caught:
@@ -761,7 +765,7 @@ async def test_the_deadline_of_the_call_bounds_the_fetch():
 # ── Streams ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_reconnect_of_a_stream_has_a_token_that_is_fresh():
+async def test_each_reconnect_of_a_stream_has_a_fresh_token():
     scene = Scene(FakeAgent(streams("a", "b", "c", "d", every=50)), lifetime=40)
     scene.agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     scene.agent.inject(Cut(after_events=2), on="SubscribeToTask")
@@ -800,7 +804,7 @@ async def test_a_token_is_for_the_origin_of_the_agent(address, resource):
 
 
 @pytest.mark.parametrize("refreshes", [True, False])
-async def test_tokens_for_two_agents_are_two_and_each_is_renewed_for_its_own(refreshes):
+async def test_tokens_of_two_agents_are_separate_and_renewed_separately(refreshes):
     agents = FakeAgent(url="https://one.test"), FakeAgent(url="https://two.test")
     kind = {"kind": DeviceCode, "prompt": lambda _: None} if refreshes else {}
     scene = Scene(agents[0], refreshes=refreshes, lifetime=100, **kind)
@@ -825,7 +829,7 @@ async def test_tokens_for_two_agents_are_two_and_each_is_renewed_for_its_own(ref
 @pytest.mark.parametrize(
     ("resource", "asked"), [(False, None), ("urn:agent:1", "urn:agent:1"), ("api://x", "api://x")]
 )
-async def test_a_caller_says_whom_a_token_is_for_or_that_nobody_is_named(resource, asked):
+async def test_resource_is_set_or_left_out_by_the_caller(resource, asked):
     scene = Scene(resource=resource)
     async with scene.connect() as client:
         await client.list_tasks()
@@ -842,7 +846,7 @@ async def test_a_caller_says_whom_a_token_is_for_or_that_nobody_is_named(resourc
         ("invalid_request", "no such thing", False),
     ],
 )
-async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, words, hinted):
+async def test_a_server_that_refuses_the_resource_causes_a_hint(error, words, hinted):
     scene = Scene()
     scene.server.replies = [answer({"error": error, "error_description": words}, 400)]
     async with scene.connect() as client:
@@ -854,7 +858,7 @@ async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, w
     assert caught.value.data["error"] == error
 
 
-async def test_a_browser_that_brings_an_invalid_target_is_answered_by_a_hint():
+async def test_a_browser_response_of_invalid_target_causes_a_hint():
     scene = by_browser(Browser(code=None, error="invalid_target"))
     async with scene.connect() as client:
         with pytest.raises(AuthenticationError, match=r"invalid_target.*pass resource="):
@@ -864,7 +868,7 @@ async def test_a_browser_that_brings_an_invalid_target_is_answered_by_a_hint():
 # ── Who the server is ────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_issuer_says_where_its_endpoints_are():
+async def test_endpoints_are_discovered_from_the_issuer():
     scene = Scene(server=ISSUER)
     await scene.auth.token()
     await asyncio.sleep(4000)
@@ -886,14 +890,14 @@ async def test_metadata_of_another_issuer_is_refused():
 
 @pytest.mark.rule("P04")
 @pytest.mark.parametrize("token_endpoint", ["http://id.test/token", "ftp://x", 5, None])
-async def test_metadata_with_an_endpoint_that_secrets_must_not_go_to_is_refused(token_endpoint):
+async def test_metadata_with_an_insecure_endpoint_is_refused(token_endpoint):
     scene = Scene(server=ISSUER)
     scene.server.metadata["token_endpoint"] = token_endpoint
     with pytest.raises(AuthenticationError, match="cannot be used"):
         await scene.auth.token()
 
 
-async def test_an_issuer_without_metadata_is_told():
+async def test_an_issuer_without_metadata_is_an_error():
     scene = Scene(server=ISSUER)
     scene.server.metadata = None
     with pytest.raises(AuthenticationError, match="no metadata"):
@@ -945,7 +949,7 @@ async def test_a_card_names_the_server_and_the_scopes(scheme):
         ),
     ],
 )
-async def test_where_a_card_alone_points_no_secret_goes(scheme):
+async def test_no_secret_is_sent_to_an_endpoint_that_only_a_card_names(scheme):
     scene = Scene(await carded(scheme), server=FromCard([ISSUER]))
     async with scene.connect() as client:
         with pytest.raises(CredentialOriginError, match=r"evil\.test") as caught:
@@ -957,7 +961,7 @@ async def test_where_a_card_alone_points_no_secret_goes(scheme):
 
 @pytest.mark.rule("P04")
 @pytest.mark.parametrize("endpoint", ["token_endpoint", "device_authorization_endpoint"])
-async def test_metadata_that_a_card_names_leads_to_no_origin_that_is_not_trusted(endpoint):
+async def test_metadata_from_a_card_leads_to_no_untrusted_origin(endpoint):
     scene = Scene(await carded(OPENID), server=FromCard([ISSUER]))
     scene.server.metadata[endpoint] = "https://evil.test/token"
     async with scene.connect() as client:
@@ -976,7 +980,7 @@ def device(token_url):
 
 
 @pytest.mark.rule("P04")
-async def test_a_card_that_names_another_server_gets_nothing_of_the_first_one():
+async def test_a_card_that_names_another_server_gets_no_token_of_the_first():
     agent = await carded(device(f"{ISSUER}/token"))
     told = {"kind": DeviceCode, "prompt": lambda _: None, "server": FromCard([ISSUER])}
     scene = Scene(agent, **told, refreshes=True, lifetime=60)
@@ -996,14 +1000,14 @@ async def test_a_card_that_names_another_server_gets_nothing_of_the_first_one():
 
 
 @pytest.mark.parametrize("scheme", [flow(""), flow("nowhere"), flow("http://id.test/token")])
-async def test_a_card_that_names_no_address_is_told(scheme):
+async def test_a_card_that_names_no_address_is_an_error(scheme):
     scene = Scene(await carded(scheme), server=FromCard([ISSUER]))
     async with scene.connect() as client:
         with pytest.raises(AuthenticationError, match="cannot be used"):
             await client.send_message("hello")
 
 
-async def test_a_turn_that_never_comes_is_not_waited_for_for_ever():
+async def test_a_wait_for_the_lock_ends_at_the_timeout():
     class Stuck(MemoryTokenStore):
         @contextlib.asynccontextmanager
         async def turn(self, _key):
@@ -1015,7 +1019,7 @@ async def test_a_turn_that_never_comes_is_not_waited_for_for_ever():
             await Scene(kind=kind, store=Stuck(), **more).auth.token()
 
 
-async def test_metadata_that_trickle_are_waited_for_no_longer_than_the_timeout():
+async def test_a_slow_body_of_metadata_ends_at_the_timeout():
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, server=ISSUER, latency=3600)
     began = asyncio.get_running_loop().time()
     with pytest.raises(AuthenticationError, match="30 s"):
@@ -1027,7 +1031,7 @@ async def test_metadata_that_trickle_are_waited_for_no_longer_than_the_timeout()
 # ── Device code ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_person_allows_it_on_another_device():
+async def test_device_code_returns_a_token_after_approval():
     prompts = []
 
     async def prompt(told):
@@ -1045,7 +1049,7 @@ async def test_a_person_allows_it_on_another_device():
 
 
 @pytest.mark.parametrize("hitch", ["away", "silent", "down"])
-async def test_a_server_that_is_away_for_a_moment_ends_no_login_on_another_device(hitch):
+async def test_device_code_survives_a_transient_failure(hitch):
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, timeout=10.0)
     down = answer(b"", 503) if hitch == "down" else away()
     scene.server.replies = [refused("authorization_pending"), down]
@@ -1066,7 +1070,7 @@ async def test_a_server_that_is_away_for_a_moment_ends_no_login_on_another_devic
 
 
 @pytest.mark.parametrize("error", ["access_denied", "expired_token"])
-async def test_what_a_person_refuses_is_the_end(error):
+async def test_device_code_ends_at_a_denial(error):
     scene = Scene(kind=DeviceCode, prompt=lambda _: None)
     scene.server.replies = [refused(error)]
     with pytest.raises(AuthenticationError, match=error) as caught:
@@ -1076,7 +1080,7 @@ async def test_what_a_person_refuses_is_the_end(error):
     assert "device-secret" not in str(vars(caught.value))
 
 
-async def test_nobody_waits_for_a_person_for_ever():
+async def test_device_code_ends_when_the_code_expires():
     scene = Scene(kind=DeviceCode, prompt=lambda _: None)
     scene.server.replies = [refused("authorization_pending") for _ in range(100)]
     began = asyncio.get_running_loop().time()
@@ -1090,7 +1094,7 @@ async def test_nobody_waits_for_a_person_for_ever():
     "change",
     [{"verification_uri": "javascript:alert(1)"}, {"device_code": None}, {"user_code": 5}],
 )
-async def test_an_answer_to_a_device_that_cannot_be_right_is_told(change):
+async def test_an_invalid_device_response_is_an_error(change):
     scene = Scene(kind=DeviceCode, prompt=lambda _: None)
     scene.server.device.update(change)
     with pytest.raises(AuthenticationError, match="cannot be used"):
@@ -1128,7 +1132,7 @@ def by_browser(browser, **options):
 
 
 @pytest.mark.rule("P05")
-async def test_a_person_allows_it_in_a_browser():
+async def test_authorization_code_returns_a_token_after_approval():
     browser = Browser(iss=ISSUER)
     scene = by_browser(browser, scopes=["a2a"])
     assert (await scene.auth.token()).access_token == "token-1"
@@ -1154,7 +1158,7 @@ async def test_a_person_allows_it_in_a_browser():
         ({"code": None}, "no authorization code"),
     ],
 )
-async def test_what_comes_back_wrong_is_refused(changes, words):
+async def test_an_invalid_browser_response_is_refused(changes, words):
     scene = by_browser(Browser(**changes))
     with pytest.raises(AuthenticationError, match=words):
         await scene.auth.token()
@@ -1201,7 +1205,7 @@ async def test_a_code_flow_by_a_card_needs_a_card_that_requires_pkce(required):
     assert (browser.asked is not None) is required
 
 
-async def test_where_there_is_no_browser_nobody_waits_for_one(monkeypatch):
+async def test_a_missing_browser_is_an_error(monkeypatch):
     monkeypatch.setattr("webbrowser._tryorder", [])
     scene = Scene(kind=AuthorizationCode, redirect_uri="http://localhost/back", receive=never)
     began = asyncio.get_running_loop().time()
@@ -1215,14 +1219,14 @@ async def never():
     await asyncio.Event().wait()
 
 
-async def test_a_server_that_names_itself_must_do_so():
+async def test_a_server_that_announces_its_issuer_must_send_it():
     named = msgspec.structs.replace(SERVER, authorization_response_iss_parameter_supported=True)
     scene = by_browser(Browser(), server=named)
     with pytest.raises(AuthenticationError, match="iss"):
         await scene.auth.token()
 
 
-async def test_a_person_has_a_while():
+async def test_authorization_code_waits_login_timeout_seconds():
     async def never():
         await asyncio.Event().wait()
 
@@ -1237,7 +1241,7 @@ async def test_a_person_has_a_while():
         await scene.auth.token()
 
 
-async def test_a_server_that_is_slow_after_the_login_is_not_a_login_that_nobody_approved():
+async def test_a_slow_server_after_the_login_is_not_a_login_that_was_not_approved():
     scene = by_browser(Browser(iss=ISSUER))
     scene.server.replies = [A2ATimeoutError("no first byte came within 10 s", phase="first_byte")]
     with pytest.raises(AuthenticationError, match="no first byte came within 10 s"):
@@ -1257,7 +1261,7 @@ async def test_a_timeout_of_the_store_is_not_one_of_the_authorization_server():
 
 
 @pytest.mark.rule("P08")
-async def test_tokens_in_files_are_for_their_owner_alone(tmp_path):
+async def test_token_files_are_readable_only_by_their_owner(tmp_path):
     directory = tmp_path / "tokens"
     scene = Scene(store=FileTokenStore(directory))
     previous = os.umask(0)
@@ -1275,7 +1279,7 @@ async def test_tokens_in_files_are_for_their_owner_alone(tmp_path):
 
 
 @pytest.mark.rule("P08")
-async def test_a_file_that_others_can_read_is_refused(tmp_path):
+async def test_a_token_file_that_others_can_read_is_refused(tmp_path):
     scene = Scene(store=FileTokenStore(tmp_path))
     await scene.auth.token()
     (file,) = tmp_path.glob("*.json")
@@ -1298,7 +1302,7 @@ async def test_a_directory_in_which_all_users_may_rename_files_is_refused(tmp_pa
     assert (await store.load("k")).access_token == "x"
 
 
-async def test_a_lock_is_not_made_behind_a_link(tmp_path):
+async def test_a_lock_is_not_created_behind_a_link(tmp_path):
     store = FileTokenStore(tmp_path / "tokens")
     await store.save("k", Token(access_token="x"))
     store.path("k").with_suffix(".lock").symlink_to(tmp_path / "other")
@@ -1310,7 +1314,7 @@ async def test_a_lock_is_not_made_behind_a_link(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"access_token": 5}'])
-async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
+async def test_a_file_without_a_token_is_an_error(content, tmp_path):
     store = FileTokenStore(tmp_path)
     await store.save("k", Token(access_token="x"))
     (file,) = tmp_path.glob("*.json")
@@ -1333,7 +1337,7 @@ async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
     ],
     ids=["link", "FIFO", "directory"],
 )
-async def test_tokens_and_locks_are_regular_files_and_no_links(make, said, tmp_path):
+async def test_token_and_lock_files_are_regular_files(make, said, tmp_path):
     store = FileTokenStore(tmp_path / "tokens")
     path = store.path("k")
     path.parent.mkdir(mode=0o700)
@@ -1365,7 +1369,7 @@ async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
             pass
 
 
-async def test_a_turn_is_over_though_a_forked_process_holds_its_file(tmp_path):
+async def test_a_lock_is_released_although_a_forked_process_has_its_file(tmp_path):
     store = FileTokenStore(tmp_path)
     async with store.turn("x"):
         held = duplicated_locks()
@@ -1383,7 +1387,7 @@ def duplicated_locks():
     return [os.dup(int(one.name)) for one in locks]
 
 
-async def test_a_directory_that_cannot_be_is_told(tmp_path):
+async def test_a_directory_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AuthenticationError, match="cannot be used for tokens"):
         await FileTokenStore(tmp_path / "file" / "x").save("k", Token(access_token="x"))
@@ -1407,7 +1411,7 @@ async def test_a_directory_that_cannot_be_is_told(tmp_path):
         ((SERVER, "me", "x"), {"resource": "https://me:pw@a.test"}, "no credentials"),
     ],
 )
-def test_what_cannot_be_right_is_told_at_once(arguments, options, words):
+def test_invalid_arguments_are_refused_at_once(arguments, options, words):
     with pytest.raises(ValueError, match=words):
         ClientCredentials(*arguments, **options)
 
@@ -1416,18 +1420,18 @@ def test_what_cannot_be_right_is_told_at_once(arguments, options, words):
     "more",
     [{"refresh_token": "\ud800"}, {"scope": "a \udfff"}],
 )
-def test_a_text_that_cannot_be_written_is_no_token(more):
+def test_a_token_response_with_lone_surrogates_is_refused(more):
     with pytest.raises(AuthenticationError):
         token_in({"access_token": "x", **more}, requested_at=0.0)
 
 
-def test_a_life_without_end_has_one():
+def test_an_infinite_lifetime_is_bounded():
     assert (
         token_in({"access_token": "x", "expires_in": 10**400}, requested_at=0.0).expires_at < 1e10
     )
 
 
-def test_secrets_are_in_no_repr():
+def test_no_repr_shows_a_secret():
     token = Token(access_token="t0ken", refresh_token="r3fresh")
     shown = [ClientCredentials(SERVER, "me", SECRET), token, Scene().auth._client]
     shown += [Credentials(headers={"authorization": "t0ken"})]
@@ -1448,7 +1452,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text("a1. 
         optional=dict.fromkeys(("token_type", "expires_in", "scope", "refresh_token"), VALUES),
     )
 )
-def test_a_token_response_is_read_or_refused(document):
+def test_a_token_response_is_parsed_or_refused(document):
     try:
         token = token_in(document, requested_at=100.0)
     except A2AError:
@@ -1466,6 +1470,6 @@ def test_a_token_response_is_read_or_refused(document):
         (lambda: DeviceCode(SERVER, "me", 5), "^prompt must be a function, not int$"),
     ],
 )
-def test_what_is_mistyped_is_named(make, told):
+def test_an_unknown_option_is_named(make, told):
     with pytest.raises(TypeError, match=told):
         make()

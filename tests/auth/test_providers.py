@@ -55,7 +55,7 @@ class Provider:
         ({"Authorization": "a", "Cookie": "b=c"}, {"authorization": "a", "cookie": "b=c"}),
     ],
 )
-async def test_a_value_or_headers_become_a_provider(auth, headers):
+async def test_a_header_value_or_headers_become_a_provider(auth, headers):
     provider = to_provider(auth)
 
     assert isinstance(provider, StaticAuth)
@@ -67,14 +67,14 @@ async def test_a_value_or_headers_become_a_provider(auth, headers):
     assert await provider.on_unauthorized(call, AuthenticationError("no")) is False
 
 
-def test_none_is_none_and_a_provider_is_itself():
+def test_none_stays_none_and_a_provider_is_returned_unchanged():
     own: AuthProvider = Provider()
 
     assert to_provider(None) is None
     assert to_provider(own) is own
 
 
-def test_a_credential_service_is_asked_as_the_card_says():
+def test_a_credential_service_provides_what_the_card_requires():
     assert isinstance(to_provider(SchemeCredentials({"bearer": SECRET})), AuthInterceptor)
     assert isinstance(to_provider(InMemoryContextCredentialStore()), AuthInterceptor)
 
@@ -82,12 +82,12 @@ def test_a_credential_service_is_asked_as_the_card_says():
 @pytest.mark.parametrize(
     "auth", [7, b"Bearer x", ["a"], object(), ("user", "password"), Provider, SchemeCredentials]
 )
-def test_what_is_no_credential_is_named_by_its_type(auth):
+def test_an_invalid_auth_is_named_by_its_type(auth):
     with pytest.raises(TypeError, match=f"not {type(auth).__name__}"):
         to_provider(auth)
 
 
-def test_one_value_is_no_dict_of_headers():
+def test_static_auth_refuses_a_single_value():
     with pytest.raises(
         TypeError, match=r"headers must be a dict, .* not str; pass one value"
     ) as caught:
@@ -96,14 +96,14 @@ def test_one_value_is_no_dict_of_headers():
     assert SECRET not in str(caught.value)
 
 
-def test_a_provider_shows_no_value():
+def test_the_repr_of_a_provider_shows_no_value():
     provider = StaticAuth({"authorization": f"Bearer {SECRET}", "x-api-key": SECRET})
 
     assert repr(provider) == "StaticAuth(authorization, x-api-key)"
     assert SECRET not in str(provider)
 
 
-async def test_a_provider_keeps_what_it_was_given():
+async def test_a_provider_copies_its_headers():
     headers = {"authorization": "one"}
     provider = StaticAuth(headers)
     headers["authorization"] = "two"
@@ -162,14 +162,14 @@ def test_a_missing_variable_is_named_as_the_likely_cause():
         (f"ApiKey {None}", "the header X-API-Key holds None in place of a credential"),
     ],
 )
-def test_a_credential_that_is_missing_is_refused_under_any_header(value, says):
+def test_a_missing_credential_is_refused_under_any_header(value, says):
     with pytest.raises(ValueError, match=says):
         connect("http://agent.test", auth={"X-API-Key": value})
     with pytest.raises(ValueError, match=says.replace("header X-API-Key", "credential for 'key'")):
         SchemeCredentials({"key": value})
 
 
-def test_no_credentials_at_all_are_not_passed_as_some():
+def test_empty_credentials_are_refused():
     with pytest.raises(ValueError, match="auth is empty; leave it out to send no credentials"):
         connect("http://agent.test", auth={})
     with pytest.raises(ValueError, match="SchemeCredentials are empty; leave auth out"):
@@ -177,7 +177,7 @@ def test_no_credentials_at_all_are_not_passed_as_some():
 
 
 @pytest.mark.parametrize("value", ["Bearer a", "Bearer Nonesuch", "plain", "Digest a=b, c=d"])
-def test_an_authorization_of_any_other_form_is_the_callers_own_business(value):
+def test_an_authorization_of_any_other_form_is_accepted(value):
     assert check_headers({"Authorization": value}) == {"authorization": value}
 
 
@@ -275,7 +275,9 @@ CARRIED = {
 @both_bindings
 @pytest.mark.parametrize("scheme", KNOWN)
 @pytest.mark.parametrize("given_as", ["service", "provider", "interceptor"])
-async def test_each_scheme_has_its_place_in_the_request(binding, scheme, given_as):
+async def test_each_scheme_puts_its_credential_into_the_right_part_of_the_request(
+    binding, scheme, given_as
+):
     service = SchemeCredentials(CREDENTIALS)
     agent = asking([scheme])
     client = connected(
@@ -315,7 +317,9 @@ async def test_each_scheme_has_its_place_in_the_request(binding, scheme, given_a
         ([[]], KNOWN, []),
     ],
 )
-async def test_the_first_requirement_that_can_be_met_counts(binding, requirements, known, chosen):
+async def test_the_first_requirement_with_all_credentials_is_used(
+    binding, requirements, known, chosen
+):
     agent = asking(*requirements)
     known = {name: CREDENTIALS.get(name, "any-credential") for name in (*known, "unasked")}
 
@@ -327,7 +331,7 @@ async def test_the_first_requirement_that_can_be_met_counts(binding, requirement
     assert carried(agent.received[-1]) == expected
 
 
-async def test_two_schemes_may_want_the_same_value_in_the_same_place():
+async def test_two_schemes_may_need_the_same_value_in_the_same_header():
     agent = asking(["oauth", "oidc"])
 
     await connected(agent, SchemeCredentials({"oauth": "same", "oidc": "same"})).ask("hello")
@@ -365,7 +369,7 @@ async def test_two_schemes_may_want_the_same_value_in_the_same_place():
         ([["bearer", "basic"]], KNOWN, (["bearer", "basic"], []), "exclude each other"),
     ],
 )
-async def test_what_cannot_be_met_is_named_and_nothing_is_sent(
+async def test_an_unsatisfied_requirement_is_named_and_nothing_is_sent(
     binding, requirements, known, named, says
 ):
     agent = asking(*requirements)
@@ -395,7 +399,7 @@ class Asked:
         return self.known.get(scheme)
 
 
-async def test_a_service_is_not_asked_for_more_than_counts():
+async def test_a_service_is_asked_only_for_required_schemes():
     service = Asked({"header": "x", "query": "y", "bearer": "z"})
     agent = asking(["nowhere", "basic"], ["oauth", "header"], ["header", "query"], ["bearer"])
 
@@ -414,7 +418,7 @@ async def test_a_service_is_asked_for_each_attempt_with_the_context_of_the_call(
     assert service.asked == [("header", context)] * 3
 
 
-async def test_the_context_goes_with_every_operation():
+async def test_the_context_is_passed_to_the_service_for_every_operation():
     service, context = Asked(), ClientCallContext(state={"sessionId": "s"})
     agent = asking(["header"])
     agent.card["capabilities"] = {"pushNotifications": True, "extendedAgentCard": True}
@@ -448,13 +452,13 @@ def test_contexts_share_no_state():
 
 
 @pytest.mark.parametrize("context", [7, "s", {"sessionId": "s"}])
-async def test_a_context_is_a_context(context):
+async def test_a_context_must_be_a_client_call_context(context):
     with pytest.raises(TypeError, match="context must be ClientCallContext"):
         await connected(FakeAgent(), None).ask("hello", context=context)
 
 
 @pytest.mark.parametrize("answer", [7, b"token", ["token"]])
-async def test_a_credential_is_text(answer):
+async def test_a_credential_must_be_text(answer):
     with pytest.raises(TypeError, match="the credential for 'header' must be a string"):
         await connected(asking(["header"]), Asked({"header": answer})).ask("hello")
 
@@ -480,7 +484,7 @@ async def test_a_credential_is_text(answer):
         ("query", "s3cret-value\ud800"),
     ],
 )
-async def test_a_credential_that_cannot_be_carried_is_named_and_not_shown(scheme, credential):
+async def test_a_malformed_credential_is_named_and_not_shown(scheme, credential):
     agent = asking([scheme], ["mtls"])
 
     with pytest.raises(AuthenticationError) as caught:
@@ -497,7 +501,7 @@ async def test_a_credential_that_cannot_be_carried_is_named_and_not_shown(scheme
     held=st.sets(st.sampled_from(NAMES)),
     max_examples=300,
 )
-def test_the_choice_is_an_or_of_ands(requirements, held):
+def test_requirements_are_alternatives_of_combined_schemes(requirements, held):
     credentials = {name: CREDENTIALS.get(name, "any-token") for name in held}
     card = AgentCard.from_dict(guarded(*requirements))
 
@@ -566,7 +570,7 @@ async def test_a_store_keeps_sessions_apart_until_they_are_forgotten():
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-async def test_what_a_store_keeps_is_not_empty(which):
+async def test_a_store_refuses_empty_values(which):
     arguments = ["session", "scheme", SECRET]
     arguments[which] = ""
     with pytest.raises(ValueError, match="must not be empty") as caught:
@@ -583,13 +587,13 @@ async def test_what_a_store_keeps_is_not_empty(which):
         (SECRET, TypeError),
     ],
 )
-def test_scheme_credentials_are_strings_by_strings(credentials, error):
+def test_scheme_credentials_must_be_a_mapping_of_strings(credentials, error):
     with pytest.raises(error) as caught:
         SchemeCredentials(credentials)
     assert SECRET not in str(caught.value)
 
 
-async def test_nothing_that_holds_credentials_shows_them():
+async def test_the_repr_of_all_holders_shows_no_credential():
     store = InMemoryContextCredentialStore()
     await store.set_credentials("session-of-ann", "bearer", SECRET)
     service = SchemeCredentials({"bearer": SECRET})
@@ -608,7 +612,7 @@ async def test_nothing_that_holds_credentials_shows_them():
 # ── One place ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_credentials_come_from_one_place():
+def test_a_second_source_of_credentials_is_refused():
     one = AuthInterceptor(SchemeCredentials({"a": SECRET}))
     for options in (
         {"auth": "Bearer x", "interceptors": [one]},
@@ -630,7 +634,7 @@ def test_an_auth_interceptor_needs_a_service(service):
 @pytest.mark.rule("P01")
 @pytest.mark.parametrize("scheme", ["bearer", "header", "query", "cookie"])
 @pytest.mark.parametrize("given_as", ["auth", "interceptor"])
-async def test_no_scheme_leads_to_another_origin(scheme, given_as):
+async def test_no_scheme_sends_credentials_to_another_origin(scheme, given_as):
     agent = FakeAgent(card=guarded([scheme], url="http://elsewhere.test"))
     elsewhere = FakeAgent(url="http://elsewhere.test")
     service = Asked()
@@ -651,7 +655,7 @@ async def test_no_scheme_leads_to_another_origin(scheme, given_as):
 
 @pytest.mark.rule("P01")
 @pytest.mark.parametrize("how", ["dict", "file"])
-async def test_a_card_in_hand_binds_them_to_its_first_interface(how, tmp_path):
+async def test_credentials_of_a_given_card_are_bound_to_its_first_interface(how, tmp_path):
     document = guarded(["query"])
     document["supportedInterfaces"][1]["url"] = "http://elsewhere.test/rest"
     agent, elsewhere = FakeAgent(), FakeAgent(url="http://elsewhere.test")
@@ -668,7 +672,7 @@ async def test_a_card_in_hand_binds_them_to_its_first_interface(how, tmp_path):
     assert elsewhere.received == []
 
 
-async def test_the_extended_card_says_which_credentials_count():
+async def test_the_extended_card_determines_the_credentials():
     public = guarded(["header"], capabilities={"extendedAgentCard": True})
     extended = AgentCard.from_dict(guarded(["bearer"]))
     agent = FakeAgent(card=public)
@@ -718,7 +722,7 @@ async def test_a_call_with_a_key_in_the_query_follows_no_redirect_to_another_ori
     assert elsewhere.received == []
 
 
-async def test_a_card_asked_for_with_a_key_in_the_query_follows_none_either():
+async def test_a_card_request_with_a_key_in_the_query_follows_no_redirect_to_another_origin():
     class KeyInQuery(Provider):
         async def credentials(self, call, /):
             return Credentials(query={"key": SECRET})
@@ -739,7 +743,7 @@ async def test_a_card_asked_for_with_a_key_in_the_query_follows_none_either():
 # ── In the request ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_cookie_joins_those_of_the_caller():
+async def test_a_cookie_is_added_to_those_of_the_caller():
     agent = asking(["cookie"])
     client = connected(agent, SchemeCredentials(CREDENTIALS), headers={"Cookie": "lang=en; sid=x"})
 
@@ -773,7 +777,7 @@ async def test_a_key_in_the_query_replaces_a_parameter_of_its_name(binding):
         (Credentials(cookies={"sid": f"{SECRET};"}), ValueError),
     ],
 )
-async def test_what_a_provider_gives_is_checked_and_not_shown(credentials, error):
+async def test_invalid_credentials_of_a_provider_are_refused_and_not_shown(credentials, error):
     class Wrong(Provider):
         async def credentials(self, call, /):
             return credentials
@@ -804,7 +808,7 @@ class Renewing(Asked):
 
 
 @both_bindings
-async def test_a_401_is_replayed_if_the_service_has_another_credential_by_then(binding):
+async def test_a_401_is_replayed_if_the_service_has_another_credential(binding):
     agent = asking(["bearer"], token="new")
 
     await connected(agent, Renewing("old", "new"), binding).send_message("hello")
@@ -816,7 +820,7 @@ async def test_a_401_is_replayed_if_the_service_has_another_credential_by_then(b
 
 @both_bindings
 @pytest.mark.parametrize("then", ["old", None])
-async def test_a_401_is_final_if_the_service_has_nothing_else(binding, then):
+async def test_a_401_is_final_if_the_service_has_no_other_credential(binding, then):
     agent = asking(["bearer"], token="new")
 
     with pytest.raises(AuthenticationError) as caught:
@@ -861,7 +865,7 @@ def pass_auth(*names):
         ),
     ],
 )
-async def test_a_401_without_auth_says_what_the_card_asks_for(binding, requirements, says):
+async def test_a_401_without_auth_names_what_the_card_requires(binding, requirements, says):
     agent = asking(*requirements, token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
@@ -875,7 +879,7 @@ async def test_a_401_without_auth_says_what_the_card_asks_for(binding, requireme
 
 
 @pytest.mark.parametrize("requirements", [(), ([],)])
-async def test_a_401_says_what_a_card_declares_that_asks_for_nothing(requirements):
+async def test_a_401_names_the_schemes_that_a_card_declares_without_requiring_them(requirements):
     schemes = {"b": SCHEMES["bearer"], "h": SCHEMES["header"]}
     agent = FakeAgent(card=guarded(*requirements, securitySchemes=schemes), token=SECRET)
 
@@ -888,7 +892,7 @@ async def test_a_401_says_what_a_card_declares_that_asks_for_nothing(requirement
     )
 
 
-async def test_a_401_is_one_line_whatever_the_card_says():
+async def test_the_error_of_a_401_has_one_line_for_any_card():
     odd = "a\nb\x1b[2J"
     schemes = {
         f"s{odd}": {"httpAuthSecurityScheme": {"scheme": odd}},
@@ -904,7 +908,7 @@ async def test_a_401_is_one_line_whatever_the_card_says():
     assert caught.value.message.isprintable()
 
 
-async def test_a_401_of_a_card_that_says_nothing_says_that_no_credentials_were_sent():
+async def test_a_401_without_requirements_says_that_no_credentials_were_sent():
     agent = FakeAgent(card=guarded(securitySchemes={}), token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
@@ -915,7 +919,7 @@ async def test_a_401_of_a_card_that_says_nothing_says_that_no_credentials_were_s
 
 
 @pytest.mark.parametrize("name", ["Authorization", "X-My-Token", "Cookie"])
-async def test_a_401_of_a_card_that_says_nothing_counts_what_may_be_a_credential(name):
+async def test_a_401_without_requirements_counts_headers_that_may_be_credentials(name):
     agent = FakeAgent(card=guarded(securitySchemes={}), token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
@@ -934,7 +938,7 @@ async def test_a_401_of_a_card_that_says_nothing_counts_what_may_be_a_credential
         ([], {"X-API-Key": "x"}, " Forbidden"),
     ],
 )
-async def test_a_403_says_whether_no_credentials_were_sent(requirements, headers, says):
+async def test_a_403_says_whether_credentials_were_sent(requirements, headers, says):
     agent = asking(*requirements) if requirements else FakeAgent()
     agent.inject(Respond(status=403), on="SendMessage")
 
@@ -952,7 +956,7 @@ async def test_a_403_says_whether_no_credentials_were_sent(requirements, headers
         ({"b": SCHEMES["bearer"]}, "the card of agent 'Guarded' requires none"),
     ],
 )
-async def test_credentials_that_no_card_asked_for_are_told_to_be_unused(status, schemes, says):
+async def test_unused_credentials_are_named_in_the_error(status, schemes, says):
     agent = FakeAgent(card=guarded(securitySchemes=schemes))
     agent.inject(Respond(status=status), on="SendMessage", times=9)
 
@@ -963,7 +967,7 @@ async def test_credentials_that_no_card_asked_for_are_told_to_be_unused(status, 
 
 
 @pytest.mark.parametrize("name", ["Authorization", "X-API-Key", "Cookie"])
-async def test_a_401_for_headers_of_the_callers_own_does_not_ask_for_them(name):
+async def test_a_401_with_custom_headers_does_not_advise_to_pass_them(name):
     agent = asking(["bearer"], token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
@@ -988,7 +992,9 @@ NO_SCHEME = "; the Authorization header that was sent names no scheme: write 'Be
     ],
 )
 @pytest.mark.parametrize("answer", ["401", "403"])
-async def test_a_401_for_a_token_without_a_scheme_names_that_and_not_the_token(options, answer):
+async def test_a_401_for_a_token_without_a_scheme_names_the_scheme_and_not_the_token(
+    options, answer
+):
     agent = asking(["bearer"])
     agent.inject(Respond(status=int(answer)), on="SendMessage", times=9)
 
@@ -1012,14 +1018,14 @@ async def test_an_api_key_in_the_authorization_header_needs_no_scheme(name):
 
 
 @pytest.mark.parametrize("auth", ["Bearer wrong", SchemeCredentials({"bearer": "wrong"})])
-async def test_a_401_for_an_auth_that_was_given_is_as_the_agent_says_it(auth):
+async def test_a_401_with_auth_keeps_the_agents_message(auth):
     with pytest.raises(AuthenticationError) as caught:
         await connected(asking(["bearer"], token=SECRET), auth).send_message("hello")
 
     assert "asks for" not in caught.value.message
 
 
-async def test_a_provider_is_shown_what_was_refused():
+async def test_on_unauthorized_receives_the_refused_call():
     told = []
 
     class Telling(Provider):
@@ -1036,7 +1042,7 @@ async def test_a_provider_is_shown_what_was_refused():
     assert told == [("Bearer old", {"key": "value"}, 401)]
 
 
-async def test_a_401_that_a_provider_meets_itself_is_not_the_agents():
+async def test_a_401_within_a_provider_is_not_the_agents():
     class Refused(Provider):
         async def credentials(self, call, /):
             if call.card is None:
@@ -1061,7 +1067,7 @@ async def test_a_401_that_a_provider_meets_itself_is_not_the_agents():
         (KeyError("a vault of its own"), 1),
     ],
 )
-async def test_a_service_that_fails_fails_the_attempt_before_anything_is_sent(failure, attempts):
+async def test_a_failing_service_fails_the_attempt_before_anything_is_sent(failure, attempts):
     class Failing(Asked):
         async def get_credentials(self, scheme, context):
             await super().get_credentials(scheme, context)
@@ -1077,7 +1083,7 @@ async def test_a_service_that_fails_fails_the_attempt_before_anything_is_sent(fa
         assert caught.value.executed is False
 
 
-async def test_a_service_that_hangs_is_ended_by_the_deadline():
+async def test_a_hanging_service_ends_at_the_deadline():
     class Hanging(Asked):
         async def get_credentials(self, scheme, context):
             await asyncio.sleep(1000)
@@ -1104,9 +1110,7 @@ ECHOED = {
 @both_bindings
 @pytest.mark.parametrize("scheme", sorted(CREDENTIALS))
 @pytest.mark.parametrize("spelling", ECHOED)
-async def test_a_credential_that_is_echoed_is_in_nothing_that_is_shown(
-    binding, scheme, spelling, caplog
-):
+async def test_an_echoed_credential_is_redacted_everywhere(binding, scheme, spelling, caplog):
     caplog.set_level(logging.DEBUG)
     secret = {"basic": "p4ss/w+0rd~?ü", "query": "s3cret/ü value?"}.get(scheme, "s3cret/Valu+")
     if scheme == "cookie":
@@ -1151,7 +1155,7 @@ async def test_a_failed_connection_does_not_show_the_query():
     assert "api" not in shown
 
 
-async def test_a_cookie_of_the_callers_that_is_echoed_is_not_shown_either():
+async def test_an_echoed_cookie_of_the_caller_is_redacted():
     agent = FakeAgent()
     agent.inject(Respond(status=400, body=b"your session s3cr is old"))
 

@@ -56,7 +56,7 @@ COMPLETED, INPUT_REQUIRED = TaskState.COMPLETED, TaskState.INPUT_REQUIRED
         (Answer(), ""),
     ],
 )
-def test_the_text_is_what_the_agent_has_to_say(answer, text):
+def test_text_of_each_kind_of_answer(answer, text):
     assert answer.text == text
 
 
@@ -70,7 +70,7 @@ def test_the_text_is_what_the_agent_has_to_say(answer, text):
         (Answer(), False, ""),
     ],
 )
-def test_a_question_is_apart(answer, needs_input, question):
+def test_question_is_not_part_of_the_text(answer, needs_input, question):
     assert (answer.needs_input, answer.question) == (needs_input, question)
 
 
@@ -83,7 +83,7 @@ def test_a_question_is_apart(answer, needs_input, question):
         (Answer(), (None, None)),
     ],
 )
-def test_the_ids_are_those_to_go_on_with(answer, ids):
+def test_ids_are_those_of_the_task_or_message(answer, ids):
     assert (answer.task_id, answer.context_id) == ids
 
 
@@ -101,7 +101,7 @@ def test_an_answer_is_frozen():
     ],
 )
 @pytest.mark.parametrize("reason", [None, "the reason"])
-def test_a_bad_end_raises_with_reason_and_task(state, kind, reason):
+def test_raise_for_outcome_raises_with_reason_and_task(state, kind, reason):
     ended = task(state, says=reason)
 
     with pytest.raises(kind) as caught:
@@ -121,7 +121,7 @@ def test_a_bad_end_raises_with_reason_and_task(state, kind, reason):
         (["closed"], None),
     ],
 )
-def test_an_error_beside_the_agents_words_is_the_cause(told, retry_after):
+def test_raise_for_outcome_uses_the_error_in_the_metadata_as_cause(told, retry_after):
     message = Message(parts=(Part(text="closed"),), metadata={"error": told})
     ended = Task(id="t-1", status=TaskStatus(state=TaskState.FAILED, message=message))
 
@@ -136,7 +136,7 @@ def test_an_error_beside_the_agents_words_is_the_cause(told, retry_after):
     [s for s in TaskState if s.name not in {"FAILED", "REJECTED", "CANCELED"}]
     + [TaskState("TASK_STATE_LATER")],
 )
-def test_any_other_state_raises_nothing(state):
+def test_raise_for_outcome_accepts_any_other_state(state):
     raise_for_outcome(task(state))
 
 
@@ -150,7 +150,7 @@ def test_any_other_state_raises_nothing(state):
         (asks("which one?", after=2), "", "which one?"),
     ],
 )
-async def test_ask_gives_it(binding, plan, text, question):
+async def test_ask_returns_the_answer(binding, plan, text, question):
     agent = FakeAgent(lambda _turn: plan)
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
 

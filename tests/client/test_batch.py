@@ -63,7 +63,7 @@ async def test_each_message_gets_its_answer():
     assert now() == pytest.approx(1, abs=0.1)  # together
 
 
-async def test_no_more_are_on_their_way_than_wanted():
+async def test_concurrency_bounds_the_messages_in_flight():
     agent = doubles(after=10)
     network = FakeNetwork(agent)
     most = 0
@@ -77,7 +77,7 @@ async def test_no_more_are_on_their_way_than_wanted():
     assert now() >= 40
 
 
-async def test_they_are_begun_no_faster_than_wanted():
+async def test_rate_bounds_the_sends_per_second():
     agent = doubles(after=0)
 
     await collected(connected(agent).run([str(n) for n in range(11)], rate=2))
@@ -85,7 +85,7 @@ async def test_they_are_begun_no_faster_than_wanted():
     assert now() == pytest.approx(5, abs=0.1)
 
 
-async def test_messages_are_taken_when_there_is_room():
+async def test_messages_are_read_only_while_a_slot_is_free():
     taken = []
 
     async def messages():
@@ -100,7 +100,7 @@ async def test_messages_are_taken_when_there_is_room():
         assert len(taken) <= 4
 
 
-async def test_what_goes_wrong_with_one_is_its_result():
+async def test_an_error_of_one_message_is_its_result():
     def behave(turn):
         return fails("no oven") if turn.message.text == "b" else completes("done")
 
@@ -116,7 +116,7 @@ async def test_what_goes_wrong_with_one_is_its_result():
 @pytest.mark.parametrize(
     "content", ["", 5, {"parts": 3}, Message(parts=(Part(text="a"),), metadata={"x": object()})]
 )
-async def test_what_is_no_message_is_told_in_its_place(content):
+async def test_an_invalid_message_is_its_result(content):
     agent = doubles()
 
     results = await collected(connected(agent).run([content, "b"]))
@@ -125,7 +125,7 @@ async def test_what_is_no_message_is_told_in_its_place(content):
     assert results["1"].answer.text == "bb"
 
 
-async def test_keys_are_the_callers():
+async def test_keys_are_those_of_the_caller():
     items = [RunItem(key="x", content="a"), RunItem(key="y", content="b")]
 
     results = await collected(connected(doubles()).run(items))
@@ -133,7 +133,7 @@ async def test_keys_are_the_callers():
     assert results["y"].answer.text == "bb"
 
 
-async def test_a_key_is_for_one_message():
+async def test_a_repeated_key_is_refused():
     items = [RunItem(key="x", content="a"), RunItem(key="x", content="b")]
 
     with pytest.raises(ValueError, match="'x' was given to more than one"):
@@ -142,9 +142,7 @@ async def test_a_key_is_for_one_message():
 
 @pytest.mark.parametrize("journaled", [False, True])
 @pytest.mark.parametrize("kind", [ValueError, TypeError, RuntimeError])
-async def test_what_a_consumer_raises_ends_the_run_and_is_no_fault_of_the_message(
-    tmp_path, kind, journaled
-):
+async def test_an_exception_of_a_consumer_ends_the_run(tmp_path, kind, journaled):
     async def consumer(event, _task, _card):
         text = "the page is full"
         raise kind(text)
@@ -160,7 +158,7 @@ async def test_what_a_consumer_raises_ends_the_run_and_is_no_fault_of_the_messag
     assert len(agent.executions) == 1
 
 
-async def test_what_the_source_raises_is_raised():
+async def test_an_exception_of_the_source_is_raised():
     def messages():
         yield "a"
         text = "the file is gone"
@@ -170,7 +168,7 @@ async def test_what_the_source_raises_is_raised():
         await collected(connected(doubles()).run(messages()))
 
 
-async def test_stopping_lets_what_is_on_its_way_come_to_its_end():
+async def test_stop_lets_messages_in_flight_complete():
     agent = doubles(after=10)
     run = connected(agent).run([str(n) for n in range(10)], concurrency=4)
     first = await anext(run)
@@ -182,7 +180,7 @@ async def test_stopping_lets_what_is_on_its_way_come_to_its_end():
     assert len(agent.tasks) == 4
 
 
-async def test_leaving_early_leaves_nothing_behind():
+async def test_closing_a_run_early_leaks_nothing():
     agent = doubles(after=10)
     network = FakeNetwork(agent)
 
@@ -194,7 +192,7 @@ async def test_leaving_early_leaves_nothing_behind():
         await anext(run)
 
 
-async def test_an_iteration_that_was_cancelled_can_be_gone_on_with():
+async def test_a_cancelled_iteration_can_be_resumed():
     run = connected(doubles(after=10)).run(["a", "b"])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(5):
@@ -203,7 +201,7 @@ async def test_an_iteration_that_was_cancelled_can_be_gone_on_with():
     assert len(await collected(run)) == 2
 
 
-async def test_what_the_source_raises_comes_after_the_results_that_are_under_way():
+async def test_an_exception_of_the_source_is_raised_after_the_results_in_flight():
     def messages():
         yield "a"
         yield "b"
@@ -222,7 +220,7 @@ async def test_what_the_source_raises_comes_after_the_results_that_are_under_way
         await anext(run)
 
 
-async def test_what_is_behind_a_key_given_twice_is_not_sent_and_what_is_before_it_has_its_result():
+async def test_messages_after_a_repeated_key_are_not_sent_and_earlier_ones_complete():
     items = [RunItem(key=key, content=key) for key in "xyxz"]
     agent = doubles(after=10)
     results, error = await ended(connected(agent).run(items))
@@ -233,7 +231,7 @@ async def test_what_is_behind_a_key_given_twice_is_not_sent_and_what_is_before_i
 
 
 @pytest.mark.parametrize("pause", [0, 20])
-async def test_a_message_that_waits_for_its_time_is_not_sent_after_a_stop(pause):
+async def test_a_message_that_waits_for_the_rate_is_not_sent_after_stop(pause):
     agent = doubles(after=0)
     run = connected(agent).run(["a", "b"], rate=0.1)
     await anext(run)
@@ -244,7 +242,7 @@ async def test_a_message_that_waits_for_its_time_is_not_sent_after_a_stop(pause)
     assert len(agent.executions) == 1
 
 
-async def test_a_run_is_iterated_over_by_one_at_a_time():
+async def test_a_run_has_one_iterator_at_a_time():
     run = connected(doubles(after=10)).run(["a", "b"])
     first = asyncio.create_task(anext(run))
     await asyncio.sleep(1)
@@ -268,7 +266,7 @@ async def test_a_run_is_iterated_over_by_one_at_a_time():
         ({"timeout": -1}, ValueError),
     ],
 )
-async def test_wrong_options_are_told_at_once(options, error):
+async def test_invalid_options_are_refused_at_once(options, error):
     with pytest.raises(error):
         connected(doubles()).run(["a"], **options)
 
@@ -276,7 +274,7 @@ async def test_wrong_options_are_told_at_once(options, error):
 # ── Begun again ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_run_that_was_killed_goes_on_and_nothing_is_sent_twice(tmp_path):
+async def test_a_killed_run_is_resumed_and_nothing_is_sent_twice(tmp_path):
     agent = doubles(after=10)
     messages = [str(n) for n in range(20)]
     path = tmp_path / "calls.db"
@@ -305,7 +303,7 @@ async def test_a_run_that_was_killed_goes_on_and_nothing_is_sent_twice(tmp_path)
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-async def test_a_message_that_has_changed_does_not_get_the_answer_of_another(tmp_path, keyed):
+async def test_a_changed_message_does_not_get_the_answer_of_another(tmp_path, keyed):
     def items(*texts):
         if not keyed:
             return list(texts)
@@ -330,7 +328,7 @@ async def test_a_message_that_has_changed_does_not_get_the_answer_of_another(tmp
     "change",
     [{"contextId": "c2"}, {"taskId": "t1"}, {"role": "ROLE_AGENT"}, {"extensions": ["urn:x"]}],
 )
-async def test_the_same_words_elsewhere_are_another_message(tmp_path, change):
+async def test_the_same_content_in_another_context_is_another_message(tmp_path, change):
     def item(**more):
         said = {"parts": [{"text": "yes"}], "contextId": "c1", "role": "ROLE_USER"}
         return RunItem(key="k", content={**said, **more})
@@ -347,7 +345,7 @@ async def test_the_same_words_elsewhere_are_another_message(tmp_path, change):
     assert len(agent.executions) == 1
 
 
-async def test_a_message_that_is_sent_in_a_context_of_its_own_is_the_same_one_again(tmp_path):
+async def test_a_message_sent_in_its_own_context_is_recognized(tmp_path):
     agent = doubles()
     journal = f"sqlite:///{tmp_path}/calls.db"
     async with connected(agent, journal=journal, context_ids="client") as client:
@@ -369,7 +367,7 @@ async def test_a_message_that_was_not_sent_may_be_changed(tmp_path):
     assert results["0"].answer.text == "bb"
 
 
-async def test_parts_that_can_be_iterated_over_once_are_sent(tmp_path):
+async def test_parts_from_a_one_shot_iterable_are_sent(tmp_path):
     async with connected(doubles(), journal=f"sqlite:///{tmp_path}/calls.db") as client:
         results = await collected(client.run([iter(["a"])], run_id="r"))
 
@@ -377,7 +375,7 @@ async def test_parts_that_can_be_iterated_over_once_are_sent(tmp_path):
 
 
 @pytest.mark.parametrize("stores", [True, False])
-async def test_what_is_known_is_not_asked_for_again(tmp_path, stores):
+async def test_a_recorded_answer_is_not_fetched_again(tmp_path, stores):
     agent = doubles()
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=stores)
     client = connected(agent, journal=journal)
@@ -393,7 +391,7 @@ async def test_what_is_known_is_not_asked_for_again(tmp_path, stores):
     await journal.close()
 
 
-async def test_a_message_for_an_answer_is_known_where_messages_are_stored(tmp_path):
+async def test_an_answer_that_is_a_message_is_recognized_if_messages_are_stored(tmp_path):
     agent = FakeAgent(replies("hi"))
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
     client = connected(agent, journal=journal)
@@ -407,7 +405,7 @@ async def test_a_message_for_an_answer_is_known_where_messages_are_stored(tmp_pa
     await journal.close()
 
 
-async def test_what_was_reported_as_unknown_stays_so_and_is_not_sent_again(tmp_path):
+async def test_an_unknown_outcome_is_reported_again_and_not_resent(tmp_path):
     agent = doubles()
     agent.inject(Reset(), on="SendStreamingMessage")
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -425,7 +423,7 @@ async def test_what_was_reported_as_unknown_stays_so_and_is_not_sent_again(tmp_p
     await journal.close()
 
 
-async def test_what_was_certainly_not_sent_is_sent_by_the_next_run(tmp_path):
+async def test_a_message_that_was_certainly_not_sent_is_sent_by_the_next_run(tmp_path):
     agent = doubles()
     agent.inject(Refuse(), on="SendStreamingMessage", times=4)
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -440,7 +438,7 @@ async def test_what_was_certainly_not_sent_is_sent_by_the_next_run(tmp_path):
     await journal.close()
 
 
-async def test_a_call_that_a_killed_run_held_is_gone_on_with_when_its_lease_is_over(tmp_path):
+async def test_a_call_of_a_killed_run_is_resumed_when_its_lease_ends(tmp_path):
     agent = doubles(after=5)
     task = await connected(agent).send_message("a", return_immediately=True)
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -466,7 +464,7 @@ async def test_a_call_that_a_killed_run_held_is_gone_on_with_when_its_lease_is_o
     await journal.close()
 
 
-async def test_a_call_that_another_run_brings_to_its_end_is_not_taken_from_it(tmp_path):
+async def test_a_call_that_another_run_finishes_is_not_taken_over(tmp_path):
     agent = doubles(after=100)
     journals = [SqliteJournal(tmp_path / "calls.db", lease=3) for _ in range(2)]
     first, second = (connected(agent, journal=journal) for journal in journals)
@@ -494,7 +492,7 @@ def held(agent, **known):
     )
 
 
-async def test_the_time_of_an_answer_is_one_whoever_has_to_be_waited_for(tmp_path):
+async def test_the_timeout_includes_the_wait_for_another_holder(tmp_path):
     agent = doubles(after=1000)
     task = await connected(agent).send_message("a", return_immediately=True)
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -508,7 +506,7 @@ async def test_the_time_of_an_answer_is_one_whoever_has_to_be_waited_for(tmp_pat
     await journal.close()
 
 
-async def test_the_time_of_an_answer_that_has_to_be_fetched_again_is_the_same_one(tmp_path):
+async def test_the_timeout_includes_fetching_an_answer_again(tmp_path):
     agent = doubles()
     task = await connected(agent).ask("a")
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -537,7 +535,7 @@ class Silent(SqliteJournal):
         await asyncio.sleep(1000)
 
 
-async def test_the_time_of_an_answer_is_over_for_a_journal_that_tells_nothing_too(tmp_path):
+async def test_the_timeout_applies_to_a_silent_journal(tmp_path):
     agent = doubles()
     journal = Silent(tmp_path / "calls.db")
     async with connected(agent, journal=journal) as client:
@@ -550,7 +548,7 @@ async def test_the_time_of_an_answer_is_over_for_a_journal_that_tells_nothing_to
     await journal.close()
 
 
-async def test_a_message_that_its_holder_could_not_send_is_sent_by_who_waits_for_it(tmp_path):
+async def test_a_message_that_its_holder_could_not_send_is_sent_by_the_waiting_run(tmp_path):
     agent = doubles()
     journal = SqliteJournal(tmp_path / "calls.db")
     await journal.begin(held(agent))
@@ -570,7 +568,7 @@ async def test_a_message_that_its_holder_could_not_send_is_sent_by_who_waits_for
     await journal.close()
 
 
-async def test_runs_of_one_name_at_once_tell_alike_what_neither_could_send(tmp_path):
+async def test_concurrent_runs_report_alike_what_neither_could_send(tmp_path):
     agent = doubles()
     agent.inject(Refuse(), on="SendStreamingMessage", times=100)
     journals = [Outdated(tmp_path / "calls.db") for _ in range(2)]
@@ -594,7 +592,7 @@ async def test_runs_of_one_name_at_once_tell_alike_what_neither_could_send(tmp_p
         ({"outcome": "answered"}, "answered", True),
     ],
 )
-async def test_what_has_ended_without_an_answer_is_told_with_its_outcome(
+async def test_a_call_that_ended_without_an_answer_is_reported_with_its_outcome(
     tmp_path, known, outcome, executed
 ):
     agent = doubles()
@@ -612,7 +610,7 @@ async def test_what_has_ended_without_an_answer_is_told_with_its_outcome(
     await journal.close()
 
 
-async def test_what_goes_with_each_message_goes_with_what_is_gone_on_with(tmp_path):
+async def test_options_of_the_run_apply_to_resumed_calls(tmp_path):
     agent = doubles(after=10)
     journal = SqliteJournal(tmp_path / "calls.db")
     client = connected(agent, journal=journal)
@@ -630,7 +628,7 @@ async def test_what_goes_with_each_message_goes_with_what_is_gone_on_with(tmp_pa
     await journal.close()
 
 
-async def test_a_message_with_an_id_of_its_own_that_was_not_sent_is_sent_by_the_next_run(tmp_path):
+async def test_an_unsent_message_with_an_id_is_sent_by_the_next_run(tmp_path):
     agent = doubles()
     agent.inject(Refuse(), on="SendStreamingMessage", times=4)
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -658,7 +656,9 @@ async def named_by_its_file(agent, path):
 
 
 @pytest.mark.parametrize("store_messages", [True, False])
-async def test_what_a_run_has_sent_is_known_whatever_its_agent_is_called(tmp_path, store_messages):
+async def test_a_run_recognizes_its_messages_under_another_address_of_the_agent(
+    tmp_path, store_messages
+):
     agent = doubles(after=60)
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=store_messages)
     async with connected(agent, journal=journal) as client:
@@ -678,7 +678,7 @@ async def test_what_a_run_has_sent_is_known_whatever_its_agent_is_called(tmp_pat
 
 
 @pytest.mark.parametrize("store_messages", [True, False])
-async def test_what_is_over_stays_over_where_a_run_moves_to_another_agent(
+async def test_finished_messages_stay_finished_if_a_run_moves_to_another_agent(
     tmp_path, store_messages
 ):
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=store_messages)
@@ -701,7 +701,7 @@ async def test_what_is_over_stays_over_where_a_run_moves_to_another_agent(
     await journal.close()
 
 
-async def test_what_another_agent_has_under_way_is_left_to_who_names_that_one(tmp_path):
+async def test_a_pending_call_of_another_agent_is_left_to_runs_that_name_that_agent(tmp_path):
     journal = SqliteJournal(tmp_path / "calls.db")
     here, there = doubles(after=60), FakeAgent("there", url="http://other.test")
     async with connected(here, journal=journal) as one, connected(there, journal=journal) as other:
@@ -720,7 +720,7 @@ async def test_what_another_agent_has_under_way_is_left_to_who_names_that_one(tm
     await journal.close()
 
 
-async def test_a_task_of_another_message_is_none_though_its_id_is_the_same(tmp_path):
+async def test_a_task_of_another_message_with_the_same_id_is_not_the_answer(tmp_path):
     agent = doubles()
     task = (await connected(agent).ask("something else")).task
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -738,7 +738,7 @@ async def test_a_task_of_another_message_is_none_though_its_id_is_the_same(tmp_p
     await journal.close()
 
 
-async def test_the_names_of_runs_and_messages_do_not_run_into_each_other(tmp_path):
+async def test_labels_of_runs_and_keys_do_not_collide(tmp_path):
     agent = doubles()
     async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
         await collected(client.run([RunItem(key="b:c", content="x")], run_id="a"))
@@ -757,7 +757,7 @@ class Outdated(SqliteJournal):
         return found
 
 
-async def test_runs_of_one_name_at_once_share_the_work(tmp_path):
+async def test_concurrent_runs_of_one_name_share_the_work(tmp_path):
     agent = doubles(after=5)
     journals = [Outdated(tmp_path / "calls.db") for _ in range(3)]
     clients = [connected(agent, journal=journal) for journal in journals]
@@ -779,7 +779,7 @@ async def test_runs_of_one_name_at_once_share_the_work(tmp_path):
         await journal.close()
 
 
-async def test_runs_of_one_name_share_what_another_one_left(tmp_path):
+async def test_concurrent_runs_of_one_name_share_the_calls_of_an_earlier_one(tmp_path):
     agent = doubles(after=50)
     journals = [SqliteJournal(tmp_path / "calls.db") for _ in range(4)]
     clients = [connected(agent, journal=journal) for journal in journals]
@@ -801,7 +801,7 @@ async def test_runs_of_one_name_share_what_another_one_left(tmp_path):
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_a_call_that_is_taken_from_a_run_is_waited_for_there(tmp_path, is_resumed):
+async def test_a_call_taken_over_from_a_run_is_awaited_there(tmp_path, is_resumed):
     agent = doubles(after=300)
     path = tmp_path / "calls.db"
     journals = [SqliteJournal(path) for _ in range(2)]
@@ -831,7 +831,7 @@ class Overtaken(SqliteJournal):
         return await super().claim(message_id, **times)
 
 
-async def test_a_call_that_comes_to_its_end_elsewhere_just_then_has_its_answer(tmp_path):
+async def test_a_call_that_is_finished_elsewhere_just_before_the_claim_has_its_answer(tmp_path):
     agent = doubles()
     task = (await connected(agent).ask("a")).task
     journal = Overtaken(tmp_path / "calls.db")
@@ -843,7 +843,7 @@ async def test_a_call_that_comes_to_its_end_elsewhere_just_then_has_its_answer(t
     await journal.close()
 
 
-async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):
+async def test_a_message_whose_search_failed_is_not_resent(tmp_path):
     agent = doubles(after=60)
     journal = SqliteJournal(tmp_path / "calls.db")
     async with connected(agent, journal=journal) as client:
@@ -863,7 +863,7 @@ async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):
     await journal.close()
 
 
-async def test_a_failure_that_is_fetched_again_tells_no_secret_either(tmp_path):
+async def test_an_error_that_is_fetched_again_shows_no_secret(tmp_path):
     agent = FakeAgent(fails("s3cret-token is not welcome"))
     headers = {"authorization": "Bearer s3cret-token"}
     async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
@@ -876,7 +876,7 @@ async def test_a_failure_that_is_fetched_again_tells_no_secret_either(tmp_path):
             assert "s3cret" not in str(error)
 
 
-async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):
+async def test_an_answer_that_cannot_be_fetched_again_was_executed(tmp_path):
     agent = doubles()
     async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
         await collected(client.run(["a"], run_id="night"))
@@ -888,7 +888,7 @@ async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):
 
 
 @pytest.mark.parametrize("messages", ["abc", b"abc", {"role": "user", "parts": []}, None])
-async def test_run_of_one_message_or_of_nothing_iterable_is_refused(messages):
+async def test_run_of_a_single_message_or_no_iterable_is_refused(messages):
     agent = FakeAgent()
 
     with pytest.raises(TypeError, match="messages must be a sequence, not"):
@@ -914,7 +914,7 @@ async def test_a_key_that_equals_the_position_of_another_item_is_refused():
             _ = [result async for result in run]
 
 
-async def test_results_that_are_not_taken_are_dropped_without_a_warning():
+async def test_unread_results_are_dropped_without_a_warning():
     told, go = [], asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
 
@@ -1014,7 +1014,7 @@ async def test_a_generator_of_messages_is_closed_with_the_run(way):
         assert closed == [way]
 
 
-async def test_a_message_whose_interceptor_is_cancelled_is_not_passed_over():
+async def test_a_message_whose_interceptor_is_cancelled_is_not_skipped():
     agent = FakeAgent(completes("42"))
 
     class Hook:
@@ -1033,7 +1033,7 @@ async def test_a_message_whose_interceptor_is_cancelled_is_not_passed_over():
 
 
 @pytest.mark.parametrize("stores", [True, False])
-async def test_an_answer_with_an_unpaired_surrogate_is_known_to_the_next_run(path, stores):
+async def test_an_answer_with_an_unpaired_surrogate_is_recognized_by_the_next_run(path, stores):
     agent = FakeAgent(completes("a\ud800b"))
     texts = []
     for _ in range(2):

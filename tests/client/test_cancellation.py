@@ -175,7 +175,7 @@ async def cancel_many(client, dice, wanted):
 @pytest.mark.rule("D05")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_cancelled_calls_leave_nothing_behind(binding, seed, caplog):
+def test_cancelled_calls_leak_nothing(binding, seed, caplog):
     caplog.set_level(logging.CRITICAL, "holdfast")  # to write down every failure takes its time
 
     async def main():
@@ -236,7 +236,7 @@ def tokens_spent(endpoints):
 
 @pytest.mark.rule("D07")
 @pytest.mark.parametrize("binding", BINDINGS)
-def test_without_failures_cancellations_cost_no_token_at_all(binding):
+def test_without_failures_cancellations_cost_no_retry_tokens(binding):
     async def main():
         dice = random.Random(binding)
         agent = FakeAgent(latency=0.5)
@@ -258,7 +258,7 @@ def test_without_failures_cancellations_cost_no_token_at_all(binding):
 @pytest.mark.rule("D05")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("after", [0, 0.25, 0.75, 1.5, 2.5])
-async def test_a_cancellation_arrives_as_itself_wherever_it_hits(binding, after):
+async def test_a_cancellation_is_raised_unchanged_at_every_step(binding, after):
     agent = FakeAgent(lambda _turn: completes("done", after=3), latency=0.5)
     network = FakeNetwork(agent)
     client = connect(agent.url, engine=network, bindings=[binding])
@@ -274,7 +274,7 @@ async def test_a_cancellation_arrives_as_itself_wherever_it_hits(binding, after)
     assert asyncio.get_running_loop().time() == after
 
 
-async def test_a_timeout_of_the_callers_own_is_not_taken_for_ours():
+async def test_a_timeout_of_the_caller_is_not_reported_as_the_clients():
     agent = FakeAgent(latency=10)
     client = connect(agent.url, engine=FakeNetwork(agent), timeout=5)
 

@@ -48,7 +48,7 @@ streamed_or_polled = pytest.mark.parametrize("streaming", [True, False])
 
 @both_bindings
 @streamed_or_polled
-async def test_calls_are_answered_in_the_same_task_until_the_agent_is_done(binding, streaming):
+async def test_tool_calls_are_answered_in_the_same_task_until_it_completes(binding, streaming):
     fake = Scripted(
         calls(call(1, "add", '{"a": 1}'), call(2, "add", '{"a": 2, "b": 3}'), after=5),
         calls(call(3, "slow", '{"seconds": 60}')),
@@ -93,7 +93,7 @@ async def test_every_message_offers_the_tools_and_names_the_extension():
     assert [json.loads(r.body)["params"]["metadata"] for r in sent] == [{"m": 1}] * 2
 
 
-async def test_the_results_come_with_what_was_said_before():
+async def test_results_are_sent_with_the_history():
     text = Artifact(artifact_id="text", parts=(Part(text="Let me see."),))
     fake = Scripted(
         calls(text, call(1, "add", '{"a": 1}')), calls(call(2, "lost")), completes("done")
@@ -150,7 +150,7 @@ async def test_a_question_is_the_answer_although_there_are_tools(streaming):
 
 
 @streamed_or_polled
-async def test_an_agent_that_needs_no_tool_just_answers(streaming):
+async def test_an_agent_that_calls_no_tool_answers(streaming):
     fake = Scripted(replies("hello"), completes("done"))
     client = fake.client(streaming=streaming)
 
@@ -159,7 +159,7 @@ async def test_an_agent_that_needs_no_tool_just_answers(streaming):
 
 
 @pytest.mark.parametrize("tools", [(), [], iter(()), ClientTools([])])
-async def test_no_tools_are_no_extension(tools):
+async def test_without_tools_the_extension_is_not_named(tools):
     fake = Scripted(completes("done"), declared=False)
 
     await fake.client().ask("hi", tools=tools)
@@ -168,7 +168,7 @@ async def test_no_tools_are_no_extension(tools):
 
 
 @streamed_or_polled
-async def test_the_task_as_it_was_is_no_answer_to_results(streaming):
+async def test_an_unchanged_task_is_not_the_reply_to_results(streaming):
     # Agents built with AG2 leave the task waiting while their model works on the results.
     later = Plan((Step(state=TaskState.COMPLETED, after=100, says="done"),))
     fake = Scripted(calls(call(1, "add", '{"a": 1}')), later, streaming=Streaming())
@@ -181,7 +181,7 @@ async def test_the_task_as_it_was_is_no_answer_to_results(streaming):
 
 
 @streamed_or_polled
-async def test_calls_that_are_told_one_by_one_are_answered_together(streaming):
+async def test_calls_that_arrive_one_by_one_are_answered_together(streaming):
     first, second = call(2, "add", '{"a": 2}'), call(3, "add", '{"a": 3}')
     one_by_one = Plan(
         (
@@ -199,7 +199,7 @@ async def test_calls_that_are_told_one_by_one_are_answered_together(streaming):
 
 
 @streamed_or_polled
-async def test_what_comes_of_the_task_as_it_was_may_be_a_failure(streaming):
+async def test_a_task_unchanged_after_results_may_fail(streaming):
     later = Plan((Step(state=TaskState.FAILED, after=100, says="no model"),))
     fake = Scripted(calls(call(1, "add", '{"a": 1}')), later)
 
@@ -215,7 +215,7 @@ async def test_a_failure_after_results_is_raised(streaming):
         await fake.client(streaming=streaming).ask("hi", tools=[add])
 
 
-async def test_an_answer_has_all_that_the_task_has_however_little_the_last_stream_told():
+async def test_an_answer_has_the_complete_task_after_a_short_last_stream():
     text = Artifact(artifact_id="text", parts=(Part(text="Let me see."),))
     fake = Scripted(
         calls(text, call(1, "add", '{"a": 1}')),
@@ -229,7 +229,7 @@ async def test_an_answer_has_all_that_the_task_has_however_little_the_last_strea
     assert answer.text == "Let me see."
 
 
-async def test_what_a_task_calls_when_it_is_over_is_not_run():
+async def test_calls_of_a_terminal_task_are_not_run():
     fake = Scripted(completes("done", call(1, "add", '{"a": 1}')))
 
     answer = await fake.client().ask("hi", tools=[add])
@@ -242,7 +242,7 @@ async def test_what_a_task_calls_when_it_is_over_is_not_run():
 
 
 @both_bindings
-async def test_a_call_runs_once_although_streams_are_cut_and_the_task_is_told_again(binding):
+async def test_a_call_runs_once_although_streams_are_cut_and_the_task_is_repeated(binding):
     runs = []
 
     def count(n: int) -> int:
@@ -296,7 +296,7 @@ async def test_calls_from_before_the_message_are_not_run(streaming):
     assert fake.results(2) == [("call-2", "add", "3", None)]
 
 
-async def test_a_task_that_cannot_be_looked_at_gets_no_message():
+async def test_no_message_is_sent_to_a_task_that_cannot_be_fetched():
     fake = Scripted(completes("done"))
 
     with pytest.raises(TaskNotFoundError) as raised:
@@ -306,7 +306,7 @@ async def test_a_task_that_cannot_be_looked_at_gets_no_message():
     assert fake.turns == []
 
 
-async def test_an_id_that_is_used_again_with_other_arguments_is_another_call():
+async def test_an_id_reused_with_other_arguments_is_another_call():
     fake = Scripted(
         calls(call(0, "add", '{"a": 1}')), calls(call(0, "add", '{"a": 2}')), completes("done")
     )
@@ -371,7 +371,7 @@ def anything(**given: int) -> None:
         (7, "function with a name"),
     ],
 )
-async def test_what_cannot_be_described_is_refused_by_name(tool, said):
+async def test_a_function_that_cannot_be_described_is_refused_by_name(tool, said):
     fake = Scripted(completes("done"))
 
     with pytest.raises(TypeError, match=said):
@@ -395,7 +395,7 @@ async def test_what_cannot_be_described_is_refused_by_name(tool, said):
         ),
     ],
 )
-def test_tools_that_cannot_be_right_are_refused(build, error, said):
+def test_invalid_tools_are_refused(build, error, said):
     with pytest.raises(error, match=said):
         build()
 
@@ -440,7 +440,7 @@ def stopping() -> None:
         ("add", '{"a": "\ud800"}', "the arguments are not a JSON object: "),
     ],
 )
-async def test_what_goes_wrong_is_told_to_the_agent(name, arguments, told, caplog):
+async def test_an_error_result_is_sent_to_the_agent(name, arguments, told, caplog):
     caplog.set_level(logging.CRITICAL, "holdfast")
     fake = Scripted(calls(call(1, name, arguments)), completes("done"))
 
@@ -453,7 +453,7 @@ async def test_what_goes_wrong_is_told_to_the_agent(name, arguments, told, caplo
     assert "k-123" not in error
 
 
-async def test_a_tool_that_fails_is_logged(caplog):
+async def test_a_failing_tool_is_logged(caplog):
     fake = Scripted(calls(call(1, "broken", '{"secret": "x"}')), completes("done"))
 
     await fake.client().ask("hi", tools=[broken])
@@ -463,7 +463,7 @@ async def test_a_tool_that_fails_is_logged(caplog):
     assert record.exc_info[0] is ValueError
 
 
-async def test_an_exception_is_raised_where_that_is_wanted_and_ends_the_other_calls():
+async def test_raises_raises_an_exception_and_cancels_the_other_calls():
     ended = []
 
     async def endless() -> None:
@@ -483,7 +483,7 @@ async def test_an_exception_is_raised_where_that_is_wanted_and_ends_the_other_ca
     assert len(fake.turns) == 1
 
 
-async def test_a_tool_error_is_told_all_the_same():
+async def test_a_tool_error_is_sent_even_with_raises():
     fake = Scripted(calls(call(1, "refusing", '{"what": "oven"}')), completes("done"))
 
     await fake.client().ask("hi", tools=ClientTools([refusing], raises=True))
@@ -492,7 +492,7 @@ async def test_a_tool_error_is_told_all_the_same():
 
 
 @pytest.mark.parametrize("data", [None, 7, {}, {"id": "x"}, {"name": "add"}, {"id": 1, "name": 2}])
-async def test_a_call_that_cannot_be_answered_is_an_error(data):
+async def test_an_unreadable_call_is_an_error(data):
     artifact = Artifact(artifact_id="odd", parts=(Part(data=data, media_type=CALL),))
     fake = Scripted(calls(artifact))
 
@@ -501,7 +501,7 @@ async def test_a_call_that_cannot_be_answered_is_an_error(data):
     assert raised.value.executed is True
 
 
-async def test_arguments_may_come_as_an_object():
+async def test_arguments_may_be_an_object():
     data = {"id": "c", "name": "add", "arguments": {"a": 1}}
     artifact = Artifact(artifact_id="c", parts=(Part(data=data, media_type=CALL),))
     fake = Scripted(calls(artifact), completes("done"))
@@ -516,7 +516,7 @@ async def test_arguments_may_come_as_an_object():
 
 @pytest.mark.rule("P29")
 @streamed_or_polled
-async def test_an_agent_that_calls_for_ever_is_told_no(streaming):
+async def test_an_agent_that_calls_tools_for_ever_reaches_max_turns(streaming):
     plans = [calls(call(number, "add", '{"a": 1}')) for number in range(4)]
     fake = Scripted(*plans)
     client = fake.client(streaming=streaming)
@@ -624,7 +624,7 @@ async def test_a_cancelled_caller_leaves_no_tool_running():
     assert fake.agent.open_streams == 0
 
 
-async def test_a_client_that_is_closed_meanwhile_sends_no_results():
+async def test_a_client_that_is_closed_while_tools_run_sends_no_results():
     fake = Scripted(calls(call(1, "slow", '{"seconds": 5}')), completes("done"))
     client = fake.client()
     asking = asyncio.create_task(client.ask("hi", tools=[slow]))
@@ -640,7 +640,7 @@ async def test_a_client_that_is_closed_meanwhile_sends_no_results():
 # ── How functions run ────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_calls_of_a_turn_run_side_by_side_and_their_results_keep_the_order():
+async def test_the_calls_of_a_turn_run_concurrently_and_their_results_keep_the_order():
     waits = [call(n, "slow", json.dumps({"seconds": 10 - n})) for n in range(5)]
     fake = Scripted(calls(*waits), completes("done"))
     began = now()
@@ -652,7 +652,7 @@ async def test_the_calls_of_a_turn_run_side_by_side_and_their_results_keep_the_o
 
 
 @pytest.mark.rule("P29")
-async def test_a_few_of_very_many_run_at_a_time():
+async def test_at_most_16_calls_run_at_the_same_time():
     running, most = 0, 0
 
     async def busy() -> None:
@@ -685,7 +685,7 @@ async def test_a_function_that_blocks_runs_in_a_thread():
     assert fake.results(1) == [("call-1", "blocking", "null", None)]
 
 
-async def test_methods_and_functions_that_give_an_awaitable_are_tools_too():
+async def test_methods_and_functions_that_return_an_awaitable_are_tools():
     class Shop:
         def __init__(self):
             self.sold = []

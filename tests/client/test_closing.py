@@ -30,7 +30,7 @@ async def test_nothing_is_sent_after_the_client_was_closed():
     assert agent.executions == {}
 
 
-async def test_a_deadline_that_ends_as_the_client_closes_is_named():
+async def test_a_deadline_that_expires_during_close_is_named():
     agent = FakeAgent()
     agent.inject(Stall(), on="GetTask")
     client = connected(agent)
@@ -44,7 +44,7 @@ async def test_a_deadline_that_ends_as_the_client_closes_is_named():
     await closing[0]
 
 
-def test_a_finished_call_leaves_no_timer_behind():
+def test_a_finished_call_leaves_no_timer():
     agent = FakeAgent()
 
     async def main():
@@ -55,7 +55,7 @@ def test_a_finished_call_leaves_no_timer_behind():
         run(main())
 
 
-async def test_closing_waits_for_the_last_call_and_no_longer():
+async def test_close_waits_for_the_last_call_and_no_longer():
     class Tidies(PassThrough):
         async def unary(self, call):
             try:
@@ -82,7 +82,7 @@ async def test_closing_waits_for_the_last_call_and_no_longer():
         await sending
 
 
-async def test_a_close_that_is_cancelled_at_the_journal_closes_the_layers_nevertheless():
+async def test_a_close_that_is_cancelled_at_the_journal_closes_the_layers():
     closed = []
 
     class Notes(PassThrough):

@@ -49,7 +49,7 @@ HI = Part(text="hi")
     ],
     ids=shown,
 )
-def test_whatever_is_at_hand_becomes_a_message_from_the_user(content, parts):
+def test_each_kind_of_content_becomes_a_message_of_the_user(content, parts):
     message = to_message(content, new_id="m-1")
 
     assert message == Message(message_id="m-1", role=Role.USER, parts=parts)
@@ -74,7 +74,7 @@ def test_a_message_needs_content(content):
     ],
     ids=repr,
 )
-def test_a_part_is_exactly_one_thing(part):
+def test_a_part_has_exactly_one_content(part):
     with pytest.raises(ValueError, match="part 2 must have exactly one"):
         to_message(["fine", part], new_id="m-1")
 
@@ -93,7 +93,7 @@ def test_a_part_is_exactly_one_thing(part):
     ],
     ids=repr,
 )
-def test_what_cannot_be_sent_is_named(content, named):
+def test_content_that_cannot_be_sent_is_named(content, named):
     with pytest.raises(TypeError, match=named):
         to_message(content, new_id="m-1")
 
@@ -106,14 +106,14 @@ def test_what_cannot_be_sent_is_named(content, named):
         ({"parts": [{"text": "hi"}], "role": []}, "role"),
     ],
 )
-def test_a_dict_that_is_no_message_names_the_member(content, named):
+def test_a_dict_that_is_not_a_message_names_the_member(content, named):
     with pytest.raises(ValueError, match=rf"^the message is not valid: .* at {named}$") as caught:
         to_message(content, new_id="m-1")
 
     assert caught.type is ValueError  # what the codec raises is its own
 
 
-def test_a_message_keeps_what_it_has():
+def test_a_message_keeps_its_members():
     own = Message(
         message_id="own",
         role=Role.AGENT,
@@ -130,7 +130,7 @@ def test_a_message_keeps_what_it_has():
     assert to_message(own.to_dict(), new_id="m-1") == own
 
 
-def test_what_the_caller_holds_is_not_changed():
+def test_the_callers_objects_are_not_changed():
     own = Message(parts=(HI,))
     document = {"parts": [{"text": "hi"}]}
 
@@ -142,7 +142,7 @@ def test_what_the_caller_holds_is_not_changed():
 
 
 @pytest.mark.parametrize("name", ["task_id", "context_id"])
-def test_a_message_and_an_argument_that_disagree_are_refused(name):
+def test_ids_that_contradict_the_message_are_refused(name):
     message = Message(parts=(HI,), **{name: "one"})
 
     with pytest.raises(ValueError, match=f"{name} 'one', but 'two'"):
@@ -159,7 +159,7 @@ def test_a_message_and_an_argument_that_disagree_are_refused(name):
         ("notes.txt", "text/plain", {"filename": "other"}, "other"),
     ],
 )
-def test_a_file_is_read_now_and_named(tmp_path, name, media_type, given, expected):
+def test_file_part_reads_and_names_the_file(tmp_path, name, media_type, given, expected):
     path = tmp_path / name
     path.write_bytes(b"\x00\xff")
 
@@ -169,7 +169,7 @@ def test_a_file_is_read_now_and_named(tmp_path, name, media_type, given, expecte
     assert parts == [Part(raw=b"\x00\xff", filename=expected, media_type=media_type)] * 2
 
 
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+def test_file_part_of_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         file_part(tmp_path / "nothing")
 
@@ -189,12 +189,12 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
         ("..", {}, IsADirectoryError, "directory: '..'"),
     ],
 )
-def test_a_path_that_is_none_is_named(path, options, kind, why):
+def test_file_part_names_an_invalid_path(path, options, kind, why):
     with pytest.raises(kind, match=f"(?i){why}"):
         file_part(path, **options)
 
 
-def test_a_file_is_empty_or_as_large_as_it_may_be_and_no_larger(tmp_path):
+def test_file_part_accepts_files_from_empty_to_max_bytes(tmp_path):
     path = tmp_path / "large"
     path.touch()
     assert file_part(path, max_bytes=0).raw == b""
@@ -208,7 +208,7 @@ def test_a_file_is_empty_or_as_large_as_it_may_be_and_no_larger(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_fifo_or_a_device_is_refused_at_once(tmp_path):
+def test_file_part_refuses_a_fifo_or_device_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
 
     for path in (tmp_path / "fifo", "/dev/zero"):
@@ -216,7 +216,7 @@ def test_a_fifo_or_a_device_is_refused_at_once(tmp_path):
             file_part(path)
 
 
-def test_the_small_makers_make_parts():
+def test_part_functions_return_parts():
     assert text_part("hi") == HI
     assert text_part("# hi", media_type="text/markdown").media_type == "text/markdown"
     assert url_part(
@@ -240,7 +240,7 @@ def test_the_small_makers_make_parts():
     ],
     ids=repr,
 )
-async def test_parts_come_back_as_they_were_sent(binding, parts):
+async def test_parts_are_received_as_they_were_sent(binding, parts):
     agent = FakeAgent(lambda turn: completes(*turn.message.parts))
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
 
@@ -251,7 +251,7 @@ async def test_parts_come_back_as_they_were_sent(binding, parts):
 
 
 @both_bindings
-async def test_ids_and_metadata_go_along(binding):
+async def test_ids_and_metadata_are_sent(binding):
     agent = FakeAgent(extensions=[AgentExtension(uri="urn:a"), AgentExtension(uri="urn:b")])
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
     metadata = {"trace": {"n": 1}}
@@ -269,7 +269,7 @@ async def test_ids_and_metadata_go_along(binding):
     assert received.headers["a2a-extensions"] == "urn:a,urn:b"
 
 
-async def test_ask_does_not_block_on_the_agent_and_the_raw_operation_does():
+async def test_ask_returns_immediately_and_the_raw_operation_blocks():
     agent = FakeAgent(lambda _turn: completes("done", after=30), streaming=False)
     client = connect(agent.url, engine=FakeNetwork(agent))
 
@@ -304,7 +304,7 @@ def test_any_parts_make_a_message(parts, new_id):
         (Part(text="", media_type=b"a/b"), "the media_type of part 1 must be str, not bytes"),
     ],
 )
-def test_a_part_of_the_wrong_type_is_refused_and_not_changed_on_the_way(part, what):
+def test_a_part_of_the_wrong_type_is_refused(part, what):
     with pytest.raises(TypeError, match=what):
         to_message(part, new_id="m")
 
@@ -351,14 +351,14 @@ async def test_metadata_and_data_that_are_not_json_are_refused_with_the_path(val
     assert agent.received == []
 
 
-def test_json_as_it_stands_is_taken():
+def test_valid_json_is_accepted():
     value = {"a": [1, (2, None), 2**70, 1.5, True, Role.USER], "": {"é\U0001f600": "\U0001f600"}}
     value["twice"] = [value["a"], value["a"]]
 
     assert to_message(data_part(value), new_id="m").parts[0].data == value
 
 
-def test_a_structure_that_is_nested_too_deeply_is_refused():
+def test_too_deep_nesting_is_refused():
     value = {}
     for _ in range(5000):
         value = {"a": value}
@@ -386,7 +386,7 @@ def test_a_structure_that_is_nested_too_deeply_is_refused():
     ],
     ids=repr,
 )
-def test_a_message_that_utf8_cannot_encode_is_refused_with_the_place(content, where):
+def test_a_message_that_utf8_cannot_encode_is_refused_with_the_path(content, where):
     why = rf"^{re.escape(where)} has an unpaired surrogate \(\\ud800 at index \d+\), which UTF-8"
     with pytest.raises(ValueError, match=why):
         to_message(content, new_id="m")
@@ -399,7 +399,7 @@ class Markup(str):
 
 
 @pytest.mark.parametrize("content", [Markup("x"), [Markup("x")], Part(text=Markup("x"))])
-def test_a_text_of_a_subclass_is_refused_and_not_by_a_codec(content):
+def test_a_text_of_a_subclass_is_refused_before_the_codec(content):
     with pytest.raises(TypeError, match=r"^message.parts\[0\].text must be str, not Markup"):
         to_message(content, new_id="m")
 
@@ -459,19 +459,19 @@ async def test_a_call_with_a_text_that_utf8_cannot_encode_sends_nothing(call, wh
     assert agent.received == []
 
 
-def test_an_empty_address_of_a_file_is_refused():
+def test_url_part_refuses_an_empty_address():
     with pytest.raises(ValueError, match="the url of part 1 must not be empty"):
         to_message(Part(url=""), new_id="m")
 
 
 @pytest.mark.parametrize("name", ["task_id", "context_id"])
 @pytest.mark.parametrize(("value", "kind"), [("", ValueError), (5, TypeError)])
-def test_an_id_that_is_none_is_refused(name, value, kind):
+def test_an_invalid_id_is_refused(name, value, kind):
     with pytest.raises(kind, match=name):
         to_message("hi", new_id="m", **{name: value})
 
 
-async def test_metadata_is_a_dict_and_so_is_a_push_config_an_object_of_its_class():
+async def test_metadata_and_push_config_must_have_their_types():
     agent = FakeAgent()
     client = connect(agent.url, engine=FakeNetwork(agent))
 
@@ -488,7 +488,7 @@ async def test_metadata_is_a_dict_and_so_is_a_push_config_an_object_of_its_class
 # ── In the words of the official SDK ─────────────────────────────────────────────────────────
 
 
-def test_a_text_message_has_an_id_of_its_own():
+def test_create_text_message_object_creates_an_id():
     one = create_text_message_object(content="hello")
     other = create_text_message_object(Role.AGENT, "hello")
 
@@ -499,13 +499,13 @@ def test_a_text_message_has_an_id_of_its_own():
 
 
 @pytest.mark.parametrize("arguments", [("user", "hello"), (Role.USER, 7), (Role.USER, None)])
-def test_a_text_message_is_a_role_and_text(arguments):
+def test_create_text_message_object_takes_a_role_and_text(arguments):
     with pytest.raises(TypeError):
         create_text_message_object(*arguments)
 
 
 @pytest.mark.parametrize("message", [{"text": "x"}, {"role": "ROLE_USER", "text": "x"}])
-def test_a_dict_that_has_content_elsewhere_is_told_where_it_belongs(message):
+def test_a_dict_with_content_in_the_wrong_member_names_the_right_one(message):
     told = r"""'text' is not a member of the message; write {"parts": \[{"text": …}\]}"""
     with pytest.raises(ValueError, match=told):
         to_message(message, new_id="m-1")
@@ -515,7 +515,7 @@ def test_a_dict_that_has_content_elsewhere_is_told_where_it_belongs(message):
     ("members", "instead"),
     [({"DESCRIPTOR": None}, "MessageToDict"), ({"model_dump": None}, "model_dump")],
 )
-def test_a_value_of_the_official_sdk_is_named_and_so_is_what_to_pass(members, instead):
+def test_an_sdk_value_is_named_with_what_to_pass(members, instead):
     foreign = type("Message", (), {"__module__": "a2a.types", **members})()
 
     with pytest.raises(TypeError, match=rf"not a2a\.types\.Message of .*{instead}"):
@@ -528,7 +528,7 @@ def test_a_value_of_the_official_sdk_is_named_and_so_is_what_to_pass(members, in
 
 
 @pytest.mark.parametrize("how", ["ask", "send_message", "stream_message", "conversation"])
-async def test_the_metadata_of_the_message_and_of_the_request_go_where_they_belong(how):
+async def test_metadata_of_the_message_and_of_the_request_are_separate(how):
     agent = FakeAgent()
     said = Message(parts=(HI,), metadata={"own": 1, "both": 1})
     both = {"metadata": {"of": "request"}, "message_metadata": {"both": 2}}
@@ -577,7 +577,7 @@ FILE = Part(raw=b"\x00\xff", filename="a.bin", media_type="a/b")
     ],
 )
 @pytest.mark.parametrize("role", ["user", "ROLE_USER", None])
-def test_a_dict_of_any_version_is_the_models_message(part, read, role):
+def test_a_dict_of_any_version_becomes_a_message(part, read, role):
     written = {"kind": "message", "role": role, "parts": [part]}
 
     assert to_message(written, new_id="m") == Message(
@@ -585,7 +585,7 @@ def test_a_dict_of_any_version_is_the_models_message(part, read, role):
     )
 
 
-def test_a_dict_of_proto_json_of_0_3_is_the_models_message():
+def test_a_dict_of_proto_json_of_0_3_becomes_a_message():
     written = {
         "message_id": "m",
         "role": "ROLE_USER",
@@ -662,7 +662,7 @@ BAD_REQUEST = {
         ([{"fieldViolations": 7}, 7, {"loc": 1, "msg": None}], "Invalid params (agent"),
     ],
 )
-async def test_a_refusal_of_parameters_says_the_reason_that_only_its_data_have(data, reason):
+async def test_invalid_params_contain_the_reason_from_the_data(data, reason):
     agent = FakeAgent()
     agent.inject(Fail(code=-32602, message="Invalid params", data=data))
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
@@ -696,7 +696,7 @@ def sdk_of_0_3(name, document):
     return type(name, (), {"__module__": "a2a.types", "model_dump": model_dump})()
 
 
-def test_a_message_of_the_official_sdk_is_taken():
+def test_a_message_of_the_official_sdk_is_accepted():
     said = a2a_pb2.Message(message_id="m-7", role=a2a_pb2.ROLE_USER, context_id="c-1")
     said.parts.add(text="hello")
     said.parts.add().data.struct_value["count"] = 3
@@ -730,7 +730,7 @@ def test_a_message_of_the_official_sdk_is_taken():
         ),
     ],
 )
-def test_a_part_of_the_official_sdk_for_0_3_is_taken(name, document, part):
+def test_a_part_of_the_official_sdk_for_0_3_is_accepted(name, document, part):
     of_sdk = sdk_of_0_3(name, document)
 
     assert to_message(of_sdk, new_id="m").parts == (part,)
@@ -738,7 +738,7 @@ def test_a_part_of_the_official_sdk_for_0_3_is_taken(name, document, part):
 
 
 @pytest.mark.parametrize("older", [False, True])
-async def test_a_card_of_the_official_sdk_is_taken(older):
+async def test_a_card_of_the_official_sdk_is_accepted(older):
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         await client.agent_card()
@@ -751,7 +751,7 @@ async def test_a_card_of_the_official_sdk_is_taken(older):
         assert (await client.ask("hello")).text == "hello"
 
 
-def test_what_of_the_official_sdk_cannot_be_sent_is_named():
+def test_an_sdk_value_that_cannot_be_sent_is_named():
     with pytest.raises(TypeError, match="Task of the official SDK"):
         to_message(a2a_pb2.Task(id="t"), new_id="m")
     with pytest.raises(TypeError, match="Message of the official SDK"):

@@ -94,7 +94,7 @@ REPLIES = {"Which one?": "Margherita", "How large?": "large"}
 @pytest.mark.rule("S15")
 @both_bindings
 @both_ways
-async def test_s15_the_task_goes_along_while_it_is_open_and_the_context_always(streaming, binding):
+async def test_s15_messages_carry_the_context_and_the_task_while_it_is_open(streaming, binding):
     agent = scripted(asks("Which one?"), completes("One Margherita."), completes("Paid."))
     fake = FakeAgent(agent, streaming=streaming)
     chat = connected(fake, binding).conversation()
@@ -135,7 +135,7 @@ async def test_a_conversation_of_messages_has_a_context_and_no_task(binding):
 
 
 @both_bindings
-async def test_a_conversation_is_gone_on_with_by_its_context_or_its_task(binding):
+async def test_a_conversation_continues_by_its_context_or_its_task(binding):
     agent = scripted(asks("Which one?"), completes("done"), completes("more"))
     client = connected(FakeAgent(agent), binding)
     task = (await client.ask("A pizza")).task
@@ -153,7 +153,7 @@ async def test_a_conversation_is_gone_on_with_by_its_context_or_its_task(binding
 
 
 @both_bindings
-async def test_a_task_that_was_left_at_work_and_is_over_is_not_spoken_to(binding):
+async def test_an_abandoned_task_that_has_ended_is_not_continued(binding):
     agent = scripted(streams("a", "b", every=10), completes("next"))
     chat = connected(FakeAgent(agent), binding).conversation()
 
@@ -168,7 +168,7 @@ async def test_a_task_that_was_left_at_work_and_is_over_is_not_spoken_to(binding
 
 
 @both_bindings
-async def test_a_task_that_was_left_at_work_and_goes_on_is_spoken_to(binding):
+async def test_an_abandoned_task_that_still_works_is_continued(binding):
     agent = scripted(streams(*"abcdef", every=10), completes("enough"))
     chat = connected(FakeAgent(agent), binding).conversation()
 
@@ -186,7 +186,7 @@ async def test_a_task_that_was_left_at_work_and_goes_on_is_spoken_to(binding):
 @both_bindings
 @both_ways
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_what_the_agent_asks_is_replied_to_within_the_turn(kind, streaming, binding):
+async def test_a_hook_replies_to_a_question_within_the_turn(kind, streaming, binding):
     asked = []
 
     def reply(interruption):
@@ -213,7 +213,9 @@ async def test_what_the_agent_asks_is_replied_to_within_the_turn(kind, streaming
 
 @both_bindings
 @both_ways
-async def test_the_text_of_a_turn_comes_once_over_all_its_streams(streaming, binding, version):
+async def test_the_text_of_a_turn_is_delivered_once_over_all_its_streams(
+    streaming, binding, version
+):
     more = Artifact(artifact_id="more", parts=(text_part("three "), text_part("four")))
     agent = scripted(
         streams("one ", "two", every=1, then=asks("Go on?")), completes(more, after=3, works=1)
@@ -247,7 +249,7 @@ async def test_a_hook_without_a_reply_leaves_the_question_to_the_caller(binding)
 
 @both_bindings
 @both_ways
-async def test_a_question_that_is_told_once_more_is_not_replied_to_again(streaming, binding):
+async def test_a_repeated_question_is_not_replied_to_again(streaming, binding):
     artifact = Artifact(artifact_id="a", parts=(text_part("done"),))
     done = Plan((Step(artifacts=(artifact,)), Step(state=TaskState.COMPLETED, after=1)))
     agent = scripted(asks("Which one?"), done)
@@ -265,7 +267,7 @@ async def test_a_question_that_is_told_once_more_is_not_replied_to_again(streami
 
 
 @both_bindings
-async def test_a_reply_asks_for_what_its_turn_can_use(binding):
+async def test_a_reply_has_the_output_modes_of_its_turn(binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
 
@@ -289,7 +291,7 @@ async def test_a_hook_may_reply_with_parts(binding):
 
 @both_bindings
 @both_ways
-async def test_a_hook_that_fails_leaves_the_task_to_be_gone_on_with(streaming, binding):
+async def test_a_failing_hook_leaves_the_task_to_be_continued(streaming, binding):
     def fail(_):
         raise KeyError("no idea")
 
@@ -310,7 +312,7 @@ async def test_a_hook_that_fails_leaves_the_task_to_be_gone_on_with(streaming, b
 
 @both_bindings
 @pytest.mark.parametrize("reply", [5, b"2", "", {"parts": 5}], ids=repr)
-async def test_a_reply_that_is_no_message_leaves_the_task_to_be_gone_on_with(reply, binding):
+async def test_an_invalid_reply_leaves_the_task_to_be_continued(reply, binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding).conversation(on_input=lambda _: reply)
 
@@ -322,7 +324,7 @@ async def test_a_reply_that_is_no_message_leaves_the_task_to_be_gone_on_with(rep
     assert (await chat.ask("Margherita")).text == "done"
 
 
-async def test_a_hook_that_fails_without_words_leaves_no_dangling_colon():
+async def test_a_hook_exception_without_text_leaves_no_dangling_colon():
     agent = FakeAgent(asks("Which table?"))
 
     def hook(_):
@@ -336,7 +338,7 @@ async def test_a_hook_that_fails_without_words_leaves_no_dangling_colon():
 
 
 @both_bindings
-async def test_a_hook_that_takes_too_long_leaves_the_task_to_be_gone_on_with(binding):
+async def test_a_hook_timeout_leaves_the_task_to_be_continued(binding):
     async def sleep(_):
         await asyncio.sleep(1000)
 
@@ -355,7 +357,7 @@ async def test_a_hook_that_takes_too_long_leaves_the_task_to_be_gone_on_with(bin
 
 
 @both_bindings
-async def test_a_turn_ends_at_its_own_deadline_however_much_time_a_hook_has(binding):
+async def test_the_deadline_of_a_turn_bounds_its_hooks(binding):
     async def sleep(_):
         await asyncio.sleep(1000)
 
@@ -369,7 +371,7 @@ async def test_a_turn_ends_at_its_own_deadline_however_much_time_a_hook_has(bind
 
 
 @both_bindings
-async def test_an_agent_that_asks_for_ever_is_not_replied_to_for_ever(binding):
+async def test_max_turns_bounds_the_replies(binding):
     fake = FakeAgent(lambda _: asks("Really?"))
     chat = connected(fake, binding).conversation(on_input=lambda _: "yes", max_turns=5)
 
@@ -380,7 +382,7 @@ async def test_an_agent_that_asks_for_ever_is_not_replied_to_for_ever(binding):
 
 
 @both_bindings
-async def test_a_reply_that_may_be_lost_is_not_given_again(binding):
+async def test_a_reply_that_may_be_lost_is_not_sent_again(binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding, on_unknown="raise").conversation(
         on_input=lambda _: "Margherita"
@@ -397,7 +399,7 @@ async def test_a_reply_that_may_be_lost_is_not_given_again(binding):
 
 
 @both_bindings
-async def test_a_turn_that_is_cancelled_while_it_replies_does_not_reply_again(binding):
+async def test_a_turn_cancelled_during_a_reply_does_not_reply_again(binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
     fake.inject(Cut(after_events=99), on="SendStreamingMessage")
@@ -414,7 +416,7 @@ async def test_a_turn_that_is_cancelled_while_it_replies_does_not_reply_again(bi
 
 
 @both_bindings
-async def test_a_stream_that_does_not_close_keeps_no_reply_from_its_answer(binding):
+async def test_a_stream_that_does_not_close_does_not_block_the_answer(binding):
     class Stuck(StreamWrapper):
         async def close(self):
             await super().close()
@@ -437,7 +439,7 @@ async def test_a_stream_that_does_not_close_keeps_no_reply_from_its_answer(bindi
 
 
 @both_bindings
-async def test_closing_a_turn_ends_the_hook_that_it_waits_for(binding):
+async def test_closing_a_turn_cancels_its_hook(binding):
     ended = []
 
     async def sleep(_):
@@ -464,7 +466,7 @@ async def rest_of(events):
 
 
 @both_bindings
-async def test_a_hook_that_does_not_let_itself_be_cancelled_holds_nobody_up(binding, caplog):
+async def test_a_hook_that_ignores_cancellation_blocks_nothing(binding, caplog):
     woken = asyncio.Event()
 
     async def stubborn(_):
@@ -490,7 +492,7 @@ async def test_a_hook_that_does_not_let_itself_be_cancelled_holds_nobody_up(bind
 
 
 @both_bindings
-async def test_a_hook_that_cancels_itself_has_failed_and_cancels_nobody_else(binding):
+async def test_a_hook_that_cancels_itself_has_failed_and_cancels_nothing_else(binding):
     async def give_up(_):
         raise asyncio.CancelledError
 
@@ -503,7 +505,7 @@ async def test_a_hook_that_cancels_itself_has_failed_and_cancels_nobody_else(bin
 
 
 @both_bindings
-async def test_a_hook_cannot_talk_in_its_own_conversation(binding):
+async def test_a_hook_cannot_use_its_own_conversation(binding):
     async def talk(_):
         await chat.ask("what do you mean?")
 
@@ -529,7 +531,7 @@ async def test_a_hook_may_end_its_own_turn(binding):
 
 @both_bindings
 @pytest.mark.parametrize("names", [{"task_id": "task-9"}, {"context_id": "c-9"}])
-async def test_a_reply_to_another_task_is_no_reply(names, binding):
+async def test_a_reply_to_another_task_is_refused(names, binding):
     other = Message(role=Role.USER, parts=(text_part("this"),), **names)
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
     chat = connected(fake, binding).conversation(on_input=lambda _: other)
@@ -540,7 +542,7 @@ async def test_a_reply_to_another_task_is_no_reply(names, binding):
 
 
 @both_bindings
-async def test_without_replies_allowed_hooks_are_not_asked_and_questions_still_answers(binding):
+async def test_max_turns_zero_leaves_questions_to_the_caller(binding):
     client = connected(FakeAgent(lambda _: asks("Really?")), binding)
 
     assert (await client.conversation(max_turns=0).ask("Go")).question == "Really?"
@@ -549,7 +551,7 @@ async def test_without_replies_allowed_hooks_are_not_asked_and_questions_still_a
 
 
 @both_bindings
-async def test_replies_that_are_used_up_leave_authorizations_to_be_watched(binding):
+async def test_an_authorization_is_awaited_after_max_turns(binding):
     agent = scripted(asks("Which one?"), needs_auth("sign in", cleared_after=100))
     chat = connected(FakeAgent(agent), binding).conversation(
         on_input=lambda _: "this", max_turns=1
@@ -580,7 +582,9 @@ class OtherTask(PassThrough):
 
 @both_bindings
 @both_ways
-async def test_an_agent_that_replies_with_another_task_is_gone_on_with_in_that(streaming, binding):
+async def test_a_reply_that_is_answered_by_another_task_continues_with_that_task(
+    streaming, binding
+):
     agent = scripted(asks("Which one?"), asks("How large?"), completes("done"))
     fake = FakeAgent(agent, streaming=streaming)
     chat = connected(fake, binding, call_layers=[OtherTask]).conversation(
@@ -597,7 +601,7 @@ async def test_an_agent_that_replies_with_another_task_is_gone_on_with_in_that(s
 
 @both_bindings
 @both_ways
-async def test_an_agent_may_reply_with_a_message(streaming, binding):
+async def test_a_reply_may_be_answered_by_a_message(streaming, binding):
     fake = FakeAgent(scripted(asks("Which one?"), replies("gone")), streaming=streaming)
     chat = connected(fake, binding).conversation(on_input=lambda _: "this")
 
@@ -607,9 +611,7 @@ async def test_an_agent_may_reply_with_a_message(streaming, binding):
 
 @both_bindings
 @both_ways
-async def test_a_task_that_stays_as_it_was_is_waited_for_however_long_the_agent_works(
-    streaming, binding
-):
+async def test_an_unchanged_task_is_awaited_as_long_as_the_agent_works(streaming, binding):
     later = Plan((Step(state=TaskState.COMPLETED, after=1200, says="done"),))
     asked = []
     fake = FakeAgent(scripted(asks("Which one?"), later), streaming=streaming)
@@ -620,7 +622,7 @@ async def test_a_task_that_stays_as_it_was_is_waited_for_however_long_the_agent_
 
 
 @crossed("binding, undated", ["JSONRPC", "HTTP+JSON"], [False, True])
-async def test_what_a_task_still_waits_for_when_all_is_quiet_is_the_answer(binding, undated):
+async def test_a_silent_agent_ends_the_turn_with_the_last_question(binding, undated):
     bound = 60 if undated else 3600
 
     class Undated(PassThrough):
@@ -648,9 +650,7 @@ async def test_what_a_task_still_waits_for_when_all_is_quiet_is_the_answer(bindi
 
 @both_bindings
 @both_ways
-async def test_of_a_reply_that_was_not_sent_it_is_said_and_the_message_before_did_run(
-    streaming, binding
-):
+async def test_an_unsent_reply_is_reported_and_the_first_message_was_executed(streaming, binding):
     operation = "SendStreamingMessage" if streaming else "SendMessage"
 
     def reply(_):
@@ -672,7 +672,7 @@ async def test_of_a_reply_that_was_not_sent_it_is_said_and_the_message_before_di
 
 
 @both_bindings
-async def test_to_wait_asks_a_hook_again_whose_reply_was_not_sent(binding):
+async def test_wait_calls_a_hook_again_whose_reply_was_not_sent(binding):
     asked = []
 
     def reply(interruption):
@@ -693,7 +693,7 @@ async def test_to_wait_asks_a_hook_again_whose_reply_was_not_sent(binding):
 
 
 @both_bindings
-async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_the_task(binding):
+async def test_a_deadline_before_a_reply_is_sent_names_itself_and_the_task(binding):
     def reply(_):
         fake.inject(Refuse(), on="SendStreamingMessage", times=9)
         return "Margherita"
@@ -717,7 +717,7 @@ async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_t
 
 @pytest.mark.rule("S15")
 @both_bindings
-async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_task_stands(binding):
+async def test_s15_after_a_reply_that_may_be_lost_the_task_is_fetched_first(binding):
     agent = scripted(asks("Which one?"), completes("done"), completes("next"))
     fake = FakeAgent(agent)
     chat = connected(fake, binding, on_unknown="raise").conversation(
@@ -735,7 +735,7 @@ async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_tas
 
 @both_bindings
 @both_ways
-async def test_a_question_that_may_have_been_replied_to_is_the_callers(
+async def test_a_question_that_may_have_been_answered_is_left_to_the_caller(
     streaming, binding, version
 ):
     later = Plan((Step(state=TaskState.COMPLETED, after=100, says="done"),))
@@ -759,7 +759,7 @@ async def test_a_question_that_may_have_been_replied_to_is_the_callers(
 
 
 @both_bindings
-async def test_a_wait_for_what_may_have_been_replied_to_ends_though_its_stream_does_not(binding):
+async def test_wait_after_a_possible_reply_ends_though_its_stream_does_not(binding):
     def reply(_):
         agent.inject(Reset(), on="SendStreamingMessage")
         return "Margherita"
@@ -775,7 +775,7 @@ async def test_a_wait_for_what_may_have_been_replied_to_ends_though_its_stream_d
 
 
 @both_bindings
-async def test_a_hook_whose_reply_was_not_sent_is_asked_again_by_the_next_wait(binding):
+async def test_wait_requests_an_unsent_reply_from_its_hook_again(binding):
     agent = scripted(asks("Which one?"), completes("done"))
     fake = FakeAgent(agent)
     asked = []
@@ -795,7 +795,7 @@ async def test_a_hook_whose_reply_was_not_sent_is_asked_again_by_the_next_wait(b
 
 @pytest.mark.rule("S15")
 @both_bindings
-async def test_s15_a_task_that_was_over_when_it_was_spoken_to_is_not_spoken_to_again(binding):
+async def test_s15_a_task_that_ended_meanwhile_is_not_continued(binding):
     agent = scripted(asks("Which one?"), completes("done by others"), completes("next"))
     client = connected(FakeAgent(agent), binding)
     chat = client.conversation()
@@ -808,7 +808,7 @@ async def test_s15_a_task_that_was_over_when_it_was_spoken_to_is_not_spoken_to_a
 
 
 @both_bindings
-async def test_what_cannot_be_looked_at_gets_no_message(binding):
+async def test_no_message_is_sent_to_a_task_that_cannot_be_fetched(binding):
     agent = scripted(works_forever())
     fake = FakeAgent(agent)
     chat = connected(fake, binding).conversation()
@@ -833,7 +833,7 @@ async def test_what_cannot_be_looked_at_gets_no_message(binding):
 @pytest.mark.rule("S16")
 @both_bindings
 @both_ways
-async def test_s16_an_authorization_that_is_given_elsewhere_is_waited_for(streaming, binding):
+async def test_s16_an_external_authorization_is_awaited(streaming, binding):
     seen = []
     fake = FakeAgent(needs_auth("sign in", cleared_after=300), streaming=streaming)
     chat = connected(fake, binding).conversation(on_auth=seen.append)
@@ -857,7 +857,7 @@ async def test_an_authorization_may_be_answered_with_a_message(streaming, bindin
 
 @both_bindings
 @both_ways
-async def test_what_is_said_about_an_authorization_that_was_given_meanwhile_is_not_sent(
+async def test_a_reply_to_an_authorization_that_was_granted_meanwhile_is_not_sent(
     streaming, binding
 ):
     async def say(_):
@@ -873,7 +873,7 @@ async def test_what_is_said_about_an_authorization_that_was_given_meanwhile_is_n
 
 @both_bindings
 @both_ways
-async def test_an_authorization_that_nobody_gives_ends_the_turn_and_not_the_task(
+async def test_an_authorization_that_is_not_granted_ends_the_turn_and_not_the_task(
     streaming, binding
 ):
     fake = FakeAgent(needs_auth("sign in", cleared_after=100), streaming=streaming)
@@ -887,7 +887,7 @@ async def test_an_authorization_that_nobody_gives_ends_the_turn_and_not_the_task
 
 
 @both_bindings
-async def test_an_agent_in_between_hands_an_interruption_on_and_goes_on_later(binding):
+async def test_an_intermediate_agent_passes_an_interruption_on_and_continues_later(binding):
     """A calls B calls C: B lets C's question out as its own, and goes on when A has replied."""
     down = connected(FakeAgent(scripted(needs_auth("May C?"), completes("done by C"))), binding)
 
@@ -904,7 +904,7 @@ async def test_an_agent_in_between_hands_an_interruption_on_and_goes_on_later(bi
 
 
 @both_bindings
-async def test_what_another_agent_waits_for_is_not_what_this_one_waits_for(binding):
+async def test_an_interruption_of_another_agent_is_not_this_tasks(binding):
     down = connected(FakeAgent(scripted(completes("zero"), asks("Which C?"))), binding)
     await down.ask("zero")
 
@@ -937,7 +937,7 @@ async def test_one_turn_at_a_time(binding):
 
 
 @both_bindings
-async def test_two_turns_that_begin_at_once_are_one_too_many(binding):
+async def test_two_concurrent_turns_are_refused(binding):
     agent = scripted(completes("one"), completes("two"))
     chat = connected(FakeAgent(agent), binding).conversation()
 
@@ -948,7 +948,7 @@ async def test_two_turns_that_begin_at_once_are_one_too_many(binding):
 
 
 @both_bindings
-async def test_a_turn_that_did_not_begin_is_no_turn(binding):
+async def test_a_turn_that_failed_to_begin_does_not_block_the_next(binding):
     fake = FakeAgent(scripted(completes("one")))
     chat = connected(fake, binding).conversation()
     fake.inject(Fail(code=-32602), on="SendStreamingMessage")
@@ -960,7 +960,7 @@ async def test_a_turn_that_did_not_begin_is_no_turn(binding):
 
 
 @both_bindings
-async def test_there_is_nothing_to_wait_for_without_an_open_task(binding):
+async def test_wait_without_an_open_task_is_refused(binding):
     chat = connected(FakeAgent(), binding).conversation()
     with pytest.raises(RuntimeError, match="no open task"):
         await chat.wait()
@@ -982,13 +982,13 @@ async def test_there_is_nothing_to_wait_for_without_an_open_task(binding):
         ({"task": "task-1"}, TypeError),
     ],
 )
-async def test_what_cannot_be_right_is_told_at_once(options, error):
+async def test_invalid_arguments_are_refused_at_once(options, error):
     client = connected(FakeAgent(), "JSONRPC")
     with pytest.raises((error, TypeError), match=next(iter(options))):
         client.conversation(**options)
 
 
-async def test_a_hook_is_a_function():
+async def test_a_hook_must_be_a_function():
     client = connected(FakeAgent(), "JSONRPC")
     with pytest.raises(TypeError, match="on_input must be a function, not str"):
         client.conversation(on_input="yes")

@@ -48,7 +48,7 @@ def saying(name, text):
 
 @both_bindings
 @both_ways
-async def test_a_stream_goes_on_over_all_turns_and_tells_each_text_once(streaming, binding):
+async def test_a_stream_continues_over_all_turns_and_delivers_each_text_once(streaming, binding):
     fake = Scripted(
         calls(saying("a", "one "), call(1, "add", '{"a": 1}'), after=1),
         calls(saying("b", "two "), call(2, "slow", '{"seconds": 60}'), after=1),
@@ -103,7 +103,7 @@ async def test_a_question_ends_a_stream_with_tools(streaming):
     assert (states[-1], answer.question) == (TaskState.INPUT_REQUIRED, "Which one?")
 
 
-async def test_a_stream_asks_for_the_extension_before_anything_is_sent():
+async def test_a_stream_checks_the_extension_before_anything_is_sent():
     fake = Scripted(completes("done"), declared=False)
 
     with pytest.raises(ClientToolsNotSupportedError):
@@ -116,7 +116,7 @@ async def test_a_stream_asks_for_the_extension_before_anything_is_sent():
 
 @both_bindings
 @both_ways
-async def test_where_the_protocol_cannot_tell_of_tools_none_are_offered(streaming, binding):
+async def test_tools_are_not_offered_over_protocol_0_3(streaming, binding):
     fake = Scripted(completes("done"), versions=("0.3",), streaming=streaming)
 
     with pytest.raises(ClientToolsNotSupportedError, match=r"protocol 0\.3") as caught:
@@ -124,14 +124,14 @@ async def test_where_the_protocol_cannot_tell_of_tools_none_are_offered(streamin
     assert (caught.value.executed, fake.turns) == (False, [])
 
 
-async def test_a_stream_without_a_deadline_lets_tools_run_as_long_as_they_do():
+async def test_a_stream_without_a_deadline_has_no_time_limit_for_tools():
     fake = Scripted(calls(call(1, "slow", '{"seconds": 50000}')), completes("done"))
 
     async with fake.client().stream_message("hi", tools=[slow]) as events:
         assert (await events.result()).text == "done"
 
 
-async def test_one_function_asks_with_tools():
+async def test_ask_function_accepts_tools():
     fake = Scripted(calls(call(1, "add", '{"a": 1}')), completes("done"))
 
     answer = await ask(fake.agent.url, "hi", tools=[add], engine=FakeNetwork(fake.agent))
@@ -140,7 +140,7 @@ async def test_one_function_asks_with_tools():
 
 
 @both_ways
-async def test_a_reply_to_a_task_that_stays_as_it_was_is_waited_for(streaming):
+async def test_a_reply_to_an_unchanged_task_is_awaited(streaming):
     later = Plan((Step(state=TaskState.COMPLETED, after=600, says="done"),))
     fake = Scripted(calls(call(1, "add", '{"a": 1}')), later, streaming=streaming)
     client = fake.client()
@@ -154,7 +154,7 @@ async def test_a_reply_to_a_task_that_stays_as_it_was_is_waited_for(streaming):
 # ── At most once ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_call_that_is_told_twice_at_once_runs_once():
+async def test_a_call_that_is_repeated_at_once_runs_once():
     runs = []
 
     def count() -> int:
@@ -170,7 +170,7 @@ async def test_a_call_that_is_told_twice_at_once_runs_once():
 
 
 @both_ways
-async def test_a_call_that_was_interrupted_is_not_run_again(streaming):
+async def test_an_interrupted_call_is_not_run_again(streaming):
     began = []
 
     async def pay(who: str) -> str:
@@ -195,7 +195,7 @@ async def test_a_call_that_was_interrupted_is_not_run_again(streaming):
     ]
 
 
-async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(caplog):
+async def test_a_tool_that_ignores_cancellation_blocks_nothing(caplog):
     woken = asyncio.Event()
 
     async def stubborn() -> None:
@@ -215,7 +215,7 @@ async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(capl
     assert len(fake.turns) == 1
 
 
-async def test_a_caller_that_is_cancelled_waits_for_no_stubborn_tool():
+async def test_a_cancelled_caller_waits_for_no_stubborn_tool():
     woken = asyncio.Event()
 
     async def stubborn() -> None:
@@ -235,7 +235,7 @@ async def test_a_caller_that_is_cancelled_waits_for_no_stubborn_tool():
     await asyncio.sleep(1)
 
 
-async def test_a_tool_that_cancels_itself_has_failed_and_cancels_nobody_else():
+async def test_a_tool_that_cancels_itself_has_failed_and_cancels_nothing_else():
     async def gone() -> None:
         raise asyncio.CancelledError
 
@@ -260,7 +260,7 @@ async def test_a_tool_that_cancels_itself_has_failed_and_cancels_nobody_else():
 
 @both_bindings
 @both_ways
-async def test_each_turn_may_call_and_tells_what_was_said_before(streaming, binding):
+async def test_each_turn_may_call_tools_and_carries_the_history(streaming, binding):
     fake = Scripted(
         calls(call(1, "add", '{"a": 1}')),
         completes("two", after=1),
@@ -320,7 +320,7 @@ async def test_questions_go_to_hooks_and_calls_to_tools(streaming):
     assert reply.parts[0].text == "yes"
 
 
-async def test_an_agent_that_answers_with_messages_is_told_them_again():
+async def test_the_history_contains_answers_that_are_messages():
     fake = Scripted(replies("hello"), replies("bye"))
     chat = fake.client().conversation(tools=[add])
 
@@ -339,7 +339,7 @@ async def test_an_agent_that_answers_with_messages_is_told_them_again():
         (asks("hello"), [None, "lost"]),  # which the task tells that it was for
     ],
 )
-async def test_what_is_not_known_to_have_arrived_was_not_said(answer, arrived):
+async def test_the_history_omits_messages_that_may_not_have_arrived(answer, arrived):
     fake = Scripted(answer, completes("lost"), completes("done"))
     chat = fake.client(on_unknown="raise").conversation(tools=[add])
     await chat.ask("hi")
@@ -354,7 +354,7 @@ async def test_what_is_not_known_to_have_arrived_was_not_said(answer, arrived):
 
 
 @both_ways
-async def test_a_turn_whose_tools_took_too_long_can_be_gone_on_with(streaming):
+async def test_a_turn_whose_tools_timed_out_can_be_continued(streaming):
     runs = []
 
     async def brew(cups: int) -> str:
@@ -373,7 +373,7 @@ async def test_a_turn_whose_tools_took_too_long_can_be_gone_on_with(streaming):
     assert "interrupted" in fake.results(1)[0][3]
 
 
-async def test_what_is_said_in_place_of_results_passes_the_calls_over():
+async def test_a_message_in_place_of_results_skips_the_calls():
     async def brew() -> str:
         raise ToolError("no water") if said else AssertionError
 
@@ -404,7 +404,7 @@ async def test_calls_of_a_task_from_elsewhere_are_not_run():
 
 
 @both_ways
-async def test_results_whose_reply_is_lost_are_not_given_again(streaming):
+async def test_results_whose_reply_is_lost_are_not_sent_again(streaming):
     runs = []
 
     def lose() -> int:
@@ -424,7 +424,7 @@ async def test_results_whose_reply_is_lost_are_not_given_again(streaming):
 
 
 @both_ways
-async def test_results_that_were_not_sent_are_sent_by_the_next_wait_and_nothing_runs_again(
+async def test_unsent_results_are_sent_by_the_next_wait_and_nothing_runs_again(
     streaming,
 ):
     runs = []
@@ -449,7 +449,7 @@ async def test_results_that_were_not_sent_are_sent_by_the_next_wait_and_nothing_
 
 @both_bindings
 @both_ways
-async def test_results_whose_sending_was_cancelled_before_any_was_sent_are_sent_by_the_next_wait(
+async def test_results_cancelled_before_they_were_sent_are_sent_by_the_next_wait(
     streaming, binding
 ):
     runs = []
@@ -476,7 +476,7 @@ async def test_results_whose_sending_was_cancelled_before_any_was_sent_are_sent_
 
 
 @pytest.mark.rule("P29")
-async def test_an_agent_that_calls_for_ever_is_told_no_and_may_go_on_in_another_turn():
+async def test_max_turns_ends_a_turn_and_the_next_one_may_continue():
     plans = [calls(call(number, "add", '{"a": 1}')) for number in range(4)]
     fake = Scripted(*plans, completes("done"))
     chat = fake.client().conversation(tools=ClientTools([add], max_turns=3))
@@ -509,7 +509,7 @@ async def test_a_failure_after_results_ends_the_turn():
     assert (await chat.ask("again")).text == "done"
 
 
-async def test_a_call_that_cannot_be_read_does_not_keep_the_caller_from_talking():
+async def test_an_unreadable_call_does_not_block_the_next_message():
     odd = Artifact(
         artifact_id="odd", parts=(Part(data={}, media_type=call(1, "x").parts[0].media_type),)
     )
@@ -523,7 +523,7 @@ async def test_a_call_that_cannot_be_read_does_not_keep_the_caller_from_talking(
 # ── Extensions written by hand ───────────────────────────────────────────────────────────────
 
 
-async def test_extensions_that_are_written_by_hand_go_along_with_the_others():
+async def test_extensions_of_a_message_are_sent_with_the_others():
     fake = Scripted(completes("done"))
 
     await fake.client().ask("hi", tools=[add], headers={"A2A-Extensions": "urn:other"})
@@ -536,7 +536,7 @@ async def test_extensions_that_are_written_by_hand_go_along_with_the_others():
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_a_tool_that_ends_the_program_ends_it_and_leaves_nothing_open(kind, caplog):
+def test_a_tool_that_exits_the_program_leaves_nothing_open(kind, caplog):
     async def leave() -> None:
         raise kind
 

@@ -96,7 +96,7 @@ def received_ids(agent):
 # ── All together ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_results_are_in_the_order_asked_for():
+async def test_results_have_the_order_of_the_messages():
     agents = [fake("a", after(3, "A")), fake("b", after(1, "B")), fake("c", after(2, "C"))]
 
     async with coordinating(*agents) as coordinator:
@@ -112,7 +112,7 @@ async def test_results_are_in_the_order_asked_for():
     assert now() == pytest.approx(3)  # at the same time
 
 
-async def test_results_come_as_they_come():
+async def test_iteration_yields_results_in_the_order_of_completion():
     agents = [fake("a", after(3)), fake("b", after(1)), fake("c", after(2))]
 
     async with coordinating(*agents) as coordinator, coordinator.fan_out("hello") as fan_out:
@@ -122,7 +122,7 @@ async def test_results_come_as_they_come():
     assert [when for _, when in order] == pytest.approx([1, 2, 3])
 
 
-async def test_each_agent_gets_a_message_id_of_its_own():
+async def test_each_agent_gets_its_own_message_id():
     agents = [fake("a"), fake("b")]
     message = Message(message_id="mine", role=Role.USER, parts=(Part(text="hello"),))
 
@@ -134,7 +134,7 @@ async def test_each_agent_gets_a_message_id_of_its_own():
     assert "mine" not in ids
 
 
-async def test_pairs_name_agents_and_messages_and_an_agent_may_be_there_twice():
+async def test_pairs_may_name_an_agent_twice():
     agents = [fake(name, lambda turn: completes(turn.message.text * 2)) for name in "ab"]
 
     async with coordinating(*agents) as coordinator:
@@ -147,7 +147,7 @@ async def test_pairs_name_agents_and_messages_and_an_agent_may_be_there_twice():
     ]
 
 
-async def test_some_of_the_agents_can_be_asked():
+async def test_agents_selects_some_of_the_agents():
     agents = [fake(name) for name in "abc"]
 
     async with coordinating(*agents) as coordinator:
@@ -166,7 +166,7 @@ async def test_several_parts_are_one_message():
     assert {one.answer.text for one in results} == {"x\ny"}
 
 
-async def test_what_goes_wrong_with_one_is_its_result():
+async def test_an_error_of_one_agent_is_its_result():
     agents = [
         fake("good"),
         fake("failing", fails("no oven")),
@@ -197,7 +197,7 @@ async def test_what_goes_wrong_with_one_is_its_result():
         results["failing"].unwrap()
 
 
-async def test_what_needs_input_can_be_gone_on_with():
+async def test_a_task_that_needs_input_can_be_continued():
     def behave(turn):
         return asks("which one?") if turn.task is None else completes("the red one")
 
@@ -210,7 +210,7 @@ async def test_what_needs_input_can_be_gone_on_with():
     assert result.unwrap().text == "the red one"
 
 
-async def test_how_to_answer_a_task_that_asks_back_is_told():
+async def test_the_error_of_a_question_says_how_to_answer():
     def behave(turn):
         return asks("which one?") if turn.task is None else completes("the red one")
 
@@ -247,7 +247,7 @@ async def test_too_few_answers_are_an_error_with_all_results(answering, wanted, 
         assert "c: task " in str(error)
 
 
-async def test_more_than_are_asked_cannot_answer():
+async def test_min_results_above_the_number_of_messages_is_refused():
     agents = [fake("a"), fake("b")]
     async with coordinating(*agents) as coordinator:
         with pytest.raises(NotEnoughResultsError, match="nothing was sent") as caught:
@@ -257,14 +257,14 @@ async def test_more_than_are_asked_cannot_answer():
     assert agents[0].received == []
 
 
-async def test_where_nobody_is_to_be_asked_there_are_no_results():
+async def test_a_fan_out_without_agents_has_no_results():
     async with coordinating(fake("a")) as coordinator:
         assert await coordinator.fan_out(zip([], [], strict=True), min_results=0) == ()
         with pytest.raises(NotEnoughResultsError, match="1 agent should answer, and 0 are asked"):
             coordinator.fan_out([])
 
 
-async def test_where_nothing_was_sent_the_error_says_so():
+async def test_too_few_answers_are_unexecuted_if_nothing_was_sent():
     agents = [fake("a"), fake("b")]
     for agent in agents:
         agent.inject(Refuse(), times=100)
@@ -280,7 +280,7 @@ async def test_where_nothing_was_sent_the_error_says_so():
 
 
 @pytest.mark.parametrize("cancel_remote", [False, True])
-async def test_who_is_late_is_waited_for_no_longer(cancel_remote):
+async def test_within_ends_the_wait_for_slow_agents(cancel_remote):
     quick, slow = fake("quick", after(1)), fake("slow", works_forever())
     network = FakeNetwork(quick, slow)
 
@@ -301,7 +301,7 @@ async def test_who_is_late_is_waited_for_no_longer(cancel_remote):
     assert (network.in_flight, slow.open_streams) == (0, 0)
 
 
-async def test_an_agent_that_takes_no_request_to_cancel_holds_up_nothing_for_long():
+async def test_a_hanging_cancel_request_delays_nothing_for_long():
     slow = fake("slow", works_forever())
     slow.inject(Stall(), on="CancelTask", times=100)
 
@@ -312,7 +312,7 @@ async def test_an_agent_that_takes_no_request_to_cancel_holds_up_nothing_for_lon
     assert now() == pytest.approx(15)
 
 
-async def test_why_each_has_not_answered_is_told_and_shortened():
+async def test_the_error_names_each_failure_and_is_shortened():
     agents = [fake("a"), fake("b", fails("no traffic today")), fake("c", fails("x" * 1000))]
 
     async with coordinating(*agents) as coordinator:
@@ -325,7 +325,7 @@ async def test_why_each_has_not_answered_is_told_and_shortened():
     assert len(str(caught.value)) < 400
 
 
-async def test_a_coordinator_without_agents_says_so():
+async def test_a_coordinator_without_agents_is_named_in_the_error():
     async with coordinating() as coordinator:
         with pytest.raises(
             NotEnoughResultsError, match="0 are asked: the coordinator has no agents; nothing"
@@ -333,7 +333,7 @@ async def test_a_coordinator_without_agents_says_so():
             coordinator.fan_out("hello")
 
 
-async def test_who_waits_for_a_place_all_the_time_was_sent_nothing():
+async def test_a_call_that_never_got_a_slot_was_not_sent():
     agents = [fake("a", works_forever()), fake("b")]
 
     async with coordinating(*agents, concurrency=1) as coordinator:
@@ -345,7 +345,7 @@ async def test_who_waits_for_a_place_all_the_time_was_sent_nothing():
     assert now() == pytest.approx(5)
 
 
-async def test_who_has_taken_the_places_is_told():
+async def test_a_slot_timeout_names_the_holders():
     silent = [fake(f"silent-{n}", works_forever()) for n in range(4)]
     agents = [*silent, fake("well")]
 
@@ -359,7 +359,7 @@ async def test_who_has_taken_the_places_is_told():
     )
 
 
-async def test_who_has_no_more_places_than_are_left_is_told():
+async def test_a_slot_timeout_names_the_share_of_an_agent():
     silent = fake("silent", works_forever())
 
     async with coordinating(silent, fake("well"), concurrency=2) as coordinator:
@@ -371,7 +371,7 @@ async def test_who_has_no_more_places_than_are_left_is_told():
     )
 
 
-async def test_one_more_place_than_agents_that_are_silent_is_enough_for_the_others():
+async def test_one_slot_more_than_silent_agents_suffices_for_the_others():
     agents = [*[fake(f"silent-{n}", works_forever()) for n in range(2)], fake("a"), fake("b")]
 
     async with coordinating(*agents, concurrency=3) as coordinator:
@@ -380,7 +380,7 @@ async def test_one_more_place_than_agents_that_are_silent_is_enough_for_the_othe
             assert [one.error is None for one in results] == [False, False, True, True]
 
 
-async def test_the_time_of_a_call_counts_as_well():
+async def test_the_timeout_of_a_call_applies_in_a_fan_out():
     async with coordinating(fake("a", works_forever()), fake("b", after(4))) as coordinator:
         results = await coordinator.fan_out("hello", within=9, timeout=3, min_results=0)
 
@@ -392,7 +392,7 @@ async def test_the_time_of_a_call_counts_as_well():
 
 
 @crossed("how, seed", ["awaiting", "iterating", "closing"], range(4))
-def test_given_up_at_any_moment_it_leaves_nothing_under_way(how, seed):
+def test_a_fan_out_cancelled_at_any_moment_leaves_nothing_in_flight(how, seed):
     async def main():
         dice = random.Random(seed)
         for step in range(25):
@@ -428,7 +428,7 @@ def test_given_up_at_any_moment_it_leaves_nothing_under_way(how, seed):
     run(main(), seed=seed)
 
 
-async def test_who_has_had_enough_leaves():
+async def test_a_fan_out_can_be_left_early():
     agents = [fake("quick", after(1)), fake("slow", works_forever())]
     network = FakeNetwork(*agents)
 
@@ -444,7 +444,7 @@ async def test_who_has_had_enough_leaves():
     assert network.in_flight == 0
 
 
-async def test_closed_at_once_it_has_sent_nothing():
+async def test_a_fan_out_closed_at_once_sends_nothing():
     agent = fake("a")
     async with coordinating(agent) as coordinator:
         fan_out = coordinator.fan_out("hello")
@@ -455,7 +455,7 @@ async def test_closed_at_once_it_has_sent_nothing():
     assert agent.received == []
 
 
-async def test_results_can_be_asked_for_again():
+async def test_results_can_be_awaited_again():
     async with coordinating(fake("a")) as coordinator:
         fan_out = coordinator.fan_out("hello")
 
@@ -463,7 +463,7 @@ async def test_results_can_be_asked_for_again():
 
 
 @pytest.mark.parametrize("how", ["iterating", "awaiting", "breaking off", "at the same time"])
-async def test_each_iteration_gives_all_results(how):
+async def test_each_iteration_yields_all_results(how):
     agents = [fake("a", after(2)), fake("b", after(1)), fake("c", after(3))]
 
     async with coordinating(*agents) as coordinator:
@@ -491,7 +491,7 @@ async def test_too_few_answers_end_each_iteration():
             assert (len(seen), type(error)) == (1, NotEnoughResultsError)
 
 
-async def test_one_that_nobody_began_says_so():
+async def test_an_unused_fan_out_causes_a_warning():
     agent = fake("a")
     async with coordinating(agent) as coordinator:
         with pytest.warns(RuntimeWarning, match="fan-out was never begun: await it") as warned:
@@ -511,7 +511,7 @@ async def test_one_that_nobody_began_says_so():
         assert len(await asyncio.ensure_future(coordinator.fan_out("hello"))) == 1
 
 
-async def test_what_a_consumer_raises_is_raised_and_ends_the_others():
+async def test_an_exception_of_a_consumer_is_raised_and_cancels_the_others():
     class OddError(Exception):
         pass
 
@@ -530,7 +530,7 @@ async def test_what_a_consumer_raises_is_raised_and_ends_the_others():
         assert network.in_flight == 0
 
 
-async def test_a_task_that_is_over_is_not_cancelled():
+async def test_a_terminal_task_is_not_cancelled():
     async def consume(event, task, card):
         await asyncio.sleep(10 if task.state.is_terminal else 0)
 
@@ -543,7 +543,7 @@ async def test_a_task_that_is_over_is_not_cancelled():
     assert agent.calls("CancelTask") == []
 
 
-async def test_whether_a_task_was_cancelled_is_not_waited_for():
+async def test_cancel_requests_do_not_delay_results():
     slow = fake("slow", works_forever(), cancel_takes=8)
     async with coordinating(slow) as coordinator:
         await coordinator.fan_out("hello", within=5, min_results=0, cancel_remote=True)
@@ -565,7 +565,7 @@ OUTCOMES = st.sampled_from(["done", "fails", "asks", "refuses", "away", "late"])
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=rounds(20, 60))
-def test_each_result_comes_once_and_in_its_place(asked, concurrency, wanted, iterates, seed):
+def test_each_result_is_yielded_once_at_its_index(asked, concurrency, wanted, iterates, seed):
     async def main():
         agents = [_agent(f"agent{n}", *one) for n, one in enumerate(asked)]
         names = [name_of(agent) for agent in agents]
@@ -612,7 +612,7 @@ def _agent(name, outcome, seconds):
 
 
 @pytest.mark.parametrize("fault", [Refuse(), Stall()], ids=["refusing", "stalling"])
-async def test_one_of_ten_that_is_away_costs_the_others_nothing(fault):
+async def test_one_unreachable_agent_of_ten_delays_no_other(fault):
     times = rounds(40, 120)  # 1,080 calls of the others, where there is time
     agents = [fake(f"agent{n}", after(1)) for n in range(10)]
     agents[4].inject(fault, times=100_000)
@@ -665,7 +665,7 @@ async def test_a_small_fan_out_does_not_wait_for_a_large_one():
     assert now() == pytest.approx(43 / 4, abs=1)
 
 
-async def test_no_more_are_under_way_than_wanted():
+async def test_concurrency_bounds_the_messages_in_flight():
     agents = [fake(f"agent{n}", after(1)) for n in range(9)]
     network = FakeNetwork(*agents)
 
@@ -679,7 +679,7 @@ async def test_no_more_are_under_way_than_wanted():
 # ── One at a time ────────────────────────────────────────────────────────────────────────────
 
 
-async def test_delegating_gives_the_answer_or_why_there_is_none():
+async def test_delegate_returns_the_answer_or_the_error():
     agents = [fake("a", after(2, "yes")), fake("b", fails("no"))]
 
     async with coordinating(*agents) as coordinator:
@@ -703,7 +703,7 @@ async def test_attempts_are_those_of_the_message():
         assert (await coordinator.delegate("gone", "hello")).attempts == 1  # to find its card
 
 
-async def test_a_place_is_waited_for_no_longer_than_the_call_may_take():
+async def test_the_wait_for_a_slot_ends_at_the_timeout_of_the_call():
     agent = fake("a", works_forever())
     async with coordinating(agent, concurrency=1) as coordinator:
         first = asyncio.create_task(coordinator.delegate("a", "hello"))
@@ -727,7 +727,7 @@ async def test_an_agent_that_was_never_called_is_healthy():
     assert (health.consecutive_failures, health.last_failure, health.open_until) == (0, None, None)
 
 
-async def test_health_is_what_the_breaker_knows():
+async def test_health_is_the_state_of_the_breaker():
     agent = fake("a")
     policy = Resilience(
         retry=RetryPolicy(max_retries=0), breaker=BreakerPolicy.simple(failures=3, open_for=30)
@@ -764,7 +764,7 @@ async def test_health_is_what_the_breaker_knows():
         assert well.last_failure == pytest.approx(EPOCH + opened)
 
 
-async def test_an_agent_whose_card_cannot_be_had_is_not_healthy():
+async def test_an_agent_without_a_reachable_card_is_unhealthy():
     gone = fake("gone")
     gone.inject(Refuse(), times=1000)
 
@@ -777,7 +777,7 @@ async def test_an_agent_whose_card_cannot_be_had_is_not_healthy():
         assert isinstance((await coordinator.delegate("gone", "hello")).error, CircuitOpenError)
 
 
-async def test_an_agent_at_several_places_is_as_well_as_the_best_of_them():
+async def test_an_agent_with_replicas_has_the_health_of_the_best():
     first, second = fake("first"), fake("second")
     network = FakeNetwork(first, second)
     agents = {"a": [first.url, second.url]}
@@ -799,7 +799,7 @@ async def test_an_agent_at_several_places_is_as_well_as_the_best_of_them():
         assert not coordinator.health()["a"].healthy
 
 
-async def test_an_open_circuit_is_answered_for_without_a_place():
+async def test_an_open_circuit_needs_no_slot():
     busy, gone = fake("busy", works_forever()), fake("gone")
     async with coordinating(busy, gone, concurrency=1) as coordinator:
         coordinator.client("gone").circuit.open()
@@ -820,7 +820,7 @@ async def test_an_open_circuit_is_answered_for_without_a_place():
 # ── Agents come and go ───────────────────────────────────────────────────────────────────────
 
 
-async def test_agents_are_added_and_removed_meanwhile():
+async def test_agents_can_be_added_and_removed():
     agents = [fake("a", after(5)), fake("b", after(5)), fake("c", after(1))]
     network = FakeNetwork(*agents)
 
@@ -840,7 +840,7 @@ async def test_agents_are_added_and_removed_meanwhile():
         assert set(coordinator.health()) == {"a", "c"}
 
 
-async def test_who_waits_for_a_place_at_an_agent_that_is_removed_sends_nothing():
+async def test_a_call_that_waits_for_a_slot_of_a_removed_agent_sends_nothing():
     agents = [fake("a", after(5)), fake("b")]
 
     async with coordinating(*agents, concurrency=1) as coordinator:
@@ -853,7 +853,7 @@ async def test_who_waits_for_a_place_at_an_agent_that_is_removed_sends_nothing()
     assert agents[1].received == []
 
 
-async def test_the_same_holds_for_one_whose_client_was_lent():
+async def test_removing_an_agent_with_a_borrowed_client_ends_waiting_calls():
     agents = [fake("a", after(5)), fake("b")]
     network = FakeNetwork(*agents)
     clients = {name_of(agent): connect(agent.url, engine=network) for agent in agents}
@@ -868,7 +868,7 @@ async def test_the_same_holds_for_one_whose_client_was_lent():
     assert agents[1].received == []
 
 
-async def test_an_agent_that_is_removed_while_the_journal_writes_is_sent_nothing(tmp_path):
+async def test_an_agent_removed_while_the_journal_writes_is_sent_nothing(tmp_path):
     class Slow(SqliteJournal):
         async def begin(self, record):
             await asyncio.sleep(2)
@@ -886,7 +886,7 @@ async def test_an_agent_that_is_removed_while_the_journal_writes_is_sent_nothing
     assert agent.calls("SendMessage") == agent.calls("SendStreamingMessage") == []
 
 
-async def test_a_client_that_was_lent_is_not_closed():
+async def test_a_borrowed_client_is_not_closed():
     agent = fake("a", after(5))
     network = FakeNetwork(agent)
     client = connect(agent.url, engine=network)
@@ -901,7 +901,7 @@ async def test_a_client_that_was_lent_is_not_closed():
     assert (await client.ask("hello")).text == "done"
 
 
-async def test_an_agent_can_be_a_file(tmp_path):
+async def test_an_agent_can_be_a_card_file(tmp_path):
     agent = fake("a")
     card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
     path = tmp_path / "card.json"
@@ -912,7 +912,7 @@ async def test_an_agent_can_be_a_file(tmp_path):
             assert (await coordinator.delegate("a", "hello")).error is None
 
 
-async def test_an_agent_can_be_a_card_and_is_judged_at_once():
+async def test_an_agent_can_be_a_card_and_is_checked_at_once():
     agent = fake("a")
     card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
     network = FakeNetwork(agent)
@@ -924,7 +924,7 @@ async def test_an_agent_can_be_a_card_and_is_judged_at_once():
         assert coordinator.agents == ("a",)
 
 
-async def test_a_closed_coordinator_takes_no_more_calls():
+async def test_a_closed_coordinator_refuses_calls():
     coordinator = coordinating(fake("a"))
     await coordinator.close()
     await coordinator.close()
@@ -941,7 +941,7 @@ async def test_a_closed_coordinator_takes_no_more_calls():
 
 
 @pytest.mark.parametrize("iterates", [False, True])
-async def test_a_fan_out_that_begins_after_its_coordinator_was_closed_is_none(iterates):
+async def test_a_fan_out_started_after_close_is_refused(iterates):
     agent = fake("a")
     async with coordinating(agent) as coordinator:
         fan_out = coordinator.fan_out("hello")
@@ -952,7 +952,7 @@ async def test_a_fan_out_that_begins_after_its_coordinator_was_closed_is_none(it
     assert agent.received == []
 
 
-async def test_what_a_closed_coordinator_ends_was_not_removed():
+async def test_calls_ended_by_close_do_not_report_a_removed_agent():
     agents = [fake("a", after(5)), fake("b")]
     coordinator = coordinating(*agents, concurrency=1)
     in_flight = [asyncio.create_task(coordinator.delegate(name, "hello")) for name in "ab"]
@@ -969,7 +969,7 @@ async def test_what_a_closed_coordinator_ends_was_not_removed():
 
 
 @pytest.mark.real_time
-async def test_over_real_sockets_it_leaves_nothing_behind():
+async def test_a_coordinator_on_sockets_leaks_nothing():
     def behave(turn):
         return works_forever() if turn.message.text == "long" else "done"
 
@@ -992,7 +992,7 @@ async def test_over_real_sockets_it_leaves_nothing_behind():
 # ── What cannot be right is told at once ─────────────────────────────────────────────────────
 
 
-async def test_agents_that_are_not_there_are_named():
+async def test_unknown_agents_are_named():
     async with coordinating(fake("a"), fake("b")) as coordinator:
         for use in (
             lambda: coordinator.fan_out("hello", agents=["c"]),
@@ -1033,7 +1033,7 @@ async def test_agents_that_are_not_there_are_named():
         ((Message(task_id="7", parts=(Part(text="x"),)),), {}, ValueError, "task 7 is one agent"),
     ],
 )
-async def test_what_cannot_be_right_is_told_at_once(arguments, options, error, match):
+async def test_invalid_arguments_are_refused_at_once(arguments, options, error, match):
     agents = [fake("a"), fake("b")]
     async with coordinating(*agents) as coordinator:
         with pytest.raises(error, match=match):
@@ -1042,7 +1042,7 @@ async def test_what_cannot_be_right_is_told_at_once(arguments, options, error, m
     assert agents[0].received == []
 
 
-async def test_a_message_id_is_for_one_message():
+async def test_a_repeated_message_id_is_refused():
     message = Message(message_id="mine", parts=(Part(text="x"),))
     async with coordinating(fake("a"), fake("b")) as coordinator:
         with pytest.raises(ValueError, match="'mine' is used twice"):
@@ -1077,14 +1077,14 @@ async def test_a_message_id_is_for_one_message():
         ([], {"url": "http://a.test"}, ValueError, "the address of one agent"),
     ],
 )
-def test_agents_and_options_are_checked_when_they_are_given(agents, options, error, match):
+def test_agents_and_options_are_checked_when_they_are_passed(agents, options, error, match):
     with pytest.raises(error, match=match) as caught:
         Coordinator(agents, engine=FakeNetwork(), **options)
 
     assert "s3cret" not in str(caught.value)
 
 
-async def test_options_that_can_be_read_only_once_are_for_every_agent():
+async def test_one_shot_iterables_in_options_apply_to_every_agent():
     uri = AgentExtension(uri="urn:x")
     agents = [fake(name, extensions=[uri]) for name in "ab"]
 
@@ -1094,7 +1094,7 @@ async def test_options_that_can_be_read_only_once_are_for_every_agent():
     assert [one.answer.extensions for one in results] == [("urn:x",)] * 2
 
 
-async def test_addresses_are_names_as_well():
+async def test_addresses_are_also_names():
     agents = [fake("a"), fake("b")]
     async with Coordinator([one.url for one in agents], engine=FakeNetwork(*agents)) as them:
         results = await them.fan_out("hello")
@@ -1122,7 +1122,7 @@ def card_of(*agents):
     )
 
 
-async def test_too_few_results_are_not_called_unexecuted_where_an_agent_answered():
+async def test_too_few_results_are_not_unexecuted_if_an_agent_answered():
     well, away = fake("well"), fake("away")
     away.inject(Refuse(), times=100)
 

@@ -29,21 +29,21 @@ class Answering(FakeNetwork):
         return HttpReply(status=200, body=json.dumps(document).encode())
 
 
-async def test_a_deadline_of_a_wait_names_the_agent():
+async def test_the_deadline_error_of_a_wait_names_the_agent():
     with pytest.raises(DeadlineExceededError) as caught:
         await connected(FakeAgent(works_forever())).ask("hello", timeout=7)
 
     assert caught.value.agent == "http://agent.test/rpc"
 
 
-async def test_a_failed_task_names_the_agent():
+async def test_the_error_of_a_failed_task_names_the_agent():
     with pytest.raises(TaskFailedError) as caught:
         await connected(FakeAgent(fails("no"))).ask("hello")
 
     assert caught.value.agent == "http://agent.test/rpc"
 
 
-async def test_a_bad_extended_card_names_the_agent():
+async def test_the_error_of_an_invalid_extended_card_names_the_agent():
     agent = FakeAgent()
     network = Answering(agent, b"GetExtendedAgentCard", lambda: {"result": {}})
 

@@ -97,7 +97,7 @@ def now():
 @pytest.mark.rule("S05", "D01")
 @both_bindings
 @losses
-async def test_s05_a_lost_reply_is_replaced_by_the_task_that_the_message_made(binding, loss):
+async def test_s05_a_lost_reply_is_replaced_by_the_task_of_the_message(binding, loss):
     agent = FakeAgent(completes("42"))
     agent.inject(loss, on="SendMessage")
 
@@ -112,7 +112,7 @@ async def test_s05_a_lost_reply_is_replaced_by_the_task_that_the_message_made(bi
 @both_bindings
 @both_ways
 @losses
-async def test_s05_an_answer_is_found_again(binding, streaming, loss):
+async def test_s05_a_lost_answer_is_found(binding, streaming, loss):
     agent = FakeAgent(completes("42", after=3), streaming=streaming)
     agent.inject(loss, on=SENDS[streaming])
 
@@ -124,7 +124,7 @@ async def test_s05_an_answer_is_found_again(binding, streaming, loss):
 
 
 @both_bindings
-async def test_a_stream_that_was_lost_before_its_first_event_goes_on_by_subscribing(binding):
+async def test_a_stream_lost_before_its_first_event_subscribes_to_the_task(binding):
     agent = FakeAgent(streams(*"abcdef", every=1))
     agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
 
@@ -161,7 +161,7 @@ def nameless(name, *, tail=b""):
     ("name", "tail"),
     [("of an unknown kind", b""), ("nothing", b""), ("a status", b""), ("a status", b"data: {")],
 )
-async def test_s05_a_stream_that_breaks_before_it_names_its_task_goes_on_with_it(name, tail):
+async def test_s05_a_stream_that_breaks_before_it_names_its_task_finds_it(name, tail):
     agent = FakeAgent(streams(*"abcdef", every=1))
     agent.inject(nameless(name, tail=tail), on="SendStreamingMessage")
 
@@ -202,7 +202,7 @@ async def test_s05_a_stream_that_never_named_its_task_has_an_unknown_outcome(nam
     assert network.in_flight == 0
 
 
-async def test_an_error_of_the_agent_in_a_stream_without_a_task_is_raised_as_it_is():
+async def test_an_error_event_before_a_task_is_raised_unchanged():
     agent = FakeAgent(completes("42"))
     says = b'event: error\ndata: {"error": {"code": 500, "message": "no", "details": []}}\n\n'
     agent.inject(nameless("nothing", tail=says), on="SendStreamingMessage")
@@ -214,7 +214,7 @@ async def test_an_error_of_the_agent_in_a_stream_without_a_task_is_raised_as_it_
     assert not agent.calls("ListTasks")
 
 
-async def test_a_task_that_failed_meanwhile_is_what_the_message_came_to():
+async def test_a_task_that_failed_meanwhile_is_the_result():
     agent = FakeAgent(fails("no oven"))
     agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
 
@@ -222,7 +222,7 @@ async def test_a_task_that_failed_meanwhile_is_what_the_message_came_to():
         await connected(agent).ask("Bake.")
 
 
-async def test_as_the_reply_would_have_the_task_comes_when_it_is_over():
+async def test_a_blocking_send_waits_for_the_found_task():
     agent = FakeAgent(completes("42", after=90))
     agent.inject(bad_gateway(after_execution=True), on="SendMessage")
 
@@ -231,7 +231,7 @@ async def test_as_the_reply_would_have_the_task_comes_when_it_is_over():
     assert task.state is TaskState.COMPLETED
 
 
-async def test_who_wanted_the_task_at_once_gets_it_as_it_stands():
+async def test_return_immediately_returns_the_found_task_as_it_is():
     agent = FakeAgent(completes("42", after=90))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -243,7 +243,7 @@ async def test_who_wanted_the_task_at_once_gets_it_as_it_stands():
 
 @both_bindings
 @both_ways
-async def test_a_reply_to_a_known_task_is_looked_for_there(binding, streaming):
+async def test_a_reply_to_a_known_task_is_searched_for_in_that_task(binding, streaming):
     agent = FakeAgent(
         lambda turn: asks("For how many?") if turn.task is None else completes("Booked."),
         streaming=streaming,
@@ -259,7 +259,7 @@ async def test_a_reply_to_a_known_task_is_looked_for_there(binding, streaming):
     assert not agent.calls("ListTasks")
 
 
-async def test_a_message_of_a_context_is_looked_for_in_that_context():
+async def test_a_message_of_a_context_is_searched_for_in_that_context():
     agent = FakeAgent(completes("42"))
     client = connected(agent)
     first = await client.send_message("How far?")
@@ -271,7 +271,7 @@ async def test_a_message_of_a_context_is_looked_for_in_that_context():
     assert second.context_id == first.context_id
 
 
-async def test_a_request_that_arrives_late_is_found_in_a_later_look():
+async def test_a_request_that_arrives_late_is_found_in_a_later_round():
     agent = FakeAgent(completes("42"))
     agent.inject(Delay(seconds=125, after_execution=False), on="SendMessage")
 
@@ -286,7 +286,7 @@ def raw(text="How far?"):
     return SEND_MESSAGE, SendMessageRequest(message=message)
 
 
-async def test_a_message_of_a_raw_call_is_looked_for_too():
+async def test_a_message_of_a_raw_call_is_searched_for():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -296,7 +296,7 @@ async def test_a_message_of_a_raw_call_is_looked_for_too():
     assert agent.executions == {"m-1": [reply.value.task.id]}
 
 
-async def test_a_raw_call_can_say_what_to_do_about_a_lost_reply():
+async def test_on_unknown_applies_to_a_raw_call():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -306,7 +306,7 @@ async def test_a_raw_call_can_say_what_to_do_about_a_lost_reply():
     assert not agent.calls("ListTasks")
 
 
-async def test_a_message_of_a_raw_call_is_written_down_before_it_is_sent(tmp_path):
+async def test_a_message_of_a_raw_call_is_recorded_before_it_is_sent(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=True), on="SendMessage")
     client = connected(agent, journal=journal, env=VirtualWall())
@@ -324,7 +324,7 @@ async def test_a_message_of_a_raw_call_is_written_down_before_it_is_sent(tmp_pat
     await journal.close()
 
 
-async def test_the_reply_to_a_raw_call_ends_what_is_written_down(tmp_path):
+async def test_the_reply_to_a_raw_call_finishes_its_record(tmp_path):
     said = Message(message_id="a-1", role=Role.AGENT, parts=(Part(text="hi"),))
     agent, journal = FakeAgent(said), SqliteJournal(tmp_path / "j")
     client = connected(agent, journal=journal, env=VirtualWall())
@@ -337,7 +337,7 @@ async def test_the_reply_to_a_raw_call_ends_what_is_written_down(tmp_path):
     await journal.close()
 
 
-async def test_a_store_that_is_behind_is_looked_at_again():
+async def test_a_lagging_store_is_searched_again():
     agent = FakeAgent(completes("42"), store_lag=8)
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -370,7 +370,7 @@ async def test_every_page_is_read(place):
     [bad_gateway(), Respond(status=500), Fail(code=-32603), Garbage(), Stall()],
     ids=["gateway", "500", "internal", "garbage", "stall"],
 )
-async def test_a_look_that_fails_is_not_the_last_one(binding, trouble):
+async def test_a_failed_round_is_followed_by_another(binding, trouble):
     agent = FakeAgent(completes("42"))
     times = 1 if isinstance(trouble, Stall) else 6
     agent.inject(Reset(after_execution=True), on="SendMessage")
@@ -383,7 +383,7 @@ async def test_a_look_that_fails_is_not_the_last_one(binding, trouble):
     assert (await client.send_message("How far?")).text == "42"
 
 
-async def test_that_a_list_cannot_be_had_by_time_does_not_mean_that_there_is_none():
+async def test_an_agent_that_cannot_list_by_time_still_has_a_list():
     agent = FakeAgent(completes("42"))
     client = connected(agent)
     for _ in range(2):
@@ -393,7 +393,7 @@ async def test_that_a_list_cannot_be_had_by_time_does_not_mean_that_there_is_non
         assert (await client.send_message("How far?")).text == "42"
 
 
-async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
+async def test_a_page_that_is_too_large_is_requested_in_smaller_ones():
     agent = FakeAgent(completes("42"))
     client = connected(agent, limits=Limits(body=20_000))
     for _ in range(30):
@@ -403,7 +403,7 @@ async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
     assert (await client.send_message("How far?")).text == "42"
 
 
-async def test_an_address_behind_which_nobody_is_for_a_while_is_no_agent_without_a_list():
+async def test_an_agent_that_is_unreachable_for_a_while_has_a_list():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Respond(status=404, body=b"default backend"), on="ListTasks", times=3)
@@ -432,7 +432,7 @@ async def test_a_search_waits_for_the_circuit_that_the_lost_reply_has_opened():
 @pytest.mark.rule("D01")
 @both_bindings
 @both_ways
-async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, streaming):
+async def test_a_message_that_never_arrived_has_an_unknown_outcome(binding, streaming):
     agent = FakeAgent(streaming=streaming)
     agent.inject(Reset(), on=SENDS[streaming])
 
@@ -450,7 +450,7 @@ async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, stre
     assert now() <= 30
 
 
-async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
+async def test_the_error_passed_to_observers_is_not_changed_later():
     agent, told, calls = FakeAgent(), [], []
     agent.inject(Reset(), on="SendMessage")
 
@@ -470,7 +470,7 @@ async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
     assert [(call.operation, call.error) for call in calls] == [("SendMessage", caught.value)]
 
 
-async def test_a_reply_that_is_a_message_is_in_no_list():
+async def test_a_reply_that_is_a_message_is_not_found():
     agent = FakeAgent(Message(role=Role.AGENT, parts=(Part(text="hi"),)))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -480,7 +480,7 @@ async def test_a_reply_that_is_a_message_is_in_no_list():
     assert len(agent.executions) == 1
 
 
-async def test_an_agent_that_keeps_no_messages_cannot_be_asked_for_them():
+async def test_an_agent_without_histories_has_an_unknown_outcome():
     agent = FakeAgent(completes("42"), records_messages=False)
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -489,7 +489,7 @@ async def test_an_agent_that_keeps_no_messages_cannot_be_asked_for_them():
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_without_a_list_the_error_says_so_at_once_and_it_is_remembered(version):
+async def test_an_agent_without_a_list_is_remembered_and_the_error_is_immediate(version):
     agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))
     client = connected(agent)
     for _ in range(2):
@@ -507,7 +507,7 @@ async def test_without_a_list_the_error_says_so_at_once_and_it_is_remembered(ver
     [{"on_unknown": "raise"}, {"resilience": Resilience.off()}],
     ids=["raise", "off"],
 )
-async def test_who_does_not_want_it_looked_for_is_told_at_once(options):
+async def test_on_unknown_raise_does_not_search(options):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -520,7 +520,7 @@ async def test_who_does_not_want_it_looked_for_is_told_at_once(options):
 
 
 @pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
-async def test_a_call_may_say_otherwise_than_its_client(way):
+async def test_on_unknown_of_a_call_overrides_the_clients(way):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), times=1)
     client = connected(agent)
@@ -533,7 +533,7 @@ async def test_a_call_may_say_otherwise_than_its_client(way):
     assert not agent.calls("ListTasks")
 
 
-async def test_only_what_sends_a_message_takes_it():
+async def test_on_unknown_is_only_for_operations_that_send_messages():
     agent = FakeAgent()
     client = connected(agent)
 
@@ -543,7 +543,7 @@ async def test_only_what_sends_a_message_takes_it():
         await client.ask("hello", on_unknown="again")
 
 
-async def test_the_search_ends_with_the_call():
+async def test_the_search_ends_at_the_deadline_of_the_call():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
     agent.inject(Stall(), on="ListTasks", times=9)
@@ -555,7 +555,7 @@ async def test_the_search_ends_with_the_call():
     assert now() == 7
 
 
-async def test_the_search_is_as_patient_as_the_caller_wants():
+async def test_the_search_ends_at_the_timeout_of_its_policy():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
     policy = ReconcilePolicy(timeout=300)
@@ -590,9 +590,7 @@ ENDS = {
 
 @both_ways
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
-    tmp_path, streaming, end
-):
+async def test_an_unfinished_search_says_so_and_leaves_the_call_pending(tmp_path, streaming, end):
     agent, journal = FakeAgent(completes("42"), streaming=streaming), SqliteJournal(tmp_path / "j")
     agent.inject(Reset(), on=SENDS[streaming])
     if end == "refused":
@@ -619,7 +617,7 @@ async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
     await journal.close()
 
 
-async def test_a_client_that_is_closed_once_the_task_is_found_says_so(tmp_path):
+async def test_a_client_closed_once_the_task_is_found_says_so(tmp_path):
     agent, journal = FakeAgent(completes("42", after=90)), SqliteJournal(tmp_path / "j")
     agent.inject(bad_gateway(after_execution=True), on="SendMessage")
     closing = []
@@ -639,7 +637,7 @@ async def test_a_client_that_is_closed_once_the_task_is_found_says_so(tmp_path):
     await journal.close()
 
 
-async def test_a_search_that_is_given_up_leaves_the_call_open(tmp_path):
+async def test_a_cancelled_search_leaves_the_call_pending(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Delay(seconds=130, after_execution=False), on="SendMessage")
     client = connected(agent, journal=journal, env=VirtualWall())
@@ -655,7 +653,7 @@ async def test_a_search_that_is_given_up_leaves_the_call_open(tmp_path):
     await journal.close()
 
 
-async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
+async def test_a_search_that_never_began_is_unfinished(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=True), on="SendMessage")
     client = connected(agent, journal=journal, env=VirtualWall())
@@ -674,7 +672,7 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
     await journal.close()
 
 
-async def test_a_client_closed_during_the_first_request_of_a_search_says_that_it_was_begun():
+async def test_a_client_closed_during_the_first_request_of_a_search_reports_that_it_began():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Stall(), on="ListTasks")
@@ -691,7 +689,7 @@ async def test_a_client_closed_during_the_first_request_of_a_search_says_that_it
     assert "No search was made" not in caught.value.message
 
 
-async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_path):
+async def test_a_resumed_call_that_cannot_be_searched_for_says_why(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=True), on="SendMessage")
     agent.inject(Refuse(), on="ListTasks", times=100)
@@ -715,7 +713,7 @@ async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_pa
 
 
 @pytest.mark.parametrize("end", ["deadline", "closed", "cancelled"])
-async def test_a_resumed_call_whose_search_is_cut_short_can_be_resumed_again(tmp_path, end):
+async def test_a_resumed_call_with_an_interrupted_search_can_be_resumed_again(tmp_path, end):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Delay(seconds=160, after_execution=False), on="SendMessage")
     first = connected(agent, journal=journal, env=VirtualWall())
@@ -747,7 +745,7 @@ async def test_a_resumed_call_whose_search_is_cut_short_can_be_resumed_again(tmp
 
 @pytest.mark.parametrize("arrives", [True, False])
 @pytest.mark.parametrize("timeout", [0, 0.5])
-async def test_who_resumes_a_call_has_it_looked_for_once_at_least(tmp_path, arrives, timeout):
+async def test_a_resumed_call_is_searched_for_at_least_once(tmp_path, arrives, timeout):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(after_execution=arrives), on="SendMessage")
     agent.inject(Delay(seconds=3), on="ListTasks")
@@ -772,7 +770,7 @@ async def test_who_resumes_a_call_has_it_looked_for_once_at_least(tmp_path, arri
     await journal.close()
 
 
-async def test_the_one_look_of_a_resumed_call_ends_with_its_own_deadline(tmp_path):
+async def test_the_first_round_of_a_resumed_call_ends_at_its_deadline(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Stall(), on="SendMessage")
     agent.inject(Stall(), on="ListTasks")
@@ -804,7 +802,7 @@ async def test_a_finished_search_ends_the_call(tmp_path):
     await journal.close()
 
 
-async def test_an_agent_that_goes_down_while_it_is_searched_has_not_said_that_there_is_nothing():
+async def test_an_agent_that_fails_during_the_search_does_not_prove_absence():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(), on="SendMessage")
     client = connected(agent, on_unknown="resend_if_absent")
@@ -819,7 +817,7 @@ async def test_an_agent_that_goes_down_while_it_is_searched_has_not_said_that_th
     assert not agent.calls("SendMessage")
 
 
-async def test_who_has_seen_the_task_knows_that_it_was_executed():
+async def test_a_task_seen_in_a_list_proves_execution():
     agent = FakeAgent(completes("42", after=100))
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Stall(), on="GetTask", times=9)
@@ -832,7 +830,7 @@ async def test_who_has_seen_the_task_knows_that_it_was_executed():
     assert len(caught.value.attempts) == 1
 
 
-async def test_a_task_that_is_seen_when_the_time_of_the_search_is_over_is_found(tmp_path):
+async def test_a_task_seen_when_the_search_times_out_is_found(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     client = connected(agent, env=VirtualWall())
     for _ in range(500):
@@ -849,7 +847,7 @@ async def test_a_task_that_is_seen_when_the_time_of_the_search_is_over_is_found(
     await journal.close()
 
 
-async def test_a_task_that_was_seen_is_in_the_journal_though_it_cannot_be_had(tmp_path):
+async def test_a_task_seen_in_a_list_is_recorded_though_it_cannot_be_fetched(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Stall(), on="GetTask", times=9)
@@ -865,7 +863,7 @@ async def test_a_task_that_was_seen_is_in_the_journal_though_it_cannot_be_had(tm
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_what_cannot_be_looked_for_was_not_looked_for(version):
+async def test_a_search_without_any_request_is_reported_as_such(version):
     agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -879,7 +877,7 @@ async def test_what_cannot_be_looked_for_was_not_looked_for(version):
     assert caught.value.search_error is None
 
 
-async def test_giving_up_in_the_search_is_quiet_and_sends_nothing():
+async def test_cancelling_the_search_logs_nothing_and_sends_nothing():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
     sending = asyncio.create_task(connected(agent).send_message("hello"))
@@ -923,7 +921,7 @@ async def test_two_tasks_of_one_message_are_reported():
 
 
 @pytest.mark.rule("D01")
-async def test_resend_sends_again_without_looking():
+async def test_resend_sends_again_without_a_search():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage", times=2)
 
@@ -935,7 +933,7 @@ async def test_resend_sends_again_without_looking():
     assert not agent.calls("ListTasks")
 
 
-async def test_resend_ends_with_the_retries():
+async def test_resend_is_bounded_by_the_retry_policy():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage", times=9)
 
@@ -947,7 +945,7 @@ async def test_resend_ends_with_the_retries():
 
 
 @pytest.mark.parametrize("on_unknown", ["raise", "reconcile"])
-async def test_what_was_sent_once_is_said_not_to_have_been_sent_again(on_unknown):
+async def test_a_message_sent_once_is_reported_as_not_sent_again(on_unknown):
     agent = FakeAgent()
     agent.inject(Refuse(), on="SendMessage")
     agent.inject(Reset(), on="SendMessage")
@@ -960,7 +958,7 @@ async def test_what_was_sent_once_is_said_not_to_have_been_sent_again(on_unknown
 
 @both_ways
 @pytest.mark.parametrize("on_unknown", ["resend", "resend_if_absent"])
-async def test_what_was_sent_again_is_told_with_every_attempt(on_unknown, streaming):
+async def test_a_resent_message_is_reported_with_every_attempt(on_unknown, streaming):
     agent = FakeAgent(streaming=streaming)
     agent.inject(Refuse(), on=SENDS[streaming])
     agent.inject(Reset(), on=SENDS[streaming], times=9)
@@ -980,7 +978,7 @@ async def test_what_was_sent_again_is_told_with_every_attempt(on_unknown, stream
     assert error.attempts[-1].wait is None
 
 
-async def test_a_second_try_that_was_refused_is_told():
+async def test_a_refused_resend_is_reported():
     agent = FakeAgent()
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Refuse(), on="SendMessage", times=99)
@@ -997,7 +995,7 @@ async def test_a_second_try_that_was_refused_is_told():
     assert [attempt.executed for attempt in error.attempts] == [None] + [False] * 4
 
 
-async def test_an_answer_to_the_second_try_tells_of_the_first():
+async def test_a_reply_to_the_resend_has_the_first_attempt():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
     agent.inject(Fail(code=-32602, message="no"), on="SendMessage")
@@ -1008,7 +1006,7 @@ async def test_an_answer_to_the_second_try_tells_of_the_first():
     assert [attempt.number for attempt in caught.value.attempts] == [1, 2]
 
 
-async def test_a_deadline_of_the_second_try_tells_of_the_first():
+async def test_a_deadline_during_the_resend_reports_the_first_attempt():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
     agent.inject(Stall(phase="connect"), on="SendMessage")
@@ -1021,7 +1019,7 @@ async def test_a_deadline_of_the_second_try_tells_of_the_first():
     assert [attempt.executed for attempt in told.value.attempts] == [None, False]
 
 
-async def test_a_client_that_is_closed_before_the_second_try_tells_what_is_known():
+async def test_a_client_closed_before_the_resend_reports_the_known_facts():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage", times=9)
     policy = Resilience(retry=RetryPolicy(base_delay=20, jitter=False))
@@ -1036,7 +1034,7 @@ async def test_a_client_that_is_closed_before_the_second_try_tells_what_is_known
     assert now() == 6
 
 
-async def test_a_list_that_was_not_read_to_its_end_does_not_show_that_there_is_nothing():
+async def test_a_list_that_was_not_read_to_its_end_does_not_prove_absence():
     agent = FakeAgent(completes("42"))
     client = connected(
         agent,
@@ -1053,7 +1051,7 @@ async def test_a_list_that_was_not_read_to_its_end_does_not_show_that_there_is_n
     assert len(agent.calls("SendMessage")) == 101
 
 
-async def test_what_becomes_of_the_second_try_says_nothing_of_the_first():
+async def test_a_failure_of_the_resend_leaves_the_first_outcome_unknown():
     agent = FakeAgent("hello", streaming=False)
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Refuse(), on="SendMessage", times=99)
@@ -1065,7 +1063,7 @@ async def test_what_becomes_of_the_second_try_says_nothing_of_the_first():
     assert isinstance(caught.value.__cause__, A2AConnectionError)
 
 
-async def test_resend_if_absent_takes_what_it_finds():
+async def test_resend_if_absent_returns_a_found_task():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
 
@@ -1074,7 +1072,7 @@ async def test_resend_if_absent_takes_what_it_finds():
     assert list(agent.executions.values()) == [[task.id]]
 
 
-async def test_resend_if_absent_sends_again_what_it_does_not_find():
+async def test_resend_if_absent_sends_again_if_nothing_is_found():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(), on="SendMessage")
 
@@ -1088,7 +1086,7 @@ async def test_resend_if_absent_sends_again_what_it_does_not_find():
 # ── A context of the client's own ────────────────────────────────────────────────────────────
 
 
-async def test_no_context_is_named_unless_asked_for():
+async def test_no_context_id_is_created_by_default():
     agent = FakeAgent()
 
     await connected(agent).send_message("hello")
@@ -1097,7 +1095,7 @@ async def test_no_context_is_named_unless_asked_for():
 
 
 @both_ways
-async def test_in_a_context_of_its_own_a_task_without_messages_is_found(streaming):
+async def test_with_a_client_context_id_a_task_without_messages_is_found(streaming):
     agent = FakeAgent(completes("42"), records_messages=False, streaming=streaming)
     client = connected(agent, context_ids="client")
     await client.ask("Something else")
@@ -1111,7 +1109,7 @@ async def test_in_a_context_of_its_own_a_task_without_messages_is_found(streamin
 
 
 @both_ways
-async def test_an_agent_that_refuses_contexts_is_asked_without_and_remembered(streaming):
+async def test_an_agent_that_refuses_client_context_ids_is_remembered(streaming):
     agent = FakeAgent(completes("42"), contexts="refused", streaming=streaming)
     client = connected(agent, context_ids="client")
 
@@ -1122,7 +1120,7 @@ async def test_an_agent_that_refuses_contexts_is_asked_without_and_remembered(st
     assert len(agent.calls(SENDS[streaming])) == 4
 
 
-async def test_a_context_that_is_refused_when_it_is_sent_again_is_left():
+async def test_a_context_id_refused_on_a_resend_is_omitted():
     agent = FakeAgent(completes("42"), contexts="refused")
     agent.inject(Reset(), on="SendMessage")
     agent.inject(Delay(seconds=0), on="SendMessage")
@@ -1135,7 +1133,7 @@ async def test_a_context_that_is_refused_when_it_is_sent_again_is_left():
     assert [len(made) for made in agent.executions.values()] == [1]
 
 
-async def test_a_try_whose_context_was_refused_was_not_executed():
+async def test_an_attempt_with_a_refused_context_id_was_not_executed():
     agent = FakeAgent(completes("42"), contexts="refused")
     agent.inject(Delay(seconds=0), on="SendMessage")
     agent.inject(Reset(), on="SendMessage")
@@ -1146,7 +1144,7 @@ async def test_a_try_whose_context_was_refused_was_not_executed():
     assert [attempt.executed for attempt in caught.value.attempts] == [False, None]
 
 
-async def test_what_is_sent_again_in_a_context_of_its_own_is_found_there():
+async def test_a_message_resent_with_a_client_context_id_is_found():
     agent = FakeAgent(completes("42"), records_messages=False)
     agent.inject(Reset(), on="SendMessage")
     agent.inject(Reset(after_execution=True), on="SendMessage")
@@ -1156,7 +1154,7 @@ async def test_what_is_sent_again_in_a_context_of_its_own_is_found_there():
     assert [len(made) for made in agent.executions.values()] == [1]
 
 
-async def test_parameters_that_were_found_wrong_after_the_agent_ran_are_not_sent_again():
+async def test_invalid_params_after_execution_cause_no_resend():
     agent = FakeAgent(completes("42"))
     wrong = Fail(code=-32602, message="the context is broken", after_execution=True)
     agent.inject(wrong, on="SendMessage")
@@ -1167,7 +1165,7 @@ async def test_parameters_that_were_found_wrong_after_the_agent_ran_are_not_sent
     assert [len(made) for made in agent.executions.values()] == [1]
 
 
-async def test_an_agent_that_ignores_contexts_is_searched_like_any_other():
+async def test_an_agent_that_ignores_context_ids_is_searched_like_any_other():
     agent = FakeAgent(completes("42"), contexts="ignored", records_messages=True)
     client = connected(agent, context_ids="client")
     await client.ask("Something else")
@@ -1182,7 +1180,7 @@ async def test_an_agent_that_ignores_contexts_is_searched_like_any_other():
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_observers_hear_what_became_of_it(arrives):
+async def test_observers_get_the_outcome_of_the_search(arrives):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=arrives), on="SendMessage")
     seen = []
@@ -1199,7 +1197,7 @@ async def test_observers_hear_what_became_of_it(arrives):
 
 
 @both_ways
-async def test_observers_hear_where_it_was_looked_for(streaming):
+async def test_observers_get_the_searched_locations(streaming):
     agent = FakeAgent(
         lambda turn: asks("For how many?") if turn.task is None else completes("Booked."),
         streaming=streaming,
@@ -1231,7 +1229,7 @@ async def test_observers_hear_where_it_was_looked_for(streaming):
     ],
     ids=["own", "absent", "absurd", "epoch", "ahead", "far"],
 )
-async def test_whatever_clocks_say_a_task_that_appears_late_is_found(hours, date):
+async def test_a_task_that_appears_late_is_found_for_any_clock_skew(hours, date):
     class Wall(VirtualWall):
         def wall(self):
             return super().wall() - hours * 3600.0
@@ -1253,13 +1251,13 @@ async def test_whatever_clocks_say_a_task_that_appears_late_is_found(hours, date
         ("context_ids", True, TypeError),
     ],
 )
-def test_wrong_words_are_refused(option, value, error):
+def test_invalid_options_are_refused(option, value, error):
     with pytest.raises(error, match=option):
         connect("http://agent.test", **{option: value})
 
 
 @pytest.mark.parametrize("takes_contexts", [True, False])
-async def test_a_message_in_a_context_of_its_own_is_known_by_what_its_caller_said(
+async def test_a_message_with_a_client_context_id_is_recognized_by_the_callers_content(
     tmp_path, takes_contexts
 ):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
@@ -1293,7 +1291,7 @@ OWN_WORDS = Respond(status=500, body=b'{"code": 500, "reason": "the agent broke"
 @pytest.mark.parametrize(
     "trouble", [OWN_WORDS, Garbage(), Fail(code=-32603)], ids=["500", "garbage", "internal"]
 )
-async def test_a_search_that_the_agent_fails_in_its_own_words_ends_after_a_few_tries(
+async def test_a_search_that_the_agent_refuses_ends_after_a_few_attempts(
     binding, streaming, trouble
 ):
     agent = FakeAgent(completes("42"), streaming=streaming)
@@ -1309,7 +1307,7 @@ async def test_a_search_that_the_agent_fails_in_its_own_words_ends_after_a_few_t
 
 
 @both_bindings
-async def test_a_search_that_is_answered_once_is_not_ended_by_what_fails_later(binding):
+async def test_a_search_that_was_answered_once_continues_after_later_failures(binding):
     agent = FakeAgent(completes("42"), store_lag=25)
     agent.inject(Reset(after_execution=True), on="SendMessage")
     client = connected(agent, binding)
@@ -1323,7 +1321,7 @@ async def test_a_search_that_is_answered_once_is_not_ended_by_what_fails_later(b
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @both_bindings
 @pytest.mark.parametrize("is_known", [True, False], ids=["finished", "unknown"])
-async def test_a_message_to_a_task_that_takes_none_is_known_to_be_lost_soon(
+async def test_a_message_to_a_task_that_accepts_none_ends_the_search_early(
     is_known, binding, version
 ):
     agent = FakeAgent(completes("42"), versions=(version,))
@@ -1338,7 +1336,7 @@ async def test_a_message_to_a_task_that_takes_none_is_known_to_be_lost_soon(
     assert (now() < 5, len(agent.executions)) == (True, int(is_known))
 
 
-async def test_observers_and_the_log_hear_that_a_search_begins(caplog):
+async def test_observers_and_the_log_report_the_start_of_a_search(caplog):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
     seen = []
@@ -1358,7 +1356,7 @@ async def test_observers_and_the_log_hear_that_a_search_begins(caplog):
 
 @pytest.mark.rule("D01")
 @pytest.mark.parametrize("trouble", [Refuse(), Fail(code=-32601, message="Method not found")])
-async def test_a_failed_search_is_no_proof_of_absence(trouble):
+async def test_a_failed_search_does_not_prove_absence(trouble):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(trouble, on="ListTasks", times=200)

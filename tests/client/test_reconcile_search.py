@@ -66,19 +66,19 @@ def at(seconds):
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def test_without_anything_to_go_by_it_asks_for_what_changed_since():
+def test_without_task_or_context_it_lists_tasks_changed_since_the_send():
     search = Reconciliation(message(), sent_at=SENT)
 
     assert search.step == ListPage(since=at(SENT - 60))
 
 
-def test_what_is_known_of_the_agents_clock_counts():
+def test_a_known_clock_skew_is_applied():
     search = Reconciliation(message(), sent_at=SENT, clock_skew=-3600.0)
 
     assert search.step == ListPage(since=at(SENT - 3605))
 
 
-def test_a_clock_that_turns_out_to_be_behind_is_reckoned_with_at_once():
+def test_a_clock_found_to_be_behind_is_corrected_at_once():
     search = Reconciliation(message(), sent_at=SENT)
 
     search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
@@ -89,7 +89,7 @@ def test_a_clock_that_turns_out_to_be_behind_is_reckoned_with_at_once():
     assert search.step == RetryLater(1)
 
 
-def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
+def test_a_clock_that_runs_backwards_does_not_cause_endless_requests():
     search = Reconciliation(message(), sent_at=SENT, max_pages=5)
 
     for number in range(5):
@@ -99,7 +99,7 @@ def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
     assert search.step == RetryLater(1)
 
 
-def test_a_list_that_is_begun_again_by_an_earlier_time_is_read_to_its_end():
+def test_a_list_restarted_from_an_earlier_time_is_read_to_its_end():
     """Dates have whole seconds, so what is known of a clock goes up and down by one."""
     search = Reconciliation(message(), sent_at=SENT, clock_skew=-0.5)
 
@@ -114,7 +114,7 @@ def test_a_list_that_is_begun_again_by_an_earlier_time_is_read_to_its_end():
     assert search.step == Absent()
 
 
-def test_a_task_of_the_context_is_asked_for_whole():
+def test_a_task_of_the_context_is_fetched_completely():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     assert search.step == ListPage(context_id="c")
 
@@ -126,7 +126,7 @@ def test_a_task_of_the_context_is_asked_for_whole():
     assert search.step == Found(whole)
 
 
-def test_one_that_cannot_be_had_whole_is_better_than_none():
+def test_a_listed_task_is_used_if_it_cannot_be_fetched():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     listed = task("b", ID)
     search.listed(page(listed), wall=SENT, agent_time=None)
@@ -136,7 +136,7 @@ def test_one_that_cannot_be_had_whole_is_better_than_none():
     assert search.step == Found(listed)
 
 
-def test_an_agent_that_gives_another_task_than_it_was_asked_for_has_not_given_it():
+def test_a_fetched_task_with_another_id_is_not_used():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     listed = task("b", ID)
     search.listed(page(listed), wall=SENT, agent_time=None)
@@ -146,7 +146,7 @@ def test_an_agent_that_gives_another_task_than_it_was_asked_for_has_not_given_it
     assert search.step == Found(listed)
 
 
-def test_one_that_cannot_be_had_now_is_looked_for_again():
+def test_a_task_that_cannot_be_fetched_now_is_searched_for_again():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
 
@@ -155,7 +155,7 @@ def test_one_that_cannot_be_had_now_is_looked_for_again():
     assert search.step == RetryLater(1)
 
 
-def test_the_task_that_it_was_for_is_asked_first_and_then_its_context():
+def test_the_messages_task_is_requested_before_its_context():
     search = Reconciliation(message(task_id="t", context_id="c"), sent_at=SENT)
     assert search.step == GetTask("t")
 
@@ -166,7 +166,7 @@ def test_the_task_that_it_was_for_is_asked_first_and_then_its_context():
     assert search.searched == ("task t", "the tasks of context c")
 
 
-def test_a_message_may_be_in_the_status():
+def test_the_message_may_be_in_the_status():
     search = Reconciliation(message(task_id="t"), sent_at=SENT)
     submitted = task("t", status=TaskStatus(message=message()))
 
@@ -175,7 +175,7 @@ def test_a_message_may_be_in_the_status():
     assert search.step == Found(submitted)
 
 
-def test_in_a_context_of_its_own_any_task_is_its():
+def test_in_an_own_context_any_task_matches():
     search = Reconciliation(message(context_id="c"), sent_at=SENT, is_own_context=True)
 
     search.listed(page(task("t", context_id="c")), wall=SENT, agent_time=None)
@@ -184,7 +184,7 @@ def test_in_a_context_of_its_own_any_task_is_its():
     assert search.step == Fetch("t")
 
 
-def test_in_the_list_of_a_context_only_its_tasks_count():
+def test_in_the_list_of_a_context_only_its_tasks_match():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
 
     search.listed(page(task("a", ID, context_id="d"), task("b", ID)), wall=SENT, agent_time=None)
@@ -192,7 +192,7 @@ def test_in_the_list_of_a_context_only_its_tasks_count():
     assert search.step == Fetch("b")
 
 
-def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
+def test_a_page_that_disappeared_is_requested_in_the_next_round():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(token="2"), wall=SENT, agent_time=None)
 
@@ -203,7 +203,7 @@ def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
     assert search.step == ListPage(context_id="c")
 
 
-def test_pages_become_smaller_as_long_as_they_are_too_large():
+def test_pages_become_smaller_while_they_are_too_large():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     large = LimitExceededError("too large", which="body", bound=1)
 
@@ -214,13 +214,13 @@ def test_pages_become_smaller_as_long_as_they_are_too_large():
     assert search.step == Inconclusive(large)
 
 
-def test_a_clock_that_is_ahead_narrows_nothing():
+def test_a_clock_that_is_ahead_does_not_narrow_the_list():
     search = Reconciliation(message(), sent_at=SENT, clock_skew=8 * 3600.0)
 
     assert search.step == ListPage(since=at(SENT - 5))
 
 
-def test_a_task_that_moves_from_page_to_page_is_one_task():
+def test_a_task_that_moves_between_pages_is_one_task():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
 
     search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
@@ -229,7 +229,7 @@ def test_a_task_that_moves_from_page_to_page_is_one_task():
     assert search.step == Fetch("a")
 
 
-def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
+def test_a_task_that_moves_past_the_reader_is_found_in_the_next_round():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
 
     search.listed(page(task("b"), token="2"), wall=SENT, agent_time=None)
@@ -243,7 +243,7 @@ def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
 
 
 @pytest.mark.parametrize("token", [lambda number: "same", str], ids=["same", "new"])
-def test_pages_without_end_are_read_as_far_as_may_be_and_show_no_absence(token):
+def test_endless_pages_are_read_up_to_the_limit_and_do_not_prove_absence(token):
     search = Reconciliation(message(context_id="c"), sent_at=SENT, max_pages=7)
 
     asked = 0
@@ -257,7 +257,7 @@ def test_pages_without_end_are_read_as_far_as_may_be_and_show_no_absence(token):
     assert search.searched == ("the tasks of context c, not all of them",)
 
 
-def test_absent_is_what_the_last_look_did_not_find():
+def test_absent_is_decided_by_the_last_round():
     search = Reconciliation(message(), sent_at=SENT)
     search.listed(page(), wall=SENT, agent_time=None)
     search.waited()
@@ -271,7 +271,7 @@ def test_absent_is_what_the_last_look_did_not_find():
     assert search.step == Inconclusive(busy)
 
 
-def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
+def test_a_round_cut_by_the_deadline_keeps_earlier_results():
     search = Reconciliation(message(), sent_at=SENT)
     search.listed(page(), wall=SENT, agent_time=None)
     search.waited()
@@ -282,7 +282,7 @@ def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
     assert search.step == Absent()
 
 
-def test_what_was_seen_once_is_not_absent():
+def test_a_task_seen_once_is_not_absent():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
     search.not_fetched(A2AHTTPError("busy", http_status=503, transient=True))
@@ -297,7 +297,7 @@ def test_what_was_seen_once_is_not_absent():
     assert search.seen == task("b", ID)
 
 
-def test_what_was_seen_is_asked_for_though_the_pages_were_not_read_to_the_end():
+def test_a_seen_task_is_fetched_though_not_all_pages_were_read():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID), token="2"), wall=SENT, agent_time=None)
 
@@ -308,7 +308,7 @@ def test_what_was_seen_is_asked_for_though_the_pages_were_not_read_to_the_end():
     assert search.step == Found(task("b", ID, "m-2"))
 
 
-def test_two_that_were_seen_are_two_when_the_time_is_over_too():
+def test_two_seen_tasks_are_duplicates_at_the_deadline():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("a", ID), task("b", ID), token="2"), wall=SENT, agent_time=None)
 
@@ -317,7 +317,7 @@ def test_two_that_were_seen_are_two_when_the_time_is_over_too():
     assert search.step == Duplicate((task("a", ID), task("b", ID)))
 
 
-def test_two_tasks_are_two_tasks_on_whichever_page():
+def test_two_tasks_on_any_pages_are_duplicates():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     first, second = task("a", ID), task("b", ID)
 
@@ -329,7 +329,7 @@ def test_two_tasks_are_two_tasks_on_whichever_page():
 
 
 @pytest.mark.parametrize("error", [InvalidParamsError("no"), UnsupportedOperationError("no")])
-def test_an_agent_that_cannot_list_by_time_is_asked_for_all(error):
+def test_an_agent_that_cannot_list_by_time_is_asked_for_all_tasks(error):
     search = Reconciliation(message(), sent_at=SENT)
 
     search.failed(error)
@@ -342,7 +342,7 @@ def test_an_agent_that_cannot_list_by_time_is_asked_for_all(error):
 
 
 @pytest.mark.parametrize("error", [MethodNotFoundError("no"), A2AHTTPError("no", http_status=404)])
-def test_without_a_list_there_is_nothing_to_wait_for(error):
+def test_without_a_list_the_search_ends_at_once(error):
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
 
     search.failed(error)
@@ -351,7 +351,7 @@ def test_without_a_list_there_is_nothing_to_wait_for(error):
     assert search.searched == ("the tasks of context c (the agent has no list of tasks)",)
 
 
-def test_what_is_known_to_have_no_list_is_not_asked_for_one():
+def test_an_agent_known_to_have_no_list_is_not_asked_for_one():
     search = Reconciliation(message(task_id="t", context_id="c"), sent_at=SENT, has_list=False)
     assert search.step == GetTask("t")
 
@@ -366,7 +366,7 @@ def test_what_is_known_to_have_no_list_is_not_asked_for_one():
     )
 
 
-def test_what_failed_for_lack_of_time_is_told():
+def test_a_request_that_timed_out_is_reported():
     search = Reconciliation(message(), sent_at=SENT)
 
     search.failed(LATE)
@@ -385,7 +385,7 @@ def test_what_failed_for_lack_of_time_is_told():
         (PermissionDeniedError, False),
     ],
 )
-def test_who_is_not_let_in_does_not_knock_again(kind, is_asked_again):
+def test_a_permanent_refusal_ends_the_search(kind, is_asked_again):
     search = Reconciliation(message(), sent_at=SENT)
     error = kind("no")
 
@@ -468,7 +468,7 @@ def is_ours(found, *, is_own_context):
     st.integers(1, 3),
     st.booleans(),
 )
-def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
+def test_for_any_replies_only_tasks_of_the_message_are_found(
     agent, place, max_pages, is_own_context
 ):
     """Given any store and any failures, when it is searched, then what is found is true."""
@@ -503,17 +503,17 @@ def report(result, seen=None):
 
 
 @pytest.mark.parametrize("search", [None, report(Absent()), report(Inconclusive())])
-def test_where_nothing_was_found_the_caller_decides(search):
+def test_found_task_is_none_if_nothing_was_found(search):
     assert found_task(lost_reply(), search) is None
 
 
-def test_a_task_that_was_found_stands_for_the_reply():
+def test_found_task_returns_the_task():
     found = task("a", ID)
 
     assert found_task(lost_reply(), report(Found(found), seen=task("a"))) is found
 
 
-def test_more_than_one_task_is_an_error_with_the_facts_of_the_lost_reply():
+def test_found_task_raises_duplicates_with_the_facts_of_the_lost_reply():
     lost, tasks = lost_reply(), (task("a", ID), task("b", ID))
 
     with pytest.raises(DuplicateTasksError, match=r"2 tasks of message .*: a, b") as caught:
@@ -531,7 +531,7 @@ def test_more_than_one_task_is_an_error_with_the_facts_of_the_lost_reply():
         DeadlineExceededError("late", deadline="wait", timeout=1.0),
     ],
 )
-def test_a_task_that_was_only_seen_is_part_of_the_error(why):
+def test_found_task_raises_the_search_error_with_a_seen_task(why):
     seen = task("a", ID)
 
     with pytest.raises(type(why), match="task a was last seen") as caught:

@@ -111,9 +111,7 @@ async def test_a_task_in_another_context_does_not_answer_a_call(tmp_path):
 
 
 @both_ways
-async def test_of_a_run_that_is_repeated_each_answer_is_that_of_its_own_message(
-    tmp_path, streaming
-):
+async def test_a_repeated_run_returns_each_messages_own_answer(tmp_path, streaming):
     path = tmp_path / "calls.db"
     network = Network(FakeAgent(repeats, streaming=streaming))
     items = [RunItem(key=str(n), content=f"slow 4 m{n}") for n in range(12)]
@@ -158,7 +156,7 @@ async def test_an_answer_that_was_not_stored_is_not_read_from_another_messages_t
 
 
 @both_ways
-async def test_a_stream_that_was_cut_does_not_continue_with_another_messages_task(streaming):
+async def test_a_cut_stream_does_not_continue_with_another_messages_task(streaming):
     first = FakeAgent(streams(*"abc", every=30), streaming=streaming)
     first.inject(Cut(after_events=1), on="SendStreamingMessage")
     network = Network(first)
@@ -222,7 +220,7 @@ KEPT = {
 
 @pytest.mark.parametrize("store_messages", [True, False])
 @pytest.mark.parametrize("kept", KEPT)
-async def test_a_history_that_shows_nothing_of_a_message_costs_it_no_answer(
+async def test_a_history_without_the_message_does_not_lose_its_answer(
     tmp_path, kept, store_messages
 ):
     path, network = tmp_path / "calls.db", Network(FakeAgent(repeats, streaming=False))
@@ -257,7 +255,7 @@ async def test_a_reply_that_a_history_does_not_show_yet_gets_its_answer(tmp_path
     await journal.close()
 
 
-async def test_a_stored_message_that_is_damaged_keeps_no_known_task_from_its_call(tmp_path):
+async def test_a_damaged_stored_message_does_not_block_its_known_task(tmp_path):
     network, path = Network(FakeAgent(repeats)), tmp_path / "calls.db"
     await left_behind(network, path, "a", store_messages=True)
     with contextlib.closing(sqlite3.connect(path)) as database, database:

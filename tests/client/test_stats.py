@@ -45,13 +45,13 @@ async def fails(client, times, error=A2AConnectionError):
 # ── Statistics ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_client_that_has_done_nothing_tells_nothing():
+async def test_stats_of_an_unused_client_are_empty():
     stats = connected(FakeAgent()).stats()
 
     assert (stats.url, stats.endpoints, stats.in_flight, stats.waiting) == (None, (), None, 0)
 
 
-async def test_stats_tell_of_each_address_what_is_known():
+async def test_stats_contain_each_endpoint():
     agent = FakeAgent(streaming=False)
     client = connected(agent)
     await client.ask("hello")
@@ -68,7 +68,7 @@ async def test_stats_tell_of_each_address_what_is_known():
     assert (calls.circuit, calls.failures, calls.retry_after) == ("closed", 0, 0.0)
 
 
-async def test_stats_tell_of_an_agent_that_is_left_alone():
+async def test_stats_contain_an_open_circuit():
     agent = FakeAgent()
     client = connected(agent, resilience=ONCE)
     await client.ask("hello")
@@ -81,7 +81,7 @@ async def test_stats_tell_of_an_agent_that_is_left_alone():
     assert 4 <= calls.retry_after <= 6
 
 
-async def test_stats_tell_who_waits():
+async def test_stats_contain_waiting_calls():
     agent = FakeAgent(lambda turn: works_forever() if turn.message.text == "long" else "done")
     limited = Resilience(concurrency=ConcurrencyPolicy(limit=2))
     client = connected(agent, resilience=limited)
@@ -98,7 +98,7 @@ async def test_stats_tell_who_waits():
     assert (client.stats().in_flight, client.stats().waiting) == (0, 0)
 
 
-async def test_stats_tell_of_a_gate():
+async def test_stats_contain_a_rate_limit():
     agent = FakeAgent(completes("done"))
     client = connected(agent)
     await client.ask("hello")
@@ -121,7 +121,7 @@ async def test_stats_tell_of_a_gate():
     )
 
 
-def test_stats_are_json_can_be_asked_for_anywhere_and_hold_no_secret():
+def test_stats_are_json_work_without_a_loop_and_hold_no_secret():
     agent = FakeAgent(token="s3cret-token")
     client = connected(
         agent,
@@ -143,7 +143,7 @@ def test_stats_are_json_can_be_asked_for_anywhere_and_hold_no_secret():
 
 
 @pytest.mark.parametrize("called_before", [False, True])
-async def test_a_circuit_that_was_opened_lets_nothing_through_until_it_is_reset(called_before):
+async def test_an_opened_circuit_lets_nothing_pass_until_reset(called_before):
     agent = FakeAgent()
     client = connected(agent)
     if called_before:
@@ -165,7 +165,7 @@ async def test_a_circuit_that_was_opened_lets_nothing_through_until_it_is_reset(
     await client.ask("hello")
 
 
-async def test_a_circuit_shows_how_it_is():
+async def test_a_circuit_shows_its_state():
     agent = FakeAgent()
     client = connected(agent, resilience=ONCE)
     agent.inject(Refuse(), times=5)
@@ -175,7 +175,7 @@ async def test_a_circuit_shows_how_it_is():
     assert repr(client.circuit) == "Circuit(state='open', failures=5)"
 
 
-async def test_a_circuit_that_was_closed_lets_all_through():
+async def test_a_closed_circuit_lets_all_calls_pass():
     agent = FakeAgent()
     client = connected(agent, resilience=ONCE)
     client.circuit.close()
@@ -191,7 +191,7 @@ async def test_a_circuit_that_was_closed_lets_all_through():
     assert client.circuit.state == "open"
 
 
-async def test_resetting_closes_a_circuit_that_failures_have_opened():
+async def test_reset_closes_a_circuit_that_failures_have_opened():
     agent = FakeAgent()
     client = connected(agent, resilience=ONCE)
     agent.inject(Refuse(), times=5)
@@ -206,7 +206,7 @@ async def test_resetting_closes_a_circuit_that_failures_have_opened():
     await client.ask("hello")
 
 
-async def test_of_several_places_the_best_that_has_answered_counts():
+async def test_of_several_endpoints_the_best_one_that_has_answered_counts():
     agents = [FakeAgent(url=f"http://{name}.test", bindings=("JSONRPC",)) for name in "ab"]
     long = BreakerPolicy(failures=2, open_for=10_000, max_open_for=12_000)
     policy = Resilience(retry=RetryPolicy(max_retries=0), breaker=long)
@@ -232,7 +232,7 @@ async def test_of_several_places_the_best_that_has_answered_counts():
     assert client.circuit.state == "open"
 
 
-async def test_clients_that_share_what_they_know_share_the_circuit():
+async def test_clients_that_share_endpoints_share_the_circuit():
     agent, shared = FakeAgent(), Endpoints()
     first, second = (connected(agent, shared=shared, resilience=ONCE) for _ in range(2))
     await first.ask("hello")
@@ -245,7 +245,7 @@ async def test_clients_that_share_what_they_know_share_the_circuit():
     await fails(second, 1, CircuitOpenError)
 
 
-async def test_what_is_done_by_hand_is_done_to_one_client():
+async def test_a_manual_override_applies_to_one_client():
     agent, shared = FakeAgent(), Endpoints()
     first, second = (connected(agent, shared=shared) for _ in range(2))
     await first.ask("hello")
@@ -257,7 +257,7 @@ async def test_what_is_done_by_hand_is_done_to_one_client():
     await second.ask("hello")
 
 
-def test_what_is_done_by_hand_holds_in_every_event_loop():
+def test_a_manual_override_applies_in_every_event_loop():
     client = connected(FakeAgent())
     run(client.ask("hello"))
 
@@ -270,7 +270,7 @@ def test_what_is_done_by_hand_holds_in_every_event_loop():
     run(client.ask("hello"))
 
 
-async def test_a_client_without_a_breaker_can_be_closed_to_calls_too():
+async def test_a_client_without_a_breaker_can_be_closed_to_calls():
     client = connected(FakeAgent(), resilience=Resilience.off())
     assert (client.circuit.state, client.circuit.retry_after) == ("closed", 0.0)
 
@@ -281,7 +281,7 @@ async def test_a_client_without_a_breaker_can_be_closed_to_calls_too():
     await client.ask("hello")
 
 
-async def test_what_opened_it_by_hand_is_not_blamed_on_an_old_failure():
+async def test_a_manual_opening_does_not_report_an_old_failure_as_cause():
     agent = FakeAgent()
     client = connected(agent, resilience=ONCE)
     agent.inject(Refuse())
@@ -294,7 +294,7 @@ async def test_what_opened_it_by_hand_is_not_blamed_on_an_old_failure():
     assert "refused" not in str(caught.value)
 
 
-async def test_clients_that_judge_otherwise_tell_their_own_failures():
+async def test_clients_with_different_policies_show_their_own_failures():
     agent, shared = FakeAgent(), Endpoints()
     hasty = Resilience(breaker=BreakerPolicy(slow_after=1))
     first = connected(agent, shared=shared, resilience=ONCE)
@@ -311,7 +311,7 @@ async def test_clients_that_judge_otherwise_tell_their_own_failures():
     assert second.circuit.last_failure.cause == "the reply took 2 s"
 
 
-async def test_a_reply_that_was_too_slow_is_told_as_the_last_failure():
+async def test_a_slow_reply_is_the_last_failure():
     agent = FakeAgent(latency=2)
     policy = Resilience(breaker=BreakerPolicy(slow_after=1))
     client = connected(agent, resilience=policy)

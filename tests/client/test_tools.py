@@ -90,7 +90,7 @@ def result_of(tool, arguments):
         ),
     ],
 )
-def test_plain_types_are_described_as_json_has_them(kind, schema):
+def test_plain_types_have_their_json_schema(kind, schema):
     assert the_parameter(kind) == (schema, ["a"], {})
 
 
@@ -103,7 +103,7 @@ def test_plain_types_are_described_as_json_has_them(kind, schema):
         (Style, {"Style"}),
     ],
 )
-def test_types_of_ones_own_are_described_beside(kind, names):
+def test_custom_types_are_described_in_defs(kind, names):
     schema, _, shared = the_parameter(kind)
 
     assert schema == {"$ref": f"#/$defs/{kind.__name__}"}
@@ -121,14 +121,14 @@ def test_types_of_ones_own_are_described_beside(kind, names):
         (int, object(), {}),
     ],
 )
-def test_a_default_is_told_where_json_has_it(kind, default, told):
+def test_a_default_is_in_the_schema_if_it_is_json(kind, default, told):
     schema, required, _ = the_parameter(kind, default)
 
     assert {name: value for name, value in schema.items() if name == "default"} == told
     assert required == []
 
 
-def test_a_tool_is_described_by_its_name_and_docstring():
+def test_a_tool_has_its_name_and_docstring():
     def measure(what: "str") -> float:
         """Measures something.
 
@@ -143,7 +143,7 @@ def test_a_tool_is_described_by_its_name_and_docstring():
     assert schema.parameters["properties"] == {"what": {"type": "string"}}
 
 
-def test_what_takes_nothing_is_an_object_without_members():
+def test_a_function_without_parameters_has_an_empty_schema():
     def rest() -> None:
         pass
 
@@ -198,7 +198,7 @@ def tools(draw):
 
 
 @given(tools())
-def test_a_function_gets_what_was_written_and_its_defaults_for_the_rest(drawn):
+def test_a_function_receives_arguments_and_defaults(drawn):
     parameters, values = drawn
     got = {}
     tool = Tool(taking(parameters, got))
@@ -225,7 +225,7 @@ JSON = st.recursive(
     | JSON.map(json.dumps)
     | st.fixed_dictionaries({"a": JSON}).map(json.dumps)
 )
-def test_whatever_is_written_a_function_runs_with_what_it_takes_or_not_at_all(text):
+def test_for_any_arguments_a_function_runs_with_valid_ones_or_not_at_all(text):
     got = {}
     result = result_of(Tool(taking({"a": (int, 7)}, got)), text)
 
@@ -270,7 +270,7 @@ class Way:
     length: float = 0.5
 
 
-def test_an_argument_that_is_given_back_has_its_defaults():
+def test_a_returned_argument_has_its_defaults():
     async def follow(way: Way) -> Way:
         return way
 

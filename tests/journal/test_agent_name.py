@@ -37,7 +37,7 @@ SAME = {
 @pytest.mark.parametrize(
     ("name", "address"), [(name, one) for name, all_ in SAME.items() for one in (name, *all_)]
 )
-def test_however_an_address_is_written_it_has_one_name(name, address):
+def test_agent_name_is_the_same_for_all_spellings_of_an_address(name, address):
     assert agent_name(address) == name
 
 
@@ -57,11 +57,11 @@ OTHERS = [
 ]
 
 
-def test_other_agents_have_other_names():
+def test_agent_name_differs_for_other_agents():
     assert len({agent_name(address) for address in OTHERS}) == len(OTHERS)
 
 
-def test_a_query_is_not_to_be_read_in_a_name():
+def test_agent_name_hides_the_query():
     name = agent_name("http://agent.test/a/?key=s3cret")
 
     assert "s3cret" not in name
@@ -72,22 +72,22 @@ def test_a_query_is_not_to_be_read_in_a_name():
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_another_name_leads_there(name):
+def test_is_address_is_true_for_names_without_a_query(name):
     assert is_address(name)
 
 
 @pytest.mark.parametrize("address", OTHERS)
-def test_the_name_of_a_name_is_that_name(address):
+def test_agent_name_of_a_name_is_that_name(address):
     assert agent_name(agent_name(address)) == agent_name(address)
 
 
-def test_a_file_is_named_by_where_it_is(tmp_path, monkeypatch):
+def test_agent_name_of_a_file_is_its_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert agent_name(Path("card.json")) == str(tmp_path / "card.json")
 
 
-def test_a_card_is_named_by_its_first_interface():
+def test_agent_name_of_a_card_is_its_first_interface():
     card = AgentCard(
         supported_interfaces=(
             AgentInterface(url="http://127.0.0.1:80/rpc/"),

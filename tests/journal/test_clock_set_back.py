@@ -18,7 +18,7 @@ def path(tmp_path):
     return tmp_path / "calls.db"
 
 
-async def test_a_released_call_is_free_after_the_clock_is_set_back(path):
+async def test_a_released_call_can_be_claimed_after_the_clock_is_set_back(path):
     agent, env = FakeAgent(completes("42", after=60)), VirtualWall()
     async with connect(
         agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
@@ -55,7 +55,7 @@ async def test_a_call_in_flight_is_still_held_after_the_clock_is_set_back(path):
     await journal.close()
 
 
-async def test_a_label_finds_the_call_that_may_have_been_sent_after_the_clock_is_set_back(path):
+async def test_find_label_finds_the_call_that_may_have_been_sent_after_the_clock_is_set_back(path):
     journal = SqliteJournal(path)
     await journal.begin(CallRecord(message_id="later", agent="a", began=9.0, label="l"))
     await journal.update("later", 1, RecordUpdate(outcome="not_sent"))

@@ -60,7 +60,7 @@ async def run(client):
 
 
 @pytest.mark.parametrize("column", DAMAGES)
-async def test_a_damaged_row_is_a_journal_error_wherever_it_is_read(column, tmp_path):
+async def test_a_damaged_row_raises_a_journal_error_from_every_method(column, tmp_path):
     agent = FakeAgent(works_forever())
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
     async with connected(agent, journal) as client:
@@ -83,7 +83,7 @@ def damage(path, column, value):
 
 
 @pytest.mark.parametrize("column", ["began", "lease_until"])
-async def test_a_damaged_time_is_named_damaged(column, tmp_path):
+async def test_a_damaged_time_raises_a_damaged_error(column, tmp_path):
     path = tmp_path / "calls.db"
     journal = SqliteJournal(path)
     await journal.begin(CallRecord(message_id="m", agent="http://agent.test", began=1000.0))
@@ -179,7 +179,7 @@ async def test_the_command_line_forgets_a_damaged_call(tmp_path):
     assert "is without an outcome" in again.err
 
 
-async def test_damaged_messages_are_named_damaged(tmp_path):
+async def test_damaged_messages_raise_a_damaged_error(tmp_path):
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
     agent = FakeAgent(works_forever())
     async with connected(agent, journal) as client:
@@ -195,7 +195,7 @@ async def test_damaged_messages_are_named_damaged(tmp_path):
 
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("name", ["n" * 300 + ".db", "no\0name.db", "no\ud800name.db"])
-async def test_an_impossible_name_is_a_journal_error(name, read_only, tmp_path):
+async def test_an_invalid_file_name_is_a_journal_error(name, read_only, tmp_path):
     journal = SqliteJournal(tmp_path / name, read_only=read_only)
 
     with pytest.raises(JournalError, match="cannot be used") as caught:
@@ -205,7 +205,7 @@ async def test_an_impossible_name_is_a_journal_error(name, read_only, tmp_path):
     await journal.close()
 
 
-async def test_nothing_is_sent_where_the_journal_has_an_impossible_name(tmp_path):
+async def test_a_journal_with_an_invalid_file_name_sends_nothing(tmp_path):
     agent = FakeAgent()
     async with connected(agent, f"{tmp_path}/{'n' * 300}.db") as client:
         with pytest.raises(JournalError, match="cannot be used: File name too long") as caught:
@@ -215,7 +215,7 @@ async def test_nothing_is_sent_where_the_journal_has_an_impossible_name(tmp_path
     assert not agent.executions
 
 
-def test_a_working_directory_that_is_gone_is_a_journal_error(tmp_path, monkeypatch):
+def test_a_deleted_working_directory_is_a_journal_error(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -225,7 +225,7 @@ def test_a_working_directory_that_is_gone_is_a_journal_error(tmp_path, monkeypat
         SqliteJournal("calls.db")
 
 
-async def test_a_lease_may_be_longer_than_there_are_dates(tmp_path):
+async def test_a_lease_may_extend_beyond_the_last_date(tmp_path):
     journal = SqliteJournal(tmp_path / "calls.db", lease=1e300)
     async with connected(FakeAgent(works_forever()), journal) as client:
         await run(client)
@@ -234,7 +234,7 @@ async def test_a_lease_may_be_longer_than_there_are_dates(tmp_path):
     await journal.close()
 
 
-async def test_a_number_that_has_no_room_costs_no_other_record(tmp_path):
+async def test_an_integer_too_large_for_sqlite_fails_no_other_record(tmp_path):
     journal = SqliteJournal(tmp_path / "calls.db")
     good, huge = (
         CallRecord(message_id=name, agent="http://agent.test", began=1000.0, generation=generation)

@@ -74,7 +74,7 @@ OUTCOMES = [
 @pytest.mark.parametrize(
     ("error", "before", "after"), OUTCOMES, ids=[type(error).__name__ for error, *_ in OUTCOMES]
 )
-def test_what_an_error_says_of_the_call_that_it_ends(error, before, after):
+def test_outcome_of_each_error(error, before, after):
     assert outcome_of(error, was_sent=False) == before
     assert outcome_of(error, was_sent=True) == after
 
@@ -93,7 +93,7 @@ def replaced(**changes):
     return message_digest(Message.from_dict({**SAID.to_dict(), **changes}))
 
 
-def test_a_digest_is_of_all_that_is_said_but_the_id():
+def test_message_digest_covers_everything_but_the_id():
     assert replaced(messageId="n") == message_digest(SAID)
     assert replaced(metadata={"y": 2, "x": 1}) == message_digest(SAID)
     assert len(bytes.fromhex(message_digest(SAID))) == 8
@@ -113,9 +113,9 @@ def test_a_digest_is_of_all_that_is_said_but_the_id():
         {"taskId": "t"},
     ],
 )
-def test_what_says_something_else_has_another_digest(change):
+def test_message_digest_differs_for_another_content(change):
     assert replaced(**change) != message_digest(SAID)
 
 
-def test_what_cannot_be_written_as_utf_8_has_a_digest_too():
+def test_message_digest_accepts_lone_surrogates():
     assert message_digest(Message(parts=(Part(text="\ud800"),)))

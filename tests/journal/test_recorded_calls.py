@@ -116,7 +116,7 @@ class Witness(PassThrough):
 
 @both_ways
 @pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
-async def test_a_call_is_written_down_before_it_leaves_and_is_over_with_its_answer(
+async def test_a_call_is_recorded_before_it_is_sent_and_finished_by_its_answer(
     path, streaming, way
 ):
     agent = FakeAgent(completes("42", after=3), streaming=streaming)
@@ -142,7 +142,7 @@ async def test_a_call_is_written_down_before_it_leaves_and_is_over_with_its_answ
     await journal.close()
 
 
-async def test_where_it_cannot_be_written_nothing_is_sent(tmp_path):
+async def test_nothing_is_sent_if_the_call_cannot_be_recorded(tmp_path):
     agent = FakeAgent()
     journal = f"sqlite:///{tmp_path}/missing/calls.db"
     async with connected(agent, journal) as client:
@@ -154,7 +154,7 @@ async def test_where_it_cannot_be_written_nothing_is_sent(tmp_path):
     assert agent.received == []
 
 
-async def test_what_cannot_be_written_later_costs_no_answer(path, caplog):
+async def test_a_failing_update_does_not_lose_the_answer(path, caplog):
     agent = FakeAgent(completes("42", after=5))
     async with Process(agent, path) as client:
         asking = asyncio.create_task(client.ask("How far?"))
@@ -173,7 +173,7 @@ async def test_what_cannot_be_written_later_costs_no_answer(path, caplog):
     ("outcome", "error"),
     [(fails("no oven"), TaskFailedError), (None, A2AConnectionError)],
 )
-async def test_what_has_failed_is_over(path, outcome, error):
+async def test_a_failed_call_is_finished(path, outcome, error):
     agent = FakeAgent(outcome or "")
     if outcome is None:
         agent.inject(Refuse(), times=9)
@@ -209,9 +209,7 @@ NO_ANSWERS = {
 
 @both_ways
 @pytest.mark.parametrize("no_answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
-async def test_a_reply_that_says_nothing_of_the_message_leaves_the_call_open(
-    path, streaming, no_answer
-):
+async def test_an_unreadable_reply_leaves_the_call_pending(path, streaming, no_answer):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
     agent.inject(no_answer, on=SENDS[streaming])
     async with Process(agent, path, limits=Limits(body=5000)) as client:
@@ -240,7 +238,7 @@ async def test_each_message_of_a_conversation_is_a_call(path):
         assert await client.pending() == []
 
 
-async def test_messages_are_stored_where_that_is_wanted(path):
+async def test_messages_are_stored_if_the_journal_stores_them(path):
     agent = FakeAgent()
     agent.inject(Reset(), on="SendStreamingMessage")
     journal = SqliteJournal(path, store_messages=True)
@@ -258,7 +256,7 @@ async def test_messages_are_stored_where_that_is_wanted(path):
 @pytest.mark.parametrize(
     "journal", ["sqlite:///calls.db", "calls.db", Path("calls.db"), "./calls.db", "ABSOLUTE"]
 )
-async def test_a_file_is_a_journal_however_it_is_named(tmp_path, monkeypatch, journal):
+async def test_a_journal_is_accepted_as_path_or_address(tmp_path, monkeypatch, journal):
     monkeypatch.chdir(tmp_path)
     if journal == "ABSOLUTE":
         journal = f"sqlite:///{tmp_path}/calls.db"
@@ -272,7 +270,7 @@ async def test_a_file_is_a_journal_however_it_is_named(tmp_path, monkeypatch, jo
 @pytest.mark.parametrize(
     "journal", ["", "sqlite:///", "sqlite://calls.db", "postgres:///x", "redis://u:secret@h/0"]
 )
-def test_an_address_that_names_none_is_refused(journal):
+def test_an_address_without_a_file_is_refused(journal):
     with pytest.raises(ValueError, match=r"sqlite:///calls\.db") as caught:
         connect("http://agent.test", journal=journal)
 
@@ -289,7 +287,7 @@ def test_an_address_that_names_none_is_refused(journal):
         "file:calls?cache=shared&mode=memory",
     ],
 )
-def test_a_journal_in_memory_is_refused(tmp_path, monkeypatch, journal):
+def test_an_in_memory_journal_is_refused(tmp_path, monkeypatch, journal):
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(ValueError, match="must outlive the program: name a file, such as"):
@@ -298,7 +296,7 @@ def test_a_journal_in_memory_is_refused(tmp_path, monkeypatch, journal):
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_journal_may_be_somebody_elses():
+async def test_a_custom_journal_is_used():
     agent, journal = FakeAgent(completes("42", after=60)), Foreign()
     async with connected(agent, journal) as client:
         with pytest.raises(DeadlineExceededError):
@@ -327,7 +325,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize(("lacking", "value"), LACKING.items())
-def test_what_a_journal_lacks_is_named(lacking, value):
+def test_missing_methods_of_a_journal_are_named(lacking, value):
     journal = type("Half", (Foreign,), {lacking: value})()
 
     with pytest.raises(TypeError, match=rf"Half has no {lacking}\b[^,]*$"):
@@ -335,15 +333,13 @@ def test_what_a_journal_lacks_is_named(lacking, value):
 
 
 @pytest.mark.parametrize("journal", [object(), 7, SqliteJournal, b"calls.db"])
-def test_what_is_no_journal_is_refused(journal):
+def test_an_object_that_is_not_a_journal_is_refused(journal):
     with pytest.raises(TypeError, match="journal"):
         connect("http://agent.test", journal=journal)
 
 
 @pytest.mark.parametrize("store_messages", [True, False])
-async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stored(
-    path, store_messages
-):
+async def test_the_detail_of_a_refusal_has_one_line_and_only_what_is_stored(path, store_messages):
     agent = FakeAgent()
     agent.inject(Fail(code=-32602, message="no such dish: stew"), times=9)
     journal = SqliteJournal(path, store_messages=store_messages)
@@ -359,7 +355,7 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
     await journal.close()
 
 
-async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journal_since(path):
+async def test_a_run_does_not_resend_a_message_after_the_journal_was_used_by_others(path):
     agent = FakeAgent()
     for _ in range(2):
         process = Process(agent, path)
@@ -372,7 +368,7 @@ async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journa
     assert len(agent.calls(SENDS[True])) == 3
 
 
-async def test_what_a_run_has_sent_in_contexts_of_its_own_is_known_to_the_next(path):
+async def test_a_run_recognizes_messages_sent_in_contexts_of_their_own(path):
     agent = FakeAgent()
     for was_sent in (False, True):
         process = Process(agent, path, context_ids="client")
@@ -383,7 +379,7 @@ async def test_what_a_run_has_sent_in_contexts_of_its_own_is_known_to_the_next(p
     assert len(agent.executions) == 1
 
 
-async def test_an_agent_is_the_same_by_each_of_its_names(path):
+async def test_an_agent_has_one_name_for_all_its_addresses(path):
     agent = FakeAgent(completes("42", after=60), url="http://localhost:9999")
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -396,7 +392,7 @@ async def test_an_agent_is_the_same_by_each_of_its_names(path):
     await journal.close()
 
 
-async def test_without_a_journal_nobody_knows():
+async def test_pending_and_run_id_need_a_journal():
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         with pytest.raises(ValueError, match=r"pending\(\) needs a journal; pass one as connect"):
@@ -405,7 +401,7 @@ async def test_without_a_journal_nobody_knows():
             client.run(["a"], run_id="r")
 
 
-async def test_one_call_that_is_open_is_found_by_its_message(path):
+async def test_pending_finds_one_call_by_its_message(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client, Process(FakeAgent(), path) as other:
         for text in ("How far?", "How long?"):
@@ -427,7 +423,7 @@ async def test_one_call_that_is_open_is_found_by_its_message(path):
 
 @pytest.mark.rule("D10")
 @both_ways
-async def test_what_a_process_leaves_behind_is_gone_on_with(path, streaming):
+async def test_a_call_of_a_crashed_process_is_resumed(path, streaming):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
     first = Process(agent, path)
     asking = asyncio.create_task(first.client.ask("How far?"))
@@ -450,7 +446,7 @@ async def test_what_a_process_leaves_behind_is_gone_on_with(path, streaming):
 @pytest.mark.rule("D10")
 @both_ways
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_again(
+async def test_a_message_without_a_known_task_is_searched_for_and_never_resent(
     path, streaming, arrives
 ):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
@@ -496,7 +492,7 @@ async def test_a_call_that_crashed_between_a_refusal_and_its_retry_may_have_been
     await first.journal.close()
 
 
-async def test_who_stops_waiting_leaves_a_call_to_be_resumed_at_once(path):
+async def test_a_cancelled_wait_leaves_the_call_to_be_resumed_at_once(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -511,7 +507,7 @@ async def test_who_stops_waiting_leaves_a_call_to_be_resumed_at_once(path):
     assert len(agent.executions) == 1
 
 
-async def test_a_task_is_written_down_before_anybody_hears_of_it(path):
+async def test_a_task_is_recorded_before_it_is_delivered(path):
     agent = FakeAgent(streams(*"abcdef", every=1))
     async with Process(agent, path) as client, client.stream_message("Spell.") as events:
         first = await anext(events)
@@ -520,7 +516,7 @@ async def test_a_task_is_written_down_before_anybody_hears_of_it(path):
         assert call.task_id == first.id
 
 
-async def test_a_stream_that_was_left_is_gone_on_with(path):
+async def test_a_stream_that_was_left_early_is_resumed(path):
     agent = FakeAgent(streams(*"abcdef", every=1))
     async with Process(agent, path) as client:
         async with client.stream_message("Spell.") as events:
@@ -535,7 +531,7 @@ async def test_a_stream_that_was_left_is_gone_on_with(path):
         assert await client.pending() == []
 
 
-async def test_closing_the_client_leaves_its_calls_to_the_next_at_once(path):
+async def test_closing_the_client_releases_its_calls_at_once(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:
         asking = asyncio.create_task(client.ask("How far?"))
@@ -547,7 +543,7 @@ async def test_closing_the_client_leaves_its_calls_to_the_next_at_once(path):
         assert (await call.resume()).text == "42"
 
 
-async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
+async def test_forget_finishes_the_call_without_notifying_the_agent(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -564,7 +560,7 @@ async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
         assert (caught.value.reason, caught.value.message_id) == ("finished", call.message_id)
 
 
-async def test_a_call_that_the_journal_has_no_more_is_missing(path):
+async def test_a_pending_call_that_is_no_longer_recorded_is_missing(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -588,7 +584,7 @@ async def test_a_question_is_an_answer(path):
         assert await client.pending() == []
 
 
-async def test_a_message_for_an_answer_is_over_too(path):
+async def test_an_answer_that_is_a_message_finishes_the_call(path):
     agent = FakeAgent(Message(role=Role.AGENT, parts=(Part(text="hi"),)))
     async with Process(agent, path) as client:
         assert (await client.ask("hello")).text == "hi"
@@ -596,7 +592,7 @@ async def test_a_message_for_an_answer_is_over_too(path):
 
 
 @both_ways
-async def test_what_cannot_be_looked_after_now_stays_to_be_resumed(path, streaming):
+async def test_a_call_whose_agent_is_unreachable_stays_pending(path, streaming):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -620,7 +616,7 @@ async def test_what_cannot_be_looked_after_now_stays_to_be_resumed(path, streami
 @pytest.mark.parametrize(
     "trouble", [Respond(status=401), Fail(code=-32001, message="Task not found")]
 )
-async def test_what_befalls_a_look_says_nothing_of_the_message(path, streaming, trouble):
+async def test_a_failed_request_while_resuming_leaves_the_call_pending(path, streaming, trouble):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -639,7 +635,7 @@ async def test_what_befalls_a_look_says_nothing_of_the_message(path, streaming, 
 
 @both_ways
 @pytest.mark.parametrize("trouble", [Refuse(), Respond(status=401), unavailable()])
-async def test_that_nothing_can_be_looked_at_proves_even_less(path, streaming, trouble):
+async def test_a_search_that_fails_leaves_the_call_pending(path, streaming, trouble):
     agent = FakeAgent(completes("42", after=60), streaming=streaming)
     agent.inject(Stall(after_execution=True), on=SENDS[streaming])
     first = Process(agent, path)
@@ -671,7 +667,7 @@ class SlowDisk(SqliteJournal):
         await asyncio.sleep(10)
 
 
-async def test_who_gives_up_while_it_is_written_down_leaves_nothing_to_look_for(path):
+async def test_a_call_cancelled_while_it_is_recorded_is_not_sent(path):
     agent, journal = FakeAgent(), SlowDisk(path)
     async with connected(agent, journal) as client:
         with pytest.raises(DeadlineExceededError, match="nothing was sent"):
@@ -694,7 +690,7 @@ async def left_behind(agent, path, *messages):
     await left.journal.close()
 
 
-async def test_resume_pending_gives_the_outcome_of_each_call_and_raises_for_none(path):
+async def test_resume_pending_yields_the_outcome_of_each_call_and_raises_none(path):
     def behaviour(turn):
         after = float(turn.message.text)
         return fails("no", after=after) if after == 60 else completes(f"{after:g}", after=after)
@@ -721,7 +717,7 @@ async def test_resume_pending_gives_the_outcome_of_each_call_and_raises_for_none
     assert all(len(tasks) == 1 for tasks in agent.executions.values())
 
 
-async def test_resume_pending_resumes_so_many_calls_at_once_as_it_may(path):
+async def test_resume_pending_resumes_at_most_concurrency_calls_at_once(path):
     agent = FakeAgent(completes("done", after=100))
     await left_behind(agent, path, *"abcdef")
 
@@ -821,7 +817,7 @@ async def test_resume_pending_cancelled_at_any_step_yields_each_outcome_once(pat
     assert len(agent.executions) == 6
 
 
-async def test_resume_pending_holds_no_more_calls_than_it_may_while_its_caller_works(path):
+async def test_resume_pending_holds_at_most_concurrency_calls_while_its_caller_works(path):
     agent = FakeAgent(completes("done", after=5))
     await left_behind(agent, path, *"abcdef")
     await asyncio.sleep(60)
@@ -901,7 +897,7 @@ class SlowClaims(SqliteJournal):
         return record
 
 
-async def test_a_lease_that_is_being_taken_as_the_client_closes_is_released(path):
+async def test_a_lease_acquired_during_close_is_released(path):
     agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
     await left_behind(agent, path, *"abc")
     await asyncio.sleep(60)
@@ -914,7 +910,7 @@ async def test_a_lease_that_is_being_taken_as_the_client_closes_is_released(path
         assert [call.is_held for call in await client.pending()] == [False] * 2
 
 
-async def test_resume_pending_checks_what_it_is_given_at_once(path):
+async def test_resume_pending_checks_its_arguments_at_once(path):
     async with Process(FakeAgent(), path) as client:
         with pytest.raises(ValueError, match="concurrency"):
             client.resume_pending(concurrency=0)
@@ -940,7 +936,7 @@ class Overtaken(SqliteJournal):
 
 
 @pytest.mark.parametrize("way", ["stream_message", "ask", "send_message"])
-async def test_a_lease_found_lost_as_the_reply_arrives_leaks_nothing(path, way):
+async def test_a_lease_lost_as_the_reply_arrives_leaks_nothing(path, way):
     agent = FakeAgent(streams("a", "b", every=1))
     journal, network = Overtaken(path, lease=30.0), FakeNetwork(agent)
     limit = Resilience(concurrency=ConcurrencyPolicy(limit=1))
@@ -967,7 +963,7 @@ async def test_a_lease_found_lost_as_the_reply_arrives_leaks_nothing(path, way):
     assert set(reasons) == {"taken_over"}
 
 
-async def test_what_one_process_works_on_is_not_taken_over_by_another(path):
+async def test_a_call_held_by_a_live_process_is_not_taken_over(path):
     agent = FakeAgent(completes("42", after=400))
     async with Process(agent, path) as ours, Process(agent, path) as theirs:
         asking = asyncio.create_task(ours.ask("How far?"))
@@ -980,7 +976,7 @@ async def test_what_one_process_works_on_is_not_taken_over_by_another(path):
         assert (await asking).text == "42"
 
 
-async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
+async def test_a_process_suspended_beyond_its_lease_stops_its_call(path):
     agent = FakeAgent(completes("42", after=300))
     held_up = Process(agent, path)
     asking = asyncio.create_task(held_up.client.ask("How far?"))
@@ -1012,7 +1008,7 @@ async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
     await held_up.journal.close()
 
 
-async def test_who_takes_over_from_itself_is_one(path):
+async def test_taking_over_a_call_of_the_same_client_leaves_one_holder(path):
     agent = FakeAgent(completes("42", after=300))
     async with Process(agent, path) as client, Process(agent, path) as other:
         asking = asyncio.create_task(client.ask("How far?"))
@@ -1032,7 +1028,7 @@ async def test_who_takes_over_from_itself_is_one(path):
 
 
 @pytest.mark.rule("D10")
-async def test_of_two_who_resume_one_does(path):
+async def test_of_two_clients_that_resume_a_call_one_succeeds(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as one, Process(agent, path) as other:
         with pytest.raises(DeadlineExceededError):
@@ -1044,7 +1040,7 @@ async def test_of_two_who_resume_one_does(path):
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Answer", "JournalError"]
 
 
-async def test_calls_of_other_agents_are_not_this_clients(path):
+async def test_pending_omits_calls_of_other_agents(path):
     here, there = FakeAgent(completes("42", after=60)), FakeAgent(url="http://other.test")
     async with Process(here, path) as client, Process(there, path) as other:
         with pytest.raises(DeadlineExceededError):
@@ -1069,7 +1065,7 @@ async def left_by_the_dead(agent, path, *, after=5, count=1):
     return dead.journal
 
 
-async def test_what_a_program_left_that_died_just_now_is_gone_on_with_when_that_is_clear(path):
+async def test_a_call_of_a_process_that_just_crashed_is_resumed_after_its_lease(path):
     agent = FakeAgent(completes("42", after=60))
     dead = await left_by_the_dead(agent, path, count=2)
 
@@ -1081,7 +1077,7 @@ async def test_what_a_program_left_that_died_just_now_is_gone_on_with_when_that_
     await dead.close()
 
 
-async def test_a_call_says_whether_somebody_holds_it_and_until_when(path):
+async def test_a_pending_call_shows_its_lease(path):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client, Process(agent, path) as other:
         asking = asyncio.create_task(client.ask("How far?"))
@@ -1104,7 +1100,7 @@ async def cancelled(task):
 
 
 @pytest.mark.parametrize("way", ["resume", "forget"])
-async def test_what_this_client_works_on_itself_is_said_to_be_its_own(path, way):
+async def test_resuming_a_call_that_this_client_holds_is_refused(path, way):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:
         asking = asyncio.create_task(client.ask("How far?"))
@@ -1120,7 +1116,7 @@ async def test_what_this_client_works_on_itself_is_said_to_be_its_own(path, way)
         assert (await asking).text == "42"
 
 
-async def test_who_renewed_a_call_is_told_with_the_time(path):
+async def test_a_renewed_call_is_held_with_the_time_of_the_renewal(path):
     agent = FakeAgent(completes("42", after=100))
     async with Process(agent, path) as ours, Process(agent, path) as theirs:
         asking = asyncio.create_task(ours.ask("How far?"))
@@ -1141,7 +1137,7 @@ async def test_who_renewed_a_call_is_told_with_the_time(path):
         assert (await asking).text == "42"
 
 
-async def test_of_two_who_wait_until_a_call_is_free_one_goes_on_with_it(path):
+async def test_of_two_clients_that_wait_for_a_lease_one_resumes_the_call(path):
     agent = FakeAgent(completes("42", after=60))
     dead = await left_by_the_dead(agent, path)
     async with Process(agent, path) as one, Process(agent, path) as other:
@@ -1155,7 +1151,7 @@ async def test_of_two_who_wait_until_a_call_is_free_one_goes_on_with_it(path):
     await dead.close()
 
 
-async def test_waiting_for_somebody_else_ends_with_the_deadline(path):
+async def test_waiting_for_another_holder_ends_at_the_deadline(path):
     agent = FakeAgent(completes("42", after=60))
     dead = await left_by_the_dead(agent, path)
 
@@ -1170,7 +1166,7 @@ async def test_waiting_for_somebody_else_ends_with_the_deadline(path):
     await dead.close()
 
 
-async def test_what_comes_to_its_end_while_it_is_waited_for_is_over(path):
+async def test_a_call_that_its_holder_finishes_while_another_waits_is_finished(path):
     agent = FakeAgent(completes("42", after=8))
     async with Process(agent, path) as ours, Process(agent, path) as theirs:
         asking = asyncio.create_task(ours.ask("How far?"))
@@ -1182,7 +1178,7 @@ async def test_what_comes_to_its_end_while_it_is_waited_for_is_over(path):
         assert (await asking).text == "42"
 
 
-async def test_who_closes_the_client_waits_for_nobody(path):
+async def test_closing_the_client_ends_the_wait_for_another_holder(path):
     agent = FakeAgent(completes("42", after=60))
     dead = await left_by_the_dead(agent, path)
 
@@ -1196,7 +1192,7 @@ async def test_who_closes_the_client_waits_for_nobody(path):
 
 
 @both_ways
-async def test_what_is_gone_on_with_is_polled_as_often_as_is_said(path, streaming):
+async def test_a_resumed_call_is_polled_at_the_given_interval(path, streaming):
     agent = FakeAgent(completes("42", after=900), streaming=False)
     async with Process(agent, path) as client:
         with pytest.raises(DeadlineExceededError):
@@ -1213,7 +1209,7 @@ async def test_what_is_gone_on_with_is_polled_as_often_as_is_said(path, streamin
     assert len(agent.calls("GetTask")) - before < 12
 
 
-async def test_a_run_that_is_gone_on_with_is_polled_as_often_as_is_said(path):
+async def test_a_resumed_run_polls_at_the_given_interval(path):
     agent = FakeAgent(completes("42", after=900), streaming=False)
     async with Process(agent, path) as client:
         async with client.run(["How far?"], run_id="r", timeout=5) as run:
@@ -1227,7 +1223,7 @@ async def test_a_run_that_is_gone_on_with_is_polled_as_often_as_is_said(path):
     assert len(agent.calls("GetTask")) - before < 12
 
 
-async def test_a_client_that_was_closed_takes_no_calls(path):
+async def test_a_closed_client_records_no_calls(path):
     agent = FakeAgent(completes("42", after=60))
     process = Process(agent, path)
     async with process as client:
@@ -1248,9 +1244,7 @@ async def test_a_client_that_was_closed_takes_no_calls(path):
 
 @both_ways
 @pytest.mark.parametrize("way", ["events", "text_deltas"])
-async def test_a_stream_that_is_dropped_holds_its_call_no_longer_than_a_lease(
-    path, streaming, way
-):
+async def test_a_dropped_stream_holds_its_call_no_longer_than_a_lease(path, streaming, way):
     agent = FakeAgent(streams(*"abcdef", every=20), streaming=streaming)
     async with Process(agent, path) as client:
         events = client.stream_message("Spell.")
@@ -1268,7 +1262,7 @@ async def test_a_stream_that_is_dropped_holds_its_call_no_longer_than_a_lease(
         assert (await call.resume()).text == "abcdef"
 
 
-async def test_a_client_is_closed_behind_a_stream_that_was_dropped(path):
+async def test_closing_the_client_after_a_dropped_stream_succeeds(path):
     agent = FakeAgent(streams(*"abcdef", every=20))
     async with Process(agent, path) as client:
         events = client.stream_message("Spell.")
@@ -1311,7 +1305,7 @@ ERRORS = [OSError("disk on fire"), DriverError("no such table"), TimeoutError()]
 
 @both_ways
 @pytest.mark.parametrize("timeout", [5, 900])
-async def test_a_journal_that_hangs_costs_no_answer(streaming, timeout, caplog):
+async def test_a_hanging_journal_loses_no_answer(streaming, timeout, caplog):
     agent = FakeAgent(completes("42", after=3), streaming=streaming)
     with caplog.at_level(logging.WARNING, logger="holdfast"):
         async with connected(agent, Ailing("update", "renew")) as client:
@@ -1320,7 +1314,7 @@ async def test_a_journal_that_hangs_costs_no_answer(streaming, timeout, caplog):
     assert "the journal has not answered within" in caplog.text
 
 
-async def test_a_journal_that_is_slow_once_takes_in_the_next_call():
+async def test_a_journal_that_is_slow_once_records_the_next_call():
     class Slow(Foreign):
         seconds = 2
 
@@ -1336,7 +1330,7 @@ async def test_a_journal_that_is_slow_once_takes_in_the_next_call():
         assert len(await client.pending()) == 1
 
 
-async def test_a_journal_that_hangs_at_the_end_of_the_time_does_not_stretch_it():
+async def test_a_journal_that_hangs_at_the_deadline_does_not_extend_it():
     agent = FakeAgent(completes("42", after=100))
     async with connected(agent, Ailing("update")) as client:
         with pytest.raises(DeadlineExceededError):
@@ -1345,7 +1339,7 @@ async def test_a_journal_that_hangs_at_the_end_of_the_time_does_not_stretch_it()
 
 
 @pytest.mark.parametrize("way", ["ask", "send_message"])
-async def test_what_a_journal_that_hangs_does_not_take_in_is_not_sent(way):
+async def test_a_call_that_a_hanging_journal_does_not_record_is_not_sent(way):
     agent = FakeAgent()
     async with connected(agent, Ailing("begin")) as client:
         with pytest.raises(DeadlineExceededError, match="nothing was sent") as caught:
@@ -1359,7 +1353,7 @@ async def test_what_a_journal_that_hangs_does_not_take_in_is_not_sent(way):
 
 
 @pytest.mark.parametrize("hangs", ["find", "claim"])
-async def test_who_goes_on_with_a_call_waits_for_the_journal_until_the_deadline(hangs):
+async def test_resuming_waits_for_the_journal_until_the_deadline(hangs):
     agent, journal = FakeAgent(completes("42", after=60)), Ailing()
     async with connected(agent, journal) as client:
         with pytest.raises(DeadlineExceededError):
@@ -1374,7 +1368,7 @@ async def test_who_goes_on_with_a_call_waits_for_the_journal_until_the_deadline(
 
 
 @pytest.mark.parametrize("fails", ["find", "claim"])
-async def test_a_journal_that_fails_when_a_call_is_taken_over_is_told(fails):
+async def test_a_journal_error_during_a_takeover_is_raised(fails):
     agent, journal = FakeAgent(completes("42", after=60)), Ailing(error=OSError("disk on fire"))
     async with connected(agent, journal) as client:
         with pytest.raises(DeadlineExceededError):
@@ -1386,7 +1380,7 @@ async def test_a_journal_that_fails_when_a_call_is_taken_over_is_told(fails):
             await call.resume()
 
 
-async def test_a_list_that_a_journal_does_not_give_is_waited_for_with_an_end():
+async def test_listing_calls_of_a_hanging_journal_ends():
     async with connected(FakeAgent(), Ailing("unfinished")) as client:
         with pytest.raises(JournalError, match="has not answered within 60 s"):
             await client.pending()
@@ -1394,7 +1388,9 @@ async def test_a_list_that_a_journal_does_not_give_is_waited_for_with_an_end():
 
 @both_ways
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_whatever_a_journal_raises_later_costs_no_answer(streaming, error, caplog):
+async def test_an_exception_of_the_journal_after_the_start_loses_no_answer(
+    streaming, error, caplog
+):
     agent = FakeAgent(completes("42", after=100), streaming=streaming)
     journal = Ailing("update", "renew", error=error)
     with caplog.at_level(logging.WARNING, logger="holdfast"):
@@ -1405,7 +1401,7 @@ async def test_whatever_a_journal_raises_later_costs_no_answer(streaming, error,
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error):
+async def test_an_exception_of_the_journal_at_the_start_sends_nothing(error):
     agent = FakeAgent()
     async with connected(agent, Ailing("begin", error=error)) as client:
         with pytest.raises(JournalError, match="the journal has failed") as caught:
@@ -1418,7 +1414,7 @@ async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error)
 
 
 @pytest.mark.parametrize("error", [None, *ERRORS], ids=lambda error: type(error).__name__)
-async def test_leases_are_renewed_again_after_a_journal_was_in_a_bad_way(error):
+async def test_leases_are_renewed_again_after_failures_of_the_journal(error):
     agent, journal = FakeAgent(completes("42", after=300)), Ailing("renew", error=error)
     async with connected(agent, journal) as ours, connected(agent, journal) as theirs:
         asking = asyncio.create_task(ours.ask("How far?"))
@@ -1443,7 +1439,7 @@ def written(path):
 
 
 @pytest.mark.parametrize("after_events", [None, 0], ids=["in its place", "as its first event"])
-async def test_no_secret_of_a_stream_gets_into_the_journal(path, after_events):
+async def test_the_error_of_a_stream_is_recorded_without_secrets(path, after_events):
     journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(completes("42"))
     refusal = Fail(code=-32602, message=f"I do not know {SECRET}", after_events=after_events)
     agent.inject(refusal, on="SendStreamingMessage")
@@ -1459,7 +1455,7 @@ async def test_no_secret_of_a_stream_gets_into_the_journal(path, after_events):
 
 
 @both_ways
-async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
+async def test_the_error_of_a_refusal_is_recorded_without_secrets(path, streaming):
     journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(streaming=streaming)
     agent.inject(Fail(code=-32602, message=f"I do not know {SECRET}"), on=SENDS[streaming])
     async with connected(agent, journal) as client:

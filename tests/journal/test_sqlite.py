@@ -62,14 +62,14 @@ async def reread(path):
         await journal.close()
 
 
-async def test_it_keeps_the_rules_of_journals(path):
+async def test_sqlite_journal_follows_the_rules_of_journals(path):
     await check_journal(lambda: SqliteJournal(path))
 
 
 # ── Records ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_was_begun_is_there_for_the_next_process(path):
+async def test_a_record_is_visible_to_the_next_process(path):
     journal = SqliteJournal(path)
     whole = record(
         context_id="c",
@@ -87,7 +87,7 @@ async def test_what_was_begun_is_there_for_the_next_process(path):
     await journal.close()
 
 
-async def test_what_is_new_is_added_and_the_rest_stays(path):
+async def test_update_changes_only_the_given_members(path):
     journal = SqliteJournal(path)
     await journal.begin(record(context_id="c"))
 
@@ -100,7 +100,7 @@ async def test_what_is_new_is_added_and_the_rest_stays(path):
     await journal.close()
 
 
-async def test_what_has_an_outcome_is_over(path):
+async def test_a_record_with_an_outcome_is_not_updated(path):
     journal = SqliteJournal(path)
     await journal.begin(record())
 
@@ -117,7 +117,7 @@ async def test_what_has_an_outcome_is_over(path):
     await journal.close()
 
 
-async def test_a_message_is_written_down_once(path):
+async def test_begin_refuses_a_recorded_message(path):
     journal = SqliteJournal(path)
     outcomes = await asyncio.gather(
         journal.begin(record("a")),
@@ -135,7 +135,7 @@ async def test_a_message_is_written_down_once(path):
     await journal.close()
 
 
-async def test_calls_are_listed_by_agent_oldest_first(path):
+async def test_unfinished_lists_calls_by_agent_oldest_first(path):
     journal = SqliteJournal(path)
     await journal.begin(record("new", began=3.0))
     await journal.begin(record("old", began=1.0))
@@ -149,7 +149,7 @@ async def test_calls_are_listed_by_agent_oldest_first(path):
     await journal.close()
 
 
-async def test_a_label_leads_to_the_newest_record(path):
+async def test_find_label_returns_the_newest_record(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a", label="1", began=1.0))
     await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
@@ -163,7 +163,7 @@ async def test_a_label_leads_to_the_newest_record(path):
     await journal.close()
 
 
-async def test_a_message_that_was_not_sent_may_be_sent(path):
+async def test_begin_replaces_a_call_that_was_not_sent(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
@@ -180,7 +180,7 @@ async def test_a_message_that_was_not_sent_may_be_sent(path):
 @pytest.mark.parametrize(
     "outcome", [None, "unknown", "answered", "refused", "duplicated", "forgotten"]
 )
-async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
+async def test_only_one_call_of_a_label_may_have_been_sent(path, outcome):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record("a", label="night:1"))
     if outcome is not None:
@@ -218,19 +218,19 @@ async def begun(path, *journals_and_times):
     return left
 
 
-async def test_what_is_finished_is_forgotten_in_time_unless_it_is_of_a_run(path):
+async def test_finished_calls_without_a_label_are_deleted_after_the_retention(path):
     left = await begun(path, (SqliteJournal(path, retention=100), 102.0))
 
     assert left == {"open", "of a run"}
 
 
-async def test_what_is_to_be_kept_for_ever_is(path):
+async def test_retention_none_keeps_all_calls(path):
     left = await begun(path, (SqliteJournal(path, retention=None), 1e9))
 
     assert left == {"open", "over", "of a run"}
 
 
-async def test_a_program_that_stays_up_forgets_once_an_hour(path):
+async def test_retention_is_applied_once_an_hour(path):
     journal = SqliteJournal(path, retention=100)
     early = (journal, 2.0), (journal, HOUR)
     assert "over" in await begun(path, *early)
@@ -239,7 +239,7 @@ async def test_a_program_that_stays_up_forgets_once_an_hour(path):
     assert "over" not in await begun(path, *early, (journal, 2.0 + HOUR))
 
 
-async def test_a_clock_that_is_put_back_keeps_nobody_from_forgetting(path):
+async def test_retention_is_applied_after_the_clock_is_set_back(path):
     journal = SqliteJournal(path, retention=100)
     await journal.begin(record("of the future", began=1e9))
 
@@ -249,7 +249,7 @@ async def test_a_clock_that_is_put_back_keeps_nobody_from_forgetting(path):
 # ── Leases ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
+async def test_claim_is_refused_until_the_lease_ends(path):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record(lease_until=1030.0))
 
@@ -267,7 +267,7 @@ async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
         await journal.close()
 
 
-async def test_only_one_of_many_gets_a_claim(path):
+async def test_claim_succeeds_for_one_of_many(path):
     journals = [SqliteJournal(path) for _ in range(8)]
     await journals[0].begin(record())
 
@@ -282,7 +282,7 @@ async def test_only_one_of_many_gets_a_claim(path):
         await journal.close()
 
 
-async def test_who_lets_go_leaves_it_to_the_next(path):
+async def test_a_released_lease_can_be_claimed(path):
     journal = SqliteJournal(path)
     await journal.begin(record(lease_until=1030.0))
 
@@ -303,7 +303,7 @@ def commits(path):
     return sum(struct.unpack_from(">I", log, at + 4)[0] > 0 for at in frames)
 
 
-async def test_many_calls_share_one_wait_for_the_disk(path):
+async def test_concurrent_calls_share_a_transaction(path):
     journal = SqliteJournal(path)
     await journal.begin(record("first"))
     before = commits(path)
@@ -315,7 +315,7 @@ async def test_many_calls_share_one_wait_for_the_disk(path):
     await journal.close()
 
 
-async def test_who_no_longer_waits_hinders_nobody(path):
+async def test_a_cancelled_call_does_not_affect_others(path):
     journal = SqliteJournal(path)
     given_up = asyncio.create_task(journal.begin(record("a")))
     other = asyncio.create_task(journal.begin(record("b")))
@@ -328,7 +328,7 @@ async def test_who_no_longer_waits_hinders_nobody(path):
     await journal.close()
 
 
-def test_one_journal_serves_one_event_loop_after_another(path):
+def test_a_journal_works_in_several_event_loops(path):
     journal = SqliteJournal(path)
 
     asyncio.run(journal.begin(record("a")))
@@ -338,7 +338,7 @@ def test_one_journal_serves_one_event_loop_after_another(path):
     asyncio.run(journal.close())
 
 
-async def test_closing_it_twice_or_unused_is_quiet(path):
+async def test_close_works_twice_and_unused(path):
     journal = SqliteJournal(path)
     await journal.close()
     assert not path.exists()
@@ -351,7 +351,7 @@ async def test_closing_it_twice_or_unused_is_quiet(path):
 
 @pytest.mark.rule("P10")
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
-async def test_the_file_is_its_owners_alone(path):
+async def test_the_file_is_readable_only_by_its_owner(path):
     journal = SqliteJournal(path)
     await journal.begin(record())
 
@@ -385,7 +385,7 @@ async def refusal(journal, record):
 @pytest.mark.rule("P10")
 @posix
 @pytest.mark.parametrize("side", SIDES)
-async def test_a_mode_that_lets_others_in_is_tightened_with_a_warning(path, side, caplog):
+async def test_a_mode_that_allows_others_is_reduced_with_a_warning(path, side, caplog):
     holder = await left_open(path)
     path.with_name(f"calls.db{side}").chmod(0o666)
 
@@ -440,7 +440,7 @@ async def test_a_file_of_root_is_used_if_it_is_closed_to_others(path, monkeypatc
 
 @pytest.mark.rule("P10")
 @posix
-async def test_a_group_shares_a_journal_where_that_is_said(path, other_user, caplog):
+async def test_a_group_mode_shares_the_journal(path, other_user, caplog):
     journal = SqliteJournal(path, mode=0o660)
     await journal.begin(record("a"))
     assert set(modes(path).values()) == {0o660}
@@ -469,7 +469,7 @@ async def test_a_link_beside_a_journal_is_refused(path, tmp_path_factory, side):
 
 
 @posix
-async def test_a_link_is_followed_where_the_user_made_it(path, tmp_path_factory, other_user):
+async def test_a_link_of_the_user_is_followed(path, tmp_path_factory, other_user):
     place = tmp_path_factory.mktemp("data") / "calls.db"
     path.symlink_to(place)
     journal = SqliteJournal(path)
@@ -484,7 +484,7 @@ async def test_a_link_is_followed_where_the_user_made_it(path, tmp_path_factory,
 
 
 @posix
-async def test_what_is_put_beside_a_journal_while_it_is_opened_is_noticed(
+async def test_a_file_placed_beside_a_journal_while_it_opens_is_detected(
     path, monkeypatch, other_user
 ):
     await (await left_open(path)).close()
@@ -538,7 +538,7 @@ async def test_a_directory_where_others_may_replace_files_is_warned_of(
 
 
 @posix
-async def test_who_only_reads_changes_no_mode_and_refuses_what_others_write(path):
+async def test_a_read_only_journal_changes_no_mode_and_refuses_files_that_others_can_write(path):
     await (await left_open(path)).close()
     for mode in (0o644, 0o640):
         path.chmod(mode)
@@ -557,7 +557,7 @@ async def test_who_only_reads_changes_no_mode_and_refuses_what_others_write(path
 
 @pytest.mark.rule("P10")
 @posix
-async def test_an_untrusted_journal_costs_a_call_that_is_not_sent(path, other_user):
+async def test_an_untrusted_journal_sends_nothing(path, other_user):
     await (await left_open(path)).close()
     other_user(path)
     agent = FakeAgent("done")
@@ -597,7 +597,7 @@ async def test_a_database_of_another_program_is_refused_unchanged_with_its_mode(
     assert (path.read_bytes(), path.stat().st_mode) == (before, mode)
 
 
-async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
+async def test_an_unreadable_record_raises_an_error_for_its_call(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a", label="1"))
     await journal.begin(record("b", label="2"))
@@ -616,7 +616,7 @@ async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
 @pytest.mark.parametrize(
     "content", [b"no database at all " * 99, b"SQLite format 3\0" + b"x" * 999]
 )
-async def test_a_file_that_is_no_database_is_refused_and_keeps_its_mode(path, content):
+async def test_a_file_that_is_not_a_database_is_refused_and_keeps_its_mode(path, content):
     path.write_bytes(content)
     path.chmod(0o644)
     mode = path.stat().st_mode
@@ -654,7 +654,7 @@ LOSSES = [deleted, moved, replaced, without_its_directory]
 @pytest.mark.skipif(os.name == "nt", reason="an open file can be deleted")
 @pytest.mark.parametrize("lose", LOSSES)
 @pytest.mark.parametrize("is_reopened", [False, True], ids=["open", "opened anew"])
-async def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path, lose, is_reopened):
+async def test_a_file_deleted_while_it_is_open_is_detected(tmp_path, lose, is_reopened):
     path = tmp_path / "own" / "calls.db"
     path.parent.mkdir()
     journal = SqliteJournal(path)
@@ -676,7 +676,7 @@ async def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path, lose, i
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file can be moved")
-async def test_a_file_that_comes_back_is_used_again(path):
+async def test_a_restored_file_is_used_again(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     moved(path)
@@ -690,7 +690,7 @@ async def test_a_file_that_comes_back_is_used_again(path):
     await journal.close()
 
 
-async def test_a_journal_that_was_closed_may_be_begun_anew(path):
+async def test_a_closed_journal_can_be_created_again(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     await journal.close()
@@ -702,7 +702,7 @@ async def test_a_journal_that_was_closed_may_be_begun_anew(path):
     await journal.close()
 
 
-async def test_a_journal_stays_where_it_was_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
+async def test_a_relative_path_is_independent_of_a_later_chdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     journal = SqliteJournal("calls.db")
     (tmp_path / "elsewhere").mkdir()
@@ -714,7 +714,7 @@ async def test_a_journal_stays_where_it_was_when_the_program_goes_elsewhere(tmp_
     await journal.close()
 
 
-async def test_a_call_is_found_by_its_message(path):
+async def test_find_returns_a_call_by_its_message(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     await journal.update("a", 1, RecordUpdate(outcome="refused", detail="no"))
@@ -735,7 +735,7 @@ async def test_a_call_is_found_by_its_message(path):
         ("notes/calls.db", "{0}/notes is not a directory; name another file"),
     ],
 )
-async def test_a_path_that_is_no_file_is_told(tmp_path, where, why):
+async def test_a_path_that_is_not_a_file_is_an_error(tmp_path, where, why):
     (tmp_path / "notes").write_text("notes")
     path = tmp_path / where
     with pytest.raises(JournalError) as caught:
@@ -749,7 +749,7 @@ async def test_a_path_that_is_no_file_is_told(tmp_path, where, why):
     await reading.close()
 
 
-async def test_another_process_that_writes_too_long_is_told_and_then_it_goes_on(path):
+async def test_a_lock_of_another_process_is_an_error_and_the_next_call_succeeds(path):
     journal = SqliteJournal(path, busy_timeout=0.01)
     await journal.begin(record("a"))
     other = sqlite3.connect(path, isolation_level=None)
@@ -765,7 +765,7 @@ async def test_another_process_that_writes_too_long_is_told_and_then_it_goes_on(
     await journal.close()
 
 
-def test_a_full_disk_is_told_and_what_was_taken_in_is_there(path):
+def test_a_full_disk_is_an_error_and_committed_records_remain(path):
     program = textwrap.dedent(
         f"""
         import asyncio, resource
@@ -802,7 +802,7 @@ def test_a_full_disk_is_told_and_what_was_taken_in_is_there(path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_what_parent_and_child_write_after_a_fork_is_there(path):
+def test_parent_and_child_of_a_fork_both_write(path):
     program = textwrap.dedent(
         f"""
         import asyncio, os
@@ -837,7 +837,7 @@ def test_what_parent_and_child_write_after_a_fork_is_there(path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_threads_that_fork_while_journals_are_written_and_made_lose_nothing(path):
+def test_forks_in_threads_while_journals_are_written_and_created_lose_nothing(path):
     program = textwrap.dedent(
         f"""
         import asyncio, multiprocessing, os, sys, threading, warnings
@@ -912,17 +912,17 @@ def test_threads_that_fork_while_journals_are_written_and_made_lose_nothing(path
         ({"mode": 600}, ValueError),
     ],
 )
-def test_wrong_options_are_refused(path, options, error):
+def test_invalid_options_are_refused(path, options, error):
     with pytest.raises(error, match=next(iter(options))):
         SqliteJournal(path, **options)
 
 
-def test_a_wrong_path_is_refused():
+def test_an_invalid_path_is_refused():
     with pytest.raises(TypeError, match="path"):
         SqliteJournal(None)
 
 
-def test_an_update_may_say_all_that_changes():
+def test_update_accepts_all_members():
     unchanged = {
         "message_id",
         "agent",
@@ -937,7 +937,7 @@ def test_an_update_may_say_all_that_changes():
     assert set(msgspec.structs.asdict(record())) - unchanged == set(RecordUpdate.__struct_fields__)
 
 
-async def test_a_file_is_made_by_several_at_once(tmp_path):
+async def test_several_processes_may_create_the_file_at_once(tmp_path):
     for number in range(60):
         journals = [SqliteJournal(tmp_path / f"{number}.db") for _ in range(3)]
         await asyncio.gather(*(journal.unfinished() for journal in journals))
@@ -951,7 +951,7 @@ async def reason_of(work):
     return caught.value.reason
 
 
-async def test_why_a_file_cannot_be_written_is_told(path):
+async def test_the_error_of_an_unwritable_file_says_why(path):
     journal = SqliteJournal(path, busy_timeout=0.01)
     await journal.begin(record("a"))
     with sqlite3.connect(path, isolation_level=None) as other:
@@ -968,7 +968,7 @@ async def test_why_a_file_cannot_be_written_is_told(path):
     await journal.close()
 
 
-async def test_a_full_disk_is_told(path, monkeypatch):
+async def test_a_full_disk_is_an_error(path, monkeypatch):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     await journal.update("a", 1, RecordUpdate(outcome="answered"))
@@ -987,7 +987,7 @@ async def test_a_full_disk_is_told(path, monkeypatch):
     await journal.close()
 
 
-async def test_a_file_is_seen_to_be_in_order(path):
+async def test_check_accepts_an_intact_file(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
     await journal.check()
@@ -1000,7 +1000,7 @@ async def test_a_file_is_seen_to_be_in_order(path):
     await journal.close()
 
 
-async def test_a_journal_of_the_first_schema_is_read_as_it_is_and_written_as_a_new_one(path):
+async def test_a_journal_of_the_first_schema_is_read_and_migrated(path):
     journal = SqliteJournal(path)
     await journal.begin(record())
     await journal.close()
@@ -1019,7 +1019,7 @@ async def test_a_journal_of_the_first_schema_is_read_as_it_is_and_written_as_a_n
 # ── Threads, and closing while records come ──────────────────────────────────────────────────────
 
 
-async def test_a_thread_that_cannot_start_may_start_at_the_next_call(path, monkeypatch):
+async def test_a_thread_that_cannot_start_is_started_by_the_next_call(path, monkeypatch):
     journal = SqliteJournal(path)
 
     def refuse(_thread):
@@ -1036,7 +1036,7 @@ async def test_a_thread_that_cannot_start_may_start_at_the_next_call(path, monke
     await journal.close()
 
 
-def test_records_that_come_while_the_journal_closes_are_written(path):
+def test_records_written_while_the_journal_closes_are_stored(path):
     journal, asked = SqliteJournal(path), []
 
     async def ask_until_closed():

@@ -69,7 +69,7 @@ OPTIONAL_MEMBERS = [
         for member in members.split()
     ],
 )
-def test_null_means_the_same_as_absent(kind, required, member):
+def test_null_equals_an_absent_member(kind, required, member):
     needed = {required: "x"} if required else {}
 
     assert read(kind, **needed, **{member: None}) == read(kind, **needed)
@@ -90,19 +90,19 @@ def test_s13_a_status_message_may_be_null_and_have_no_parts():
     assert other.status.message == Message()
 
 
-def test_a_missing_member_that_nothing_can_stand_in_for_is_named():
+def test_a_missing_required_member_is_named():
     with pytest.raises(MalformedError, match="missing required field `id`") as caught:
         read(SendMessageResponse, task={"contextId": "c"})
     assert caught.value.path == "task"
 
 
-def test_members_that_a_server_adds_are_ignored():
+def test_unknown_members_are_ignored():
     task = read(Task, id="t", kind="task", status={"state": "TASK_STATE_WORKING", "x": {"y": 1}})
 
     assert task == Task(id="t", status=TaskStatus(state=TaskState.WORKING))
 
 
-def test_members_that_a_server_adds_are_ignored_on_the_slow_path_too():
+def test_unknown_members_are_ignored_on_the_slow_path():
     task = read(Task, id="t", kind="task", history=None, status={"state": 2, "x": [1]})
 
     assert task == Task(id="t", status=TaskStatus(state=TaskState.WORKING))
@@ -136,7 +136,7 @@ def test_a_role_may_be_sent_as_its_number(number, role):
 
 
 @given(name=short_text.filter(lambda name: name not in set(TaskState)))
-def test_an_unknown_state_is_kept_as_received_and_never_the_end(name):
+def test_an_unknown_state_is_kept_and_not_terminal(name):
     state = read(TaskStatus, state=name).state
 
     assert state == name
@@ -147,7 +147,7 @@ def test_an_unknown_state_is_kept_as_received_and_never_the_end(name):
 
 
 @pytest.mark.parametrize("number", [9, -1, 2**31 - 1])
-def test_an_unknown_number_is_kept_and_never_the_end(number):
+def test_an_unknown_number_is_kept_and_not_terminal(number):
     state = read(TaskStatus, state=number).state
 
     assert state == str(number)
@@ -155,14 +155,14 @@ def test_an_unknown_number_is_kept_and_never_the_end(number):
 
 
 @pytest.mark.parametrize("value", [True, False, 2.5, [], {}, 2**31, 1e300, -(2**31) - 1])
-def test_what_is_no_enum_is_refused_by_name(value):
+def test_an_invalid_enum_is_named(value):
     with pytest.raises(MalformedError) as caught:
         read(Task, id="t", status={"state": value})
     assert caught.value.path == "status.state"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), pytest.param(10**5000, id="huge")])
-def test_what_is_no_enum_is_refused_in_a_dict_too(value):
+def test_an_invalid_enum_in_a_dict_is_named(value):
     with pytest.raises(MalformedError):
         from_builtins({"state": value}, TaskStatus)
 
@@ -181,7 +181,7 @@ def test_base64_may_be_url_safe_unpadded_or_wrapped(raw, url_safe, padded, wrapp
     assert read(Part, raw=text).raw == raw
 
 
-def test_base64_that_spells_null_is_three_bytes_and_not_nothing():
+def test_the_base64_text_null_is_three_bytes():
     # `extensions: null` sends the document down the slow path.
     message = read(Message, extensions=None, parts=[{"raw": "null"}, {"text": "null"}])
 
@@ -189,7 +189,7 @@ def test_base64_that_spells_null_is_three_bytes_and_not_nothing():
 
 
 @pytest.mark.parametrize("text", ["!!!?", "a", "AA=A", "ä", "\ud800"])
-def test_what_is_no_base64_is_refused_by_name_and_not_half_read(text):
+def test_invalid_base64_is_named_and_not_decoded_partly(text):
     with pytest.raises(MalformedError) as caught:
         read(Message, parts=[{"text": "a"}, {"raw": text}])
     assert caught.value.path == "parts[1].raw"
@@ -203,16 +203,16 @@ def test_lone_surrogates_are_read_and_written_back(text):
     assert decode(encode(part), Part) == part
 
 
-def test_lone_surrogates_may_come_as_bytes_too():
+def test_lone_surrogates_may_be_sent_as_bytes():
     assert decode(b'{"text":"\xed\xa0\x80"}', Part).text == "\ud800"
 
 
-def test_a_byte_order_mark_is_no_content():
+def test_a_byte_order_mark_is_ignored():
     assert decode(b'\xef\xbb\xbf{"text":"a"}', Part) == Part(text="a")
 
 
 @pytest.mark.parametrize("value", [50, 50.0, "50"])
-def test_an_integer_may_come_as_a_float_or_a_string(value):
+def test_an_integer_may_be_sent_as_a_float_or_a_string(value):
     size = read(ListTasksResponse, pageSize=value).page_size
 
     assert size == 50
@@ -220,7 +220,7 @@ def test_an_integer_may_come_as_a_float_or_a_string(value):
 
 
 @pytest.mark.parametrize("value", [1.5, "many", [], True])
-def test_what_is_no_integer_is_refused_by_name(value):
+def test_an_invalid_integer_is_named(value):
     with pytest.raises(MalformedError) as caught:
         read(ListTasksResponse, pageSize=value)
     assert caught.value.path == "pageSize"
@@ -250,7 +250,7 @@ def test_a_float_in_data_stays_a_float():
 
 
 @pytest.mark.parametrize("slowly", ["", '"metadata":null,"raw":"_-8",'])
-def test_data_null_is_a_value_and_absent_data_is_none(slowly):
+def test_data_null_differs_from_absent_data(slowly):
     null = decode(f'{{{slowly}"data":null}}'.encode(), Part)
     absent = decode(f'{{{slowly}"text":null}}'.encode(), Part)
 
@@ -272,14 +272,14 @@ def nested(opening, closing, depth):
     [b'{"data":%s}', b'{"added":%s}', b'{"metadata":{"a":%s}}', b'{"raw":"_-8","data":%s}', b"%s"],
 )
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b"[", b"")])
-def test_nesting_that_goes_too_deep_is_malformed(where, opening, closing):
+def test_too_deep_nesting_is_malformed(where, opening, closing):
     with pytest.raises(MalformedError, match="nested too deeply"):
         decode(where % nested(opening, closing, TOO_DEEP), Part)
 
 
 @pytest.mark.parametrize("write", [encode, to_builtins])
 @pytest.mark.parametrize("text", ["a", "\ud800"])
-def test_nesting_that_goes_too_deep_cannot_be_written_either(write, text):
+def test_encoding_too_deep_nesting_is_malformed(write, text):
     deep = []
     for _ in range(TOO_DEEP):
         deep = [deep]
@@ -300,7 +300,7 @@ def test_nesting_that_goes_too_deep_cannot_be_written_either(write, text):
         pytest.param(TaskStatus, b'{"state":1e999}', id="an enum"),
     ],
 )
-def test_numbers_beyond_all_bounds_are_malformed(kind, document):
+def test_numbers_out_of_range_are_malformed(kind, document):
     with pytest.raises(MalformedError):
         decode(document, kind)
 
@@ -327,7 +327,7 @@ def test_numbers_beyond_all_bounds_are_malformed(kind, document):
         b'{"metadata":[]}',
     ],
 )
-def test_what_is_no_part_is_malformed(document):
+def test_an_invalid_part_is_malformed(document):
     with pytest.raises(MalformedError):
         decode(document, Part)
 
@@ -353,7 +353,7 @@ def test_what_is_no_part_is_malformed(document):
         ),
     ],
 )
-def test_the_member_that_is_wrong_is_named(kind, members, path):
+def test_an_invalid_member_is_named(kind, members, path):
     with pytest.raises(MalformedError) as caught:
         read(kind, **members)
 
@@ -371,17 +371,17 @@ def test_an_answer_is_either_a_task_or_a_message(members):
 
 
 @given(value=model_values)
-def test_what_is_written_is_read_back_the_same(value):
+def test_encoded_values_are_decoded_unchanged(value):
     assert decode(encode(value), type(value)) == value
 
 
 @given(value=model_values)
-def test_what_becomes_a_dict_is_read_back_the_same(value):
+def test_values_converted_to_dicts_are_converted_back_unchanged(value):
     assert from_builtins(to_builtins(value), type(value)) == value
 
 
 @given(value=model_values)
-def test_a_dict_is_what_any_parser_makes_of_the_json(value):
+def test_to_builtins_equals_the_parsed_json(value):
     assert to_builtins(value) == json.loads(encode(value))
 
 
@@ -421,7 +421,7 @@ almost_right = st.recursive(
 
 
 @given(document=almost_right, kind=st.sampled_from([Task, Message, StreamResponse, AgentCard]))
-def test_almost_right_json_is_a_value_or_malformed(document, kind):
+def test_mutated_json_is_a_value_or_malformed(document, kind):
     try:
         value = decode(json.dumps(document).encode(), kind)
     except MalformedError:
@@ -441,9 +441,9 @@ def test_any_bytes_are_a_value_or_malformed(data):
 
 
 @given(value=json_values)
-def test_parse_reads_what_the_standard_library_writes(value):
+def test_parse_reads_the_output_of_the_standard_library(value):
     assert parse(json.dumps(value).encode()) == value
 
 
-def test_a_decoder_is_made_once():
+def test_decoders_are_cached():
     assert codec.decoder_of(Task) is codec.decoder_of(Task)

@@ -35,7 +35,7 @@ from holdfast._wire.origins import origin
         ("grpc://[::1]:50051", "http://[::1]:50051"),
     ],
 )
-def test_an_address_means_one_thing(written, meant):
+def test_grpc_address_parses_each_form(written, meant):
     address = grpc_address(written)
     assert (address.url, address.is_secure) == (meant, meant.startswith("https"))
     assert without_grpc(address.url) == meant
@@ -69,7 +69,7 @@ def test_an_address_means_one_thing(written, meant):
         "a\u3002test:50051",
     ],
 )
-def test_what_means_something_else_to_somebody_is_none(written):
+def test_grpc_address_refuses_ambiguous_addresses(written):
     assert grpc_address(written) is None
 
 
@@ -77,7 +77,7 @@ def test_what_means_something_else_to_somebody_is_none(written):
     written=st.text(max_size=40)
     | st.from_regex(r"(dns:|grpcs?://|ipv[46]:)?[a-z0-9.:\[\]/@,]{1,30}")
 )
-def test_whatever_is_written_is_an_http_address_or_none(written):
+def test_any_address_is_an_http_address_or_none(written):
     address = grpc_address(written)
     if address is not None:
         assert is_http_address(address.url)

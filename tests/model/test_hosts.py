@@ -52,19 +52,19 @@ def urls(host):
 
 
 @pytest.mark.parametrize(("host", "number"), [*LOOPBACK.items(), *ELSEWHERE.items()])
-def test_a_host_leads_to_a_number_where_that_is_plain(host, number):
+def test_ip_literal_parses_unambiguous_addresses(host, number):
     assert str(ip_literal(host)) == number
 
 
 @pytest.mark.parametrize("host", [*NAMES, *NUMBERS_TO_SOME])
-def test_any_other_name_is_for_a_resolver(host):
+def test_ip_literal_of_other_names_is_none(host):
     assert ip_literal(host) is None
     assert not is_loopback(host)
     assert normalized_host(host) == host
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
-def test_all_agree_on_what_is_this_machine(host):
+def test_all_modules_agree_on_loopback(host):
     url = urls(host)
 
     assert is_loopback(host)
@@ -77,13 +77,13 @@ def test_all_agree_on_what_is_this_machine(host):
 
 
 @pytest.mark.parametrize("host", [*ELSEWHERE, *NAMES[2:]])
-def test_all_agree_on_what_is_not(host):
+def test_all_modules_agree_on_other_hosts(host):
     assert not is_loopback(host)
     assert str(read_reference(urls(host).removeprefix("http://"))).startswith("https://")
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
-async def test_a_fake_network_knows_this_machine_too(host):
+async def test_a_fake_network_recognizes_loopback(host):
     request = HttpRequest(method="GET", url=urls(host), reach=NetworkReach())
 
     with pytest.raises(NetworkPolicyError) as caught:
@@ -93,7 +93,7 @@ async def test_a_fake_network_knows_this_machine_too(host):
 
 
 @pytest.mark.parametrize("host", NUMBERS_TO_SOME)
-def test_what_only_some_read_as_a_number_a_proxy_may_read_so(host):
+def test_ambiguous_ip_literals_are_names(host):
     with pytest.raises(ForbiddenAddressError) as caught:
         check_host(urls(host), NetworkReach())
 
@@ -146,7 +146,7 @@ REFUSED = {
 
 @pytest.mark.rule("P20")
 @pytest.mark.parametrize(("host", "expected"), IN_ASCII.items(), ids=ascii)
-def test_a_name_in_other_letters_is_its_ascii_form(host, expected):
+def test_a_name_in_another_script_is_converted_to_ascii(host, expected):
     assert ascii_host(host) == ascii_host(expected) == expected
     assert normalized_host(host) == expected
     assert origin(f"https://{host}:1") == f"https://{expected}:1"
@@ -159,7 +159,7 @@ def test_a_name_in_other_letters_is_its_ascii_form(host, expected):
 
 @pytest.mark.rule("P20")
 @pytest.mark.parametrize(("host", "said"), REFUSED.items(), ids=ascii)
-def test_a_name_that_could_be_another_hosts_is_refused(host, said):
+def test_a_confusable_name_is_refused(host, said):
     with pytest.raises(ValueError, match=said):
         ascii_host(host)
     assert not is_http_address(f"https://{host}/")
@@ -169,7 +169,7 @@ def test_a_name_that_could_be_another_hosts_is_refused(host, said):
 
 @pytest.mark.rule("P20")
 @given(host=st.text(max_size=20) | st.text("abx\u0430\u03b1\xdf\u200d\uff41-.n", max_size=20))
-def test_what_is_sent_is_ascii_and_stays_so(host):
+def test_a_host_is_sent_in_ascii(host):
     try:
         encoded = ascii_host(host)
     except ValueError:
@@ -180,7 +180,7 @@ def test_what_is_sent_is_ascii_and_stays_so(host):
 
 @pytest.mark.rule("P20")
 @pytest.mark.real_time
-async def test_the_resolver_is_asked_for_the_ascii_form(monkeypatch):
+async def test_the_resolver_receives_the_ascii_form(monkeypatch):
     asked = []
 
     def getaddrinfo(host, *_, **__):
@@ -197,7 +197,7 @@ async def test_the_resolver_is_asked_for_the_ascii_form(monkeypatch):
 
 
 @given(number=st.ip_addresses())
-def test_a_number_is_spelled_in_one_way(number):
+def test_an_ip_address_has_one_spelling(number):
     exploded = normalized_host(number.exploded.upper())
 
     assert exploded == normalized_host(str(number)) == normalized_host(normalized_host(exploded))

@@ -60,7 +60,7 @@ CARD = {
 
 
 @pytest.mark.parametrize("state", TaskState)
-def test_four_states_end_a_task_and_two_interrupt_it(state):
+def test_four_states_are_terminal_and_two_are_interrupted(state):
     assert state.is_terminal == (state.name in {"COMPLETED", "FAILED", "CANCELED", "REJECTED"})
     assert state.is_interrupted == (state.name in {"INPUT_REQUIRED", "AUTH_REQUIRED"})
 
@@ -68,12 +68,12 @@ def test_four_states_end_a_task_and_two_interrupt_it(state):
 @pytest.mark.parametrize(
     "name", ["COMPLETED", "completed", "TASK_STATE_completed", "TASK_STATE_COMPLETED ", "3", ""]
 )
-def test_a_name_that_looks_like_the_end_is_not_the_end(name):
+def test_a_state_that_resembles_a_terminal_one_is_not_terminal(name):
     assert not TaskState(name).is_terminal
 
 
 @pytest.mark.parametrize("value", [3, None, b"TASK_STATE_FAILED"])
-def test_only_a_name_is_a_state(value):
+def test_only_a_string_is_a_state(value):
     with pytest.raises(ValueError, match="not a valid TaskState"):
         TaskState(value)
 
@@ -92,7 +92,7 @@ def test_the_text_of_a_message_has_a_line_for_each_text_part():
     assert Message().text == ""
 
 
-def test_the_text_of_an_artifact_is_put_together_without_a_seam():
+def test_the_text_of_an_artifact_is_concatenated():
     artifact = Artifact(parts=(*text_parts("Hello, "), Part(raw=b"x"), *text_parts("world!")))
 
     assert artifact.text == "Hello, world!"
@@ -116,7 +116,7 @@ def test_the_text_of_a_task_is_that_of_its_artifacts_only():
 
 
 @given(message=messages, artifact=artifacts)
-def test_text_is_made_of_the_text_parts_and_nothing_else(message, artifact):
+def test_text_contains_text_parts_only(message, artifact):
     assert message.text == "\n".join(p.text for p in message.parts if p.text is not None)
     assert artifact.text == "".join(p.text for p in artifact.parts if p.text is not None)
 
@@ -137,7 +137,7 @@ NOON = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
         ("2025-03-01 12:00:00", NOON),
     ],
 )
-def test_a_timestamp_is_read_with_z_with_an_offset_and_without_zone(timestamp, time):
+def test_a_timestamp_may_have_z_an_offset_or_no_zone(timestamp, time):
     status = TaskStatus.from_dict({"timestamp": timestamp})
 
     assert status.time == time
@@ -154,20 +154,20 @@ def test_the_offset_of_a_timestamp_is_kept():
 @pytest.mark.parametrize(
     "timestamp", ["", "soon", "2025-13-01T00:00:00Z", "1740830400", "\ud800", "2025-03-01T12:00Q"]
 )
-def test_a_bad_timestamp_is_kept_as_received_and_is_no_time(timestamp):
+def test_an_invalid_timestamp_is_kept_as_text_without_a_time(timestamp):
     status = TaskStatus.from_dict({"state": "TASK_STATE_WORKING", "timestamp": timestamp})
 
     assert (status.timestamp, status.time) == (timestamp, None)
 
 
 @given(timestamp=any_text | st.datetimes().map(str))
-def test_no_timestamp_is_ever_an_error(timestamp):
+def test_any_timestamp_is_accepted(timestamp):
     time = TaskStatus(timestamp=timestamp).time
 
     assert time is None or time.tzinfo is not None
 
 
-def test_no_timestamp_is_no_time():
+def test_a_missing_timestamp_has_no_time():
     assert TaskStatus().time is None
 
 
@@ -175,7 +175,7 @@ def test_no_timestamp_is_no_time():
 
 
 @given(value=model_values)
-def test_values_go_through_dicts_and_json_unchanged(value):
+def test_values_survive_dicts_and_json_unchanged(value):
     kind = type(value)
 
     assert kind.from_dict(value.to_dict()) == value
@@ -186,14 +186,14 @@ def test_values_go_through_dicts_and_json_unchanged(value):
 
 @pytest.mark.rule("S26")
 @given(data=json_values)
-def test_s26_data_goes_through_unchanged_whatever_it_is(data):
+def test_s26_data_survives_unchanged(data):
     part = Part.from_dict(Part(data=data).to_dict())
 
     assert part.data == data
     assert repr(part.data) == repr(data)  # 1 is not 1.0, and False is not 0
 
 
-def test_names_are_camel_case_on_the_wire_and_unset_members_are_left_out():
+def test_wire_names_are_camel_case_and_unset_members_are_omitted():
     message = Message(
         message_id="m", role=Role.USER, reference_task_ids=("t",), parts=(Part(media_type="a/b"),)
     )
@@ -209,7 +209,7 @@ def test_names_are_camel_case_on_the_wire_and_unset_members_are_left_out():
 
 
 @pytest.mark.parametrize("indent", [0, 2])
-def test_lone_surrogates_are_escaped_however_the_json_is_laid_out(indent):
+def test_lone_surrogates_are_escaped_in_any_layout(indent):
     text = Part(text="\ud800").to_json(indent=indent)
 
     assert "\\ud800" in text
@@ -220,7 +220,7 @@ def test_raw_bytes_are_base64_on_the_wire():
     assert Part(raw=b"\xff\xef").to_dict() == {"raw": "/+8="}
 
 
-def test_what_is_no_such_value_names_the_member():
+def test_an_invalid_value_names_the_member():
     with pytest.raises(ValueError, match=r"parts\[0\]\.text"):
         Message.from_dict({"parts": [{"text": 7}]})
 
@@ -244,16 +244,16 @@ def test_values_are_frozen(value):
         ("artifact_update", TaskArtifactUpdateEvent(task_id="t")),
     ],
 )
-def test_an_event_is_the_member_that_is_set(name, value):
+def test_an_event_is_its_set_member(name, value):
     assert StreamResponse(**{name: value}).event is value
 
 
 @given(event=events)
-def test_an_event_that_was_written_is_the_event_that_is_read(event):
+def test_an_event_is_encoded_and_decoded_unchanged(event):
     assert StreamResponse.from_dict(event.to_dict()).event == event.event
 
 
-def test_an_event_of_a_kind_that_is_not_known_is_none():
+def test_an_event_of_an_unknown_kind_is_none():
     assert StreamResponse.from_dict({"somethingNew": {}}).event is None
 
 
@@ -271,7 +271,7 @@ def test_every_request_has_a_tenant(operation):
     assert "tenant" in operation.request.__struct_fields__
 
 
-def test_a_request_to_send_is_what_the_protocol_wants():
+def test_a_send_request_equals_the_protocols():
     request = SendMessageRequest(
         tenant="acme",
         message=Message(message_id="m"),
@@ -297,7 +297,7 @@ def test_a_request_to_send_is_what_the_protocol_wants():
     }
 
 
-def test_a_length_of_nought_is_not_the_same_as_no_limit():
+def test_a_history_length_of_zero_is_not_the_same_as_none():
     assert GetTaskRequest(id="t", history_length=0).to_dict() == {"id": "t", "historyLength": 0}
     assert GetTaskRequest(id="t").to_dict() == {"id": "t"}
     assert ListTasksRequest(include_artifacts=False).to_dict() == {"includeArtifacts": False}
@@ -321,7 +321,7 @@ def interface(**members):
     return {name: value for name, value in first.items() if value is not ...}
 
 
-def test_a_card_is_read():
+def test_a_card_is_decoded():
     card = read_card(CARD)
 
     assert card.name == "echo"
@@ -350,7 +350,7 @@ def test_a_card_is_read():
         {"somethingNew": {"a": [1]}},
     ],
 )
-def test_a_card_may_leave_out_or_add_what_no_call_depends_on(members):
+def test_a_card_may_lack_or_add_members_that_no_call_needs(members):
     assert read_card(card_with(**members)).name == "echo"
 
 
@@ -379,7 +379,7 @@ def test_a_card_may_leave_out_or_add_what_no_call_depends_on(members):
         ({"skills": [{"tags": [1]}]}, "skills[0].tags[0]"),
     ],
 )
-def test_a_card_that_cannot_be_used_is_refused_with_the_field(members, field):
+def test_an_unusable_card_is_refused_with_the_field(members, field):
     with pytest.raises(InvalidAgentCardError) as caught:
         read_card(card_with(**members))
 
@@ -390,7 +390,7 @@ def test_a_card_that_cannot_be_used_is_refused_with_the_field(members, field):
 
 
 @pytest.mark.parametrize("document", [None, [], "card", 7, [CARD]])
-def test_what_is_no_object_is_no_card(document):
+def test_a_document_that_is_not_an_object_is_not_a_card(document):
     with pytest.raises(InvalidAgentCardError, match="not a JSON object") as caught:
         read_card(document)
 
@@ -399,7 +399,7 @@ def test_what_is_no_object_is_no_card(document):
 
 
 @given(card=cards)
-def test_a_card_is_checked_alike_however_it_came(card):
+def test_a_card_is_checked_from_every_source(card):
     def verdict(check):
         try:
             check()
@@ -447,7 +447,7 @@ def test_security_schemes_keep_their_names_on_the_wire():
     assert card.security_schemes["oauth"].oauth2_security_scheme.flows.authorization_code.scopes
 
 
-def test_defaults_are_not_shared_between_cards():
+def test_cards_share_no_defaults():
     first, second = AgentCard(), AgentCard()
 
     first.security_schemes["key"] = None
@@ -456,7 +456,7 @@ def test_defaults_are_not_shared_between_cards():
     assert msgspec.structs.replace(second, name="x") == AgentCard(name="x")
 
 
-def test_a_state_that_cannot_be_encoded_is_shown_escaped():
+def test_a_state_with_a_lone_surrogate_is_shown_escaped():
     state = TaskState("\ud800\x1b[2J")
     task = Task(id="t", status=TaskStatus(state=state))
 

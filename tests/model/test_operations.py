@@ -71,7 +71,7 @@ def test_an_operation_has_verb_path_safety_and_streaming_of_the_protocol(name):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_an_operation_has_method_and_path_of_the_older_protocol(name):
+def test_an_operation_has_method_and_path_of_0_3(name):
     row = OPERATIONS[name]
 
     assert (row.method_v03, row.path_v03) == OLDER_TABLE[name]
@@ -96,16 +96,16 @@ def test_a_path_names_members_of_the_request(name):
         ("GetExtendedAgentCard", AgentCard),
     ],
 )
-def test_an_operation_answers_with_the_type_of_the_protocol(name, response):
+def test_an_operation_has_the_response_type_of_the_protocol(name, response):
     assert OPERATIONS[name].response is response
 
 
-def test_both_ways_to_send_take_the_same_request():
+def test_both_send_operations_have_the_same_request():
     assert OPERATIONS["SendMessage"].request is OPERATIONS["SendStreamingMessage"].request
     assert OPERATIONS["SendMessage"].request is SendMessageRequest
 
 
-def test_only_what_makes_something_new_is_conditional():
+def test_only_operations_that_create_something_are_conditional():
     conditional = {
         operation.name for operation in OPERATIONS.values() if operation.safety == "conditional"
     }
@@ -120,9 +120,7 @@ def test_only_what_makes_something_new_is_conditional():
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("name", ["GetTask", "CancelTask", "ListTaskPushNotificationConfigs"])
-async def test_a_request_that_names_nothing_is_refused_alike_over_each_binding(
-    name, version, binding
-):
+async def test_an_empty_id_is_refused_over_each_binding(name, version, binding):
     agent = FakeAgent(versions=(version,))
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,))
     operation = OPERATIONS[name]

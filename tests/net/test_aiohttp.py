@@ -163,7 +163,7 @@ def trusting(authority):
     "target", ["/", "/a%2Fb/%7Eme/", "/rpc?q=a%20b+c&empty=", "/a//b/../c", "/%C3%A9?x=%2B"]
 )
 @on_a_loop
-async def test_the_url_is_sent_as_it_is(target):
+async def test_the_url_is_sent_unchanged(target):
     async with serve() as server, made() as engine:
         await engine.request(get(server.url.rstrip("/") + target))
 
@@ -171,7 +171,7 @@ async def test_the_url_is_sent_as_it_is(target):
 
 
 @on_a_loop
-async def test_the_body_and_the_headers_are_sent_as_they_are():
+async def test_the_body_and_the_headers_are_sent_unchanged():
     body = bytes(range(256)) * 1000
     async with serve() as server, made() as engine:
         await engine.request(post(server.url, body, headers={"x-any": "thing"}))
@@ -193,7 +193,7 @@ async def test_a_get_has_no_headers_about_a_body():
 
 
 @on_a_loop
-async def test_calls_take_gzip_and_streams_take_nothing_but_the_bytes():
+async def test_calls_accept_gzip_and_streams_only_identity():
     packed = reply(gzip.compress(b"held fast"), "Content-Encoding: gzip")
     async with serve(always(packed)) as server, made() as engine:
         answer = await engine.request(post(server.url))
@@ -207,7 +207,7 @@ async def test_calls_take_gzip_and_streams_take_nothing_but_the_bytes():
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_a_redirect_is_a_reply_like_any_other(status, make):
+async def test_a_redirect_is_returned_as_a_reply(status, make):
     async with serve(always(reply(b"", "Location: /other", status=f"{status} Go"))) as server:
         async with made() as engine:
             answer = await engine.request(make(server.url))
@@ -219,7 +219,7 @@ async def test_a_redirect_is_a_reply_like_any_other(status, make):
 
 @pytest.mark.rule("P17")
 @on_a_loop
-async def test_cookies_are_neither_kept_nor_sent():
+async def test_cookies_are_neither_stored_nor_sent():
     async with serve(always(reply(b"{}", "Set-Cookie: a=b; Path=/"))) as server, made() as engine:
         await engine.request(get(server.url))
         await engine.request(get(server.url))
@@ -241,7 +241,7 @@ async def test_netrc_is_not_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_sent_is_noted_once_a_request_left(make):
+async def test_progress_is_sent_once_the_request_left(make):
     async def script(connection):
         await connection.first_bytes()
         seen.append(progress.sent)
@@ -270,7 +270,7 @@ async def test_the_proxy_of_the_environment_is_used(monkeypatch):
 
 
 @on_a_loop
-async def test_the_proxy_gets_its_credentials(monkeypatch):
+async def test_the_proxy_receives_its_credentials(monkeypatch):
     async with serve() as proxy:
         monkeypatch.setenv("http_proxy", f"http://user:sesame@127.0.0.1:{proxy.port}")
         async with made() as engine:
@@ -281,7 +281,7 @@ async def test_the_proxy_gets_its_credentials(monkeypatch):
 
 @pytest.mark.parametrize("bypass", ["127.0.0.1", "*"])
 @on_a_loop
-async def test_no_proxy_goes_past_the_proxy(monkeypatch, bypass):
+async def test_no_proxy_bypasses_the_proxy(monkeypatch, bypass):
     async with serve() as proxy, serve() as server:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", bypass)
@@ -292,7 +292,7 @@ async def test_no_proxy_goes_past_the_proxy(monkeypatch, bypass):
 
 
 @on_a_loop
-async def test_proxies_can_be_left_alone(monkeypatch):
+async def test_proxies_can_be_disabled(monkeypatch):
     async with serve() as proxy, serve() as server:
         monkeypatch.setenv("http_proxy", proxy.url)
         async with made(proxies=False) as engine:
@@ -306,7 +306,7 @@ async def test_proxies_can_be_left_alone(monkeypatch):
     [("407 Who are you", False), ("403 No", False), ("502 Bad Gateway", True)],
 )
 @on_a_loop
-async def test_a_proxy_that_does_not_connect_is_told_without_its_password(
+async def test_a_proxy_that_does_not_connect_is_named_without_its_password(
     monkeypatch, status, transient
 ):
     async with serve(always(reply(status=status))) as proxy:
@@ -323,7 +323,7 @@ async def test_a_proxy_that_does_not_connect_is_told_without_its_password(
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @on_a_loop
-async def test_a_proxy_that_is_not_there_is_told_without_its_password(monkeypatch, scheme):
+async def test_an_unreachable_proxy_is_named_without_its_password(monkeypatch, scheme):
     with nobody() as port:
         monkeypatch.setenv(f"{scheme}_proxy", f"http://user:sesame@127.0.0.1:{port}")
         async with made() as engine:
@@ -383,7 +383,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used(make):
 
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_seen(
+async def test_nothing_is_sent_on_a_connection_that_was_closed_while_the_loop_was_blocked(
     make, monkeypatch
 ):
     async def script(connection):
@@ -420,7 +420,7 @@ async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_s
 @pytest.mark.parametrize("ticks", range(6))
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_a_close_that_meets_the_request_is_told_by_what_left(make, ticks):
+async def test_a_close_during_the_request_reports_whether_bytes_left(make, ticks):
     """Whether bytes left depends on the very turn of the loop; the facts must tell which."""
     progress = Progress()
     async with serve() as server, made() as engine:
@@ -445,7 +445,7 @@ async def test_a_close_that_meets_the_request_is_told_by_what_left(make, ticks):
 
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_what_the_server_said_on_an_idle_connection_answers_nothing(make):
+async def test_data_received_on_an_idle_connection_is_not_a_reply(make):
     async def script(connection):
         await connection.request()
         await connection.send(reply(b"mine"))
@@ -589,7 +589,7 @@ async def test_idle_timeout(streaming, part):
 
 
 @on_a_loop
-async def test_every_piece_starts_the_idle_clock_again(monkeypatch):
+async def test_every_chunk_restarts_the_idle_timeout(monkeypatch):
     clock = Clock(monkeypatch)
 
     async def script(connection):
@@ -609,7 +609,7 @@ async def test_every_piece_starts_the_idle_clock_again(monkeypatch):
 
 
 @on_a_loop
-async def test_limits_hold_for_their_own_phase_only(monkeypatch):
+async def test_timeouts_apply_to_their_own_phase_only(monkeypatch):
     """A long time before the first byte is no business of the connect or the idle limit."""
     clock = Clock(monkeypatch)
 
@@ -657,7 +657,7 @@ async def test_refused(make):
 
 
 @on_a_loop
-async def test_a_proxy_that_refuses_is_told_with_the_reason_alone(monkeypatch):
+async def test_the_error_of_a_refusing_proxy_has_only_the_reason(monkeypatch):
     with nobody() as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
         async with made() as engine:
@@ -669,7 +669,7 @@ async def test_a_proxy_that_refuses_is_told_with_the_reason_alone(monkeypatch):
 
 @pytest.mark.parametrize("name", [LONG_NAME, "a" * 64 + ".invalid", "no..name.invalid"])
 @on_a_loop
-async def test_a_name_that_cannot_exist_is_a_dns_failure(name):
+async def test_an_invalid_name_is_a_dns_failure(name):
     async with made() as engine:
         error = await failing(engine.request(post(f"http://{name}/")), A2AConnectionError)
 
@@ -677,7 +677,7 @@ async def test_a_name_that_cannot_exist_is_a_dns_failure(name):
 
 
 @on_a_loop
-async def test_whether_a_dns_failure_is_transient_is_what_the_resolver_says():
+async def test_a_dns_failure_is_transient_as_the_resolver_says():
     async with made() as engine:
         error = await failing(engine.request(post(f"http://{LONG_NAME}/")), A2AConnectionError)
 
@@ -686,7 +686,7 @@ async def test_whether_a_dns_failure_is_transient_is_what_the_resolver_says():
 
 @pytest.mark.parametrize("url", ["ftp://agent.example/", "http:///rpc", "http://256.1.1.1/"])
 @on_a_loop
-async def test_an_address_that_is_none_stays_one(url):
+async def test_an_invalid_address_is_not_transient(url):
     async with made() as engine:
         error = await failing(engine.request(post(url)), A2AConnectionError)
 
@@ -750,7 +750,7 @@ async def test_truncated(part, ending):
 
 
 @on_a_loop
-async def test_a_call_whose_reply_is_cut_is_truncated():
+async def test_a_truncated_reply_of_a_call_is_truncated():
     async def script(connection):
         await connection.request()
         await connection.send(head("Content-Length: 100") + b"half")
@@ -762,7 +762,7 @@ async def test_a_call_whose_reply_is_cut_is_truncated():
 
 
 @on_a_loop
-async def test_what_arrived_before_a_cut_is_delivered_to_a_slow_reader():
+async def test_data_received_before_a_cut_is_delivered_to_a_slow_reader():
     async def script(connection):
         await connection.request()
         await connection.send(head(CHUNKED) + chunk(b"one"))
@@ -821,7 +821,7 @@ async def test_garbage_is_an_invalid_response(answer):
     ],
 )
 @on_a_loop
-async def test_what_is_not_http_is_told_in_plain_words(answer, told):
+async def test_a_reply_that_is_not_http_is_described(answer, told):
     async with serve(always(answer)) as server, made() as engine:
         error = await failing(engine.request(post(server.url)), InvalidAgentResponseError)
 
@@ -831,7 +831,7 @@ async def test_what_is_not_http_is_told_in_plain_words(answer, told):
 
 
 @on_a_loop
-async def test_whatever_bytes_come_only_errors_of_our_own_come_out():
+async def test_any_bytes_raise_only_a2a_errors():
     dice = random.Random(20)
     whole = (
         reply(b'{"ok": true}', "Content-Type: application/json")
@@ -867,7 +867,7 @@ async def test_whatever_bytes_come_only_errors_of_our_own_come_out():
 
 @pytest.mark.parametrize("kind", ["file", "path", "context", "off"])
 @on_a_loop
-async def test_tls_as_it_was_asked_for(kind, authority, certified, trusting, tmp_path):
+async def test_tls_settings_are_applied(kind, authority, certified, trusting, tmp_path):
     file = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(str(file))
     option = {"file": str(file), "path": file, "context": trusting, "off": False}[kind]
@@ -879,7 +879,7 @@ async def test_tls_as_it_was_asked_for(kind, authority, certified, trusting, tmp
 
 @pytest.mark.rule("P33")
 @on_a_loop
-async def test_an_untrusted_certificate_is_a_lasting_tls_failure(certified):
+async def test_an_untrusted_certificate_is_a_permanent_tls_failure(certified):
     async with serve(ssl=certified) as server, made() as engine:
         error = await failing(engine.request(post(server.url)), A2AConnectionError)
 
@@ -889,7 +889,7 @@ async def test_an_untrusted_certificate_is_a_lasting_tls_failure(certified):
 
 @pytest.mark.rule("P33")
 @on_a_loop
-async def test_a_certificate_for_another_host_is_a_lasting_tls_failure(authority, trusting):
+async def test_a_certificate_for_another_host_is_a_permanent_tls_failure(authority, trusting):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("other.example").configure_cert(context)
     async with serve(ssl=context) as server, made(ssl=trusting) as engine:
@@ -923,7 +923,7 @@ async def test_a_server_without_tls_is_a_tls_failure(ending):
 
 
 @on_a_loop
-async def test_a_server_that_is_silent_to_tls_may_be_one_of_plain_http():
+async def test_a_server_that_does_not_answer_the_handshake_may_speak_plain_http():
     async def silent(connection):
         await connection.until_gone()
 
@@ -935,7 +935,7 @@ async def test_a_server_that_is_silent_to_tls_may_be_one_of_plain_http():
     assert (error.phase, "begins with http://" in error.message) == ("connect", True)
 
 
-def test_what_is_no_certificate_is_refused_at_once(tmp_path):
+def test_an_invalid_certificate_file_is_refused_at_once(tmp_path):
     (tmp_path / "no.pem").write_text("no certificate")
 
     with pytest.raises(ValueError, match=r"no\.pem holds no certificate"):
@@ -963,7 +963,7 @@ async def test_an_ipv6_literal():
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
 @on_a_loop
-async def test_a_reply_over_the_limit_is_given_up(framed):
+async def test_a_reply_over_the_limit_is_refused(framed):
     pieces = {
         "length": [reply(bytes(1001))],
         "chunks": [head(CHUNKED) + chunk(bytes(1000)), chunk(b"1") + LAST_CHUNK],
@@ -994,7 +994,7 @@ async def test_a_reply_over_the_limit_closes_its_connection():
 
 @pytest.mark.rule("P24")
 @on_a_loop
-async def test_a_bomb_is_stopped_by_its_inflated_size():
+async def test_a_compression_bomb_is_stopped_by_its_inflated_size():
     bomb = gzip.compress(bytes(2**27))
     assert len(bomb) * 1000 < 2**27 * 1.05
     async with serve(always(reply(bomb, "Content-Encoding: gzip"))) as server, made() as engine:
@@ -1011,7 +1011,7 @@ async def test_a_bomb_is_stopped_by_its_inflated_size():
 
 
 @on_a_loop
-async def test_a_plain_flood_is_held_back():
+async def test_a_flood_is_held_back():
     async def script(connection):
         await connection.request()
         await connection.send(head(CHUNKED), *([chunk(bytes(2**20))] * 128))
@@ -1042,7 +1042,7 @@ async def test_calls_share_connections():
 
 
 @on_a_loop
-async def test_an_idle_connection_serves_a_message_for_a_second_only(monkeypatch):
+async def test_an_idle_connection_serves_a_message_for_one_second(monkeypatch):
     clock = Clock(monkeypatch)
     async with serve() as server, made() as engine:
         await engine.request(post(server.url, max_idle=1.0))
@@ -1056,7 +1056,7 @@ async def test_an_idle_connection_serves_a_message_for_a_second_only(monkeypatch
 
 
 @on_a_loop
-async def test_an_idle_connection_serves_a_read_for_as_long_as_the_read_allows(monkeypatch):
+async def test_an_idle_connection_serves_a_read_within_its_own_limit(monkeypatch):
     clock = Clock(monkeypatch)
     async with serve() as server, made() as engine:
         await engine.request(get(server.url, max_idle=4.0))
@@ -1071,7 +1071,7 @@ async def test_an_idle_connection_serves_a_read_for_as_long_as_the_read_allows(m
 
 @pytest.mark.parametrize("allowed", [0.5, 1.0, 2.0])
 @on_a_loop
-async def test_what_a_read_left_idle_is_too_old_for_a_message(monkeypatch, allowed):
+async def test_a_connection_that_a_read_left_idle_is_too_old_for_a_message(monkeypatch, allowed):
     clock = Clock(monkeypatch)
     async with serve() as server, made() as engine:
         await engine.request(get(server.url, max_idle=4.0))
@@ -1101,7 +1101,7 @@ def gathering(size):
 
 
 @on_a_loop
-async def test_max_connections_is_what_runs_at_once():
+async def test_max_connections_bounds_concurrent_calls():
     most = 0
 
     async def script(connection):
@@ -1123,7 +1123,7 @@ async def test_max_connections_is_what_runs_at_once():
 
 
 @on_a_loop
-async def test_what_a_request_waits_for_is_told_as_long_as_it_waits():
+async def test_progress_names_the_slot_that_a_request_awaits():
     async def script(connection):
         while (await connection.request()) is not None:
             if len(server.requests) > 1:
@@ -1144,7 +1144,7 @@ async def test_what_a_request_waits_for_is_told_as_long_as_it_waits():
 
 
 @on_a_loop
-async def test_as_many_calls_as_allowed_run_at_once():
+async def test_the_maximum_number_of_calls_runs_concurrently():
     async with serve(gathering(5)) as server, made(max_connections=5) as engine:
         await asyncio.gather(*(engine.request(post(server.url)) for _ in range(5)))
 
@@ -1177,7 +1177,7 @@ async def test_open_streams_do_not_starve_calls():
 
 
 @pytest.mark.parametrize("option", ["max_connections", "max_streams"])
-def test_there_is_at_least_one_slot(option):
+def test_at_least_one_slot_is_required(option):
     with pytest.raises(ValueError, match=f"{option} must be at least 1"):
         AiohttpEngine(**{option: 0})
 
@@ -1186,7 +1186,7 @@ def test_there_is_at_least_one_slot(option):
 
 
 @on_a_loop
-async def test_pieces_arrive_as_they_are_sent():
+async def test_chunks_arrive_as_they_are_sent():
     async def script(connection):
         await connection.request()
         await connection.send(head(CHUNKED))
@@ -1209,7 +1209,7 @@ async def test_pieces_arrive_as_they_are_sent():
 
 
 @on_a_loop
-async def test_a_reply_that_turns_out_not_to_be_a_stream_is_read_whole():
+async def test_a_reply_to_a_stream_request_that_is_not_a_stream_is_read_whole():
     refusal = reply(b'{"error": {}}', status="401 No")
     async with (
         serve(always(refusal)) as server,
@@ -1220,7 +1220,7 @@ async def test_a_reply_that_turns_out_not_to_be_a_stream_is_read_whole():
 
 
 @on_a_loop
-async def test_a_reply_on_a_stream_is_limited_when_read_whole():
+async def test_a_stream_read_whole_is_limited():
     async with (
         serve(always(reply(bytes(1001)))) as server,
         made() as engine,
@@ -1280,7 +1280,7 @@ async def test_an_exception_inside_a_stream_closes_the_socket_and_frees_the_slot
 
 
 @on_a_loop
-async def test_a_stream_read_to_its_end_leaves_its_connection_to_the_next():
+async def test_a_stream_read_to_its_end_leaves_its_connection_reusable():
     async with serve(always(reply(b"all"))) as server, made(max_streams=1) as engine:
         for _ in range(3):
             assert await reading(engine, post(server.url)) == [b"all"]
@@ -1289,7 +1289,7 @@ async def test_a_stream_read_to_its_end_leaves_its_connection_to_the_next():
 
 
 @on_a_loop
-async def test_a_stream_abandoned_without_a_word_is_quiet():
+async def test_an_abandoned_stream_logs_nothing():
     asyncio.get_running_loop().set_debug(False)  # else aiohttp rightly complains
     async with serve(endless()) as server, made(max_streams=1) as engine:
         stream = await engine.stream(post(server.url)).__aenter__()
@@ -1322,7 +1322,7 @@ async def test_cancelled_while_waiting_for_the_reply(streaming):
 
 
 @on_a_loop
-async def test_cancelled_while_waiting_for_a_piece():
+async def test_cancelled_while_waiting_for_a_chunk():
     async with serve(endless()) as server, made(max_streams=1) as engine:
         for turn in range(3):
             begun = asyncio.Event()
@@ -1335,7 +1335,7 @@ async def test_cancelled_while_waiting_for_a_piece():
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-def test_what_is_given_up_does_not_wait_for_a_server_that_does_not_read(how):
+def test_a_cancelled_request_does_not_wait_for_a_server_that_does_not_read(how):
     """A socket that is only closed lives on until its peer has taken what was written."""
 
     async def script(connection):
@@ -1535,7 +1535,7 @@ async def test_a_closed_engine_can_be_used_again():
 
 
 @on_a_loop
-async def test_closing_fails_what_is_under_way_and_frees_its_slot():
+async def test_closing_fails_calls_in_flight_and_frees_their_slots():
     async def script(connection):
         await connection.request()
         if len(server.requests) == 1:
@@ -1563,7 +1563,7 @@ async def test_an_engine_is_closed_when_its_context_is_left():
 
 
 @on_a_loop
-async def test_an_engine_that_is_forgotten_lets_go_of_its_connections_and_says_so():
+async def test_a_dropped_engine_closes_its_connections_with_a_warning():
     async with serve() as server:
         engines = [AiohttpEngine()]
         await engines[0].request(post(server.url))
@@ -1573,7 +1573,7 @@ async def test_an_engine_that_is_forgotten_lets_go_of_its_connections_and_says_s
         await server.until(lambda: not server.open)
 
 
-def test_an_engine_that_a_finished_program_left_open_says_so():
+def test_an_engine_left_open_at_exit_causes_a_warning():
     card = b"""{
         "name": "Agent",
         "supportedInterfaces": [{"url": "http://agent.test", "protocolBinding": "JSONRPC"}]
@@ -1595,7 +1595,7 @@ def test_an_engine_that_a_finished_program_left_open_says_so():
 
 
 @on_a_loop
-async def test_an_engine_that_was_never_used_or_was_closed_is_forgotten_quietly():
+async def test_an_unused_or_closed_engine_is_dropped_silently():
     async with serve() as server:
         engine = AiohttpEngine()
         await engine.request(post(server.url))
@@ -1609,7 +1609,7 @@ async def test_an_engine_that_was_never_used_or_was_closed_is_forgotten_quietly(
 
 
 @on_a_loop
-async def test_a_lent_session_is_used_and_never_closed():
+async def test_a_borrowed_session_is_used_and_never_closed():
     async with (
         serve() as server,
         aiohttp.ClientSession(headers={"x-mine": "yes"}) as session,
@@ -1626,7 +1626,7 @@ async def test_a_lent_session_is_used_and_never_closed():
 
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_a_lent_session_tells_what_left(make):
+async def test_a_borrowed_session_reports_whether_bytes_left(make):
     async def script(connection):
         await connection.request()
 
@@ -1648,7 +1648,9 @@ async def test_a_lent_session_tells_what_left(make):
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 @on_a_loop
-async def test_a_request_lost_on_a_reused_connection_of_a_lent_session_is_not_sent_again(method):
+async def test_a_request_lost_on_a_reused_connection_of_a_borrowed_session_is_not_sent_again(
+    method,
+):
     async def script(connection):
         await connection.request()
         await connection.send(reply())
@@ -1665,7 +1667,7 @@ async def test_a_request_lost_on_a_reused_connection_of_a_lent_session_is_not_se
 
 
 @on_a_loop
-async def test_a_lent_session_is_given_the_limits():
+async def test_a_borrowed_session_applies_the_limits():
     async def script(connection):
         await connection.request()
         await connection.stall()
@@ -1679,7 +1681,7 @@ async def test_a_lent_session_is_given_the_limits():
 
 
 @on_a_loop
-async def test_a_lent_session_whose_pool_is_full_counts_as_connecting():
+async def test_a_full_pool_of_a_borrowed_session_counts_as_connecting():
     async def script(connection):
         await connection.request()
         await connection.until_gone()
@@ -1701,7 +1703,7 @@ async def test_a_lent_session_whose_pool_is_full_counts_as_connecting():
 
 
 @on_a_loop
-async def test_what_was_said_not_to_have_left_does_not_leave_later():
+async def test_a_request_reported_as_unsent_is_not_sent_later():
     ended = asyncio.Event()
 
     async def apart(request, handler):
@@ -1750,7 +1752,9 @@ async def late(clock):
 
 
 @on_a_loop
-async def test_the_write_limit_is_named_though_the_socket_drains_in_the_same_turn(monkeypatch):
+async def test_the_write_timeout_is_named_though_the_socket_drains_in_the_same_iteration(
+    monkeypatch,
+):
     clock = Clock(monkeypatch)
     drain = aiohttp.http_writer.StreamWriter.drain
 
@@ -1772,7 +1776,7 @@ async def test_the_write_limit_is_named_though_the_socket_drains_in_the_same_tur
 
 
 @on_a_loop
-async def test_a_connection_that_comes_in_the_turn_of_its_limit_is_used_or_not_but_not_half(
+async def test_a_connection_made_as_its_timeout_expires_is_used_or_closed(
     monkeypatch,
 ):
     clock = Clock(monkeypatch)
@@ -1794,7 +1798,7 @@ async def test_a_connection_that_comes_in_the_turn_of_its_limit_is_used_or_not_b
         assert outcome.status == 200
 
 
-def test_a_stream_can_be_made_before_its_loop_runs():
+def test_a_stream_can_be_created_before_its_loop_runs():
     stream = AiohttpEngine().stream(get("http://127.0.0.1:1/"))
 
     async def enter():
@@ -1845,7 +1849,7 @@ PAGE = b"<html>" + b"busy " * 1000
     ],
     ids=["a coding not asked for", "broken compression", "a page beyond the limit"],
 )
-async def test_a_page_that_cannot_be_read_keeps_its_status(headers, limits):
+async def test_an_unreadable_error_page_keeps_its_status(headers, limits):
     busy = reply(PAGE, "Retry-After: 7", *headers, status="503 Busy")
     engine = AiohttpEngine()
     async with serve(always(busy)) as server:

@@ -96,7 +96,7 @@ async def stall(request, context):
 # ── Connections ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_calls_share_a_connection_and_streams_have_one_of_their_own():
+async def test_calls_share_a_connection_and_each_stream_has_its_own():
     async def stream(request, context):
         yield pb.StreamResponse(task=task()).SerializeToString()
 
@@ -114,7 +114,7 @@ async def test_calls_share_a_connection_and_streams_have_one_of_their_own():
 
 
 @pytest.mark.parametrize("written", ["{}", "dns:///{}", "dns:{}", "ipv4:{}", "http://{}/a2a/v1"])
-async def test_an_address_of_this_machine_needs_no_tls_however_it_is_written(written):
+async def test_a_loopback_address_needs_no_tls_in_any_spelling(written):
     async with grpc_agent(GetTask=get_task) as (port, calls, _):
         url = written.format(f"127.0.0.1:{port}")
         async with connect(card_of(url), resilience=BARE) as client:
@@ -126,7 +126,7 @@ async def test_an_address_of_this_machine_needs_no_tls_however_it_is_written(wri
     assert "grpc-timeout" not in metadata
 
 
-async def test_who_refuses_was_sent_nothing_and_is_asked_again_when_he_is_back():
+async def test_a_refused_connection_is_unsent_and_used_again_later():
     port = reserve_port()
     async with connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client:
         for _ in range(2):
@@ -141,7 +141,7 @@ async def test_who_refuses_was_sent_nothing_and_is_asked_again_when_he_is_back()
             assert len(calls) == 1
 
 
-async def test_a_send_is_tried_again_until_somebody_is_there():
+async def test_a_send_is_retried_until_the_server_is_reachable():
     port = reserve_port()
     async with connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT) as client:
         sending = asyncio.ensure_future(client.send_message("hi"))
@@ -151,7 +151,7 @@ async def test_a_send_is_tried_again_until_somebody_is_there():
             assert len(calls) == 1
 
 
-async def test_a_host_that_says_nothing_is_a_connection_that_did_not_come_about():
+async def test_a_silent_host_is_a_connect_failure():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -162,14 +162,14 @@ async def test_a_host_that_says_nothing_is_a_connection_that_did_not_come_about(
     assert (caught.value.phase, caught.value.executed) == ("connect", False)
 
 
-async def test_an_unknown_name_is_no_connection():
+async def test_an_unknown_name_is_a_connect_failure():
     async with connect(card_of("grpc://agent.invalid:50051"), resilience=BARE) as client:
         with pytest.raises(A2AConnectionError, match="the name could not be resolved") as caught:
             await client.send_message("hi")
     assert (caught.value.failure, caught.value.executed) == ("dns", False)
 
 
-async def test_a_connection_that_rests_is_not_used_again(monkeypatch):
+async def test_an_idle_connection_is_not_used_again(monkeypatch):
     monkeypatch.setattr("holdfast._net.grpc.channels._MAX_IDLE_S", 0.0)
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
@@ -181,7 +181,7 @@ async def test_a_connection_that_rests_is_not_used_again(monkeypatch):
         assert wire.connections == 3
 
 
-async def test_streams_have_as_many_connections_as_they_need():
+async def test_streams_open_as_many_connections_as_they_need():
     going = asyncio.Event()
 
     async def stream(request, context):
@@ -213,7 +213,7 @@ async def test_streams_have_as_many_connections_as_they_need():
         assert await asyncio.gather(*watching) == [[TaskState.COMPLETED]] * 101
 
 
-async def test_a_proxy_of_the_environment_is_gone_through(monkeypatch):
+async def test_a_proxy_of_the_environment_is_used(monkeypatch):
     asked = []
 
     async def proxied(reader, writer):
@@ -238,7 +238,7 @@ async def test_a_proxy_of_the_environment_is_gone_through(monkeypatch):
     assert asked == [[b"CONNECT", b"agent.test:50051"]]
 
 
-async def test_what_is_no_address_of_grpc_is_not_called():
+async def test_an_invalid_grpc_address_is_not_called():
     async with connect(card_of("unix:/run/agent.sock"), resilience=BARE) as client:
         with pytest.raises(InvalidAgentCardError, match="not an address of gRPC") as caught:
             await client.get_task("t1")
@@ -246,13 +246,13 @@ async def test_what_is_no_address_of_grpc_is_not_called():
 
 
 @pytest.mark.parametrize("url", ["me:s3cret@a.test:1", "grpc://me:s3cret@a.test", "dns:me@a:1"])
-def test_an_address_with_a_password_is_none_and_is_not_shown(url):
+def test_an_address_with_a_password_is_invalid_and_not_shown(url):
     with pytest.raises(InvalidAgentCardError, match=r"supportedInterfaces\[0\]\.url") as caught:
         connect(card_of(url))
     assert "s3cret" not in str(caught.value)
 
 
-async def test_a_client_works_in_one_event_loop_after_another():
+async def test_a_client_works_in_several_event_loops():
     ports = []
 
     async def once(client):
@@ -273,7 +273,7 @@ async def test_a_client_works_in_one_event_loop_after_another():
 # ── Ends ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_reply_that_does_not_begin_ends_with_its_limit():
+async def test_a_reply_that_does_not_begin_ends_at_its_timeout():
     gone = asyncio.Event()
 
     async def never(request, context):
@@ -292,7 +292,7 @@ async def test_a_reply_that_does_not_begin_ends_with_its_limit():
             await client.send_message("hi", on_unknown="raise")
 
 
-async def test_a_stream_that_does_not_go_on_ends_with_its_limit():
+async def test_a_silent_stream_ends_at_its_timeout():
     async def once(request, context):
         yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
         await stall(request, context)
@@ -308,7 +308,7 @@ async def test_a_stream_that_does_not_go_on_ends_with_its_limit():
     assert caught.value.__cause__.phase == "idle"
 
 
-async def test_who_is_cancelled_leaves_nothing_behind():
+async def test_a_cancelled_call_leaks_nothing():
     begun, gone = asyncio.Event(), asyncio.Event()
 
     async def never(request, context):
@@ -331,7 +331,7 @@ async def test_who_is_cancelled_leaves_nothing_behind():
 
 
 @pytest.mark.rule("D05")
-async def test_cancellations_at_any_moment_leave_nothing_behind():
+async def test_cancellations_at_any_moment_leak_nothing():
     dice = random.Random(7)
 
     async def stream(request, context):
@@ -367,7 +367,7 @@ async def test_cancellations_at_any_moment_leave_nothing_behind():
         assert [one.uses for one in used] == [0] * len(used)
 
 
-async def test_a_stream_that_is_left_alone_ends_without_a_word(caplog):
+async def test_an_abandoned_stream_ends_silently(caplog):
     gone = asyncio.Event()
 
     async def stream(request, context):
@@ -412,7 +412,7 @@ async def connect_again(client):
         return await client.get_task("t1")
 
 
-async def test_who_gives_up_waiting_for_an_event_can_go_on():
+async def test_a_cancelled_wait_for_an_event_can_be_repeated():
     going = asyncio.Event()
 
     async def stream(request, context):
@@ -436,7 +436,7 @@ async def test_who_gives_up_waiting_for_an_event_can_go_on():
     assert texts == [str(number) for number in range(40)]
 
 
-async def test_what_came_before_a_failure_is_seen_before_it():
+async def test_events_before_a_failure_are_delivered_first():
     async def stream(request, context):
         yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
         for _ in range(30):
@@ -457,7 +457,7 @@ async def test_what_came_before_a_failure_is_seen_before_it():
 
 
 @pytest.mark.parametrize("method", ["send", "stream"])
-async def test_a_call_ends_with_its_client(method):
+async def test_closing_the_client_ends_its_calls(method):
     begun = asyncio.Event()
 
     async def never(request, context):
@@ -486,7 +486,7 @@ async def test_a_call_ends_with_its_client(method):
     assert caught.value.failure == "closed"
 
 
-async def test_a_channel_that_is_closed_while_it_does_not_connect_is_no_cancellation(monkeypatch):
+async def test_a_channel_closed_while_it_connects_is_not_a_cancellation(monkeypatch):
     real = channels_of_grpc._failure_reason
 
     async def reason(channel):
@@ -500,7 +500,7 @@ async def test_a_channel_that_is_closed_while_it_does_not_connect_is_no_cancella
     assert caught.value.executed is False
 
 
-async def test_a_reply_that_is_cut_off_is_lost_and_what_became_of_it_unknown():
+async def test_a_truncated_reply_leaves_the_outcome_unknown():
     begun = asyncio.Event()
 
     async def never(request, context):
@@ -522,7 +522,7 @@ async def test_a_reply_that_is_cut_off_is_lost_and_what_became_of_it_unknown():
         assert isinstance(caught.value.__cause__, A2AConnectionError)
 
 
-async def test_a_stream_that_is_cut_is_picked_up():
+async def test_a_cut_stream_is_resumed():
     cut = asyncio.Event()
 
     async def send(request, context):
@@ -554,7 +554,7 @@ async def test_a_stream_that_is_cut_is_picked_up():
     assert methods.count("SendStreamingMessage") == 1
 
 
-async def test_a_server_that_stops_in_good_order_is_left_and_another_found():
+async def test_a_server_that_shuts_down_gracefully_is_replaced_by_another():
     working = task(state="TASK_STATE_WORKING")
     going, is_over = asyncio.Event(), asyncio.Event()
 
@@ -582,7 +582,7 @@ async def test_a_server_that_stops_in_good_order_is_left_and_another_found():
 
 
 @pytest.mark.parametrize("empty", [True, False])
-async def test_a_stream_that_ends_well_has_said_nothing_of_the_task(empty):
+async def test_a_stream_that_ends_with_ok_leaves_the_state_of_the_task_open(empty):
     async def stream(request, context):
         if not empty:
             yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
@@ -621,7 +621,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("frames", LOST.values(), ids=LOST)
-async def test_a_reply_that_breaks_off_in_any_way_is_lost(frames):
+async def test_any_truncated_reply_is_lost(frames):
     async with (
         frames_agent(*frames) as port,
         connect(card_of(f"127.0.0.1:{port}"), resilience=BARE, on_unknown="raise") as client,
@@ -648,7 +648,7 @@ async def test_a_reply_that_breaks_off_in_any_way_is_lost(frames):
         ("UNKNOWN", InternalError, None, True),
     ],
 )
-async def test_a_status_says_what_it_says(code, kind, executed, transient):
+async def test_each_status_is_the_error_that_it_names(code, kind, executed, transient):
     async def refuse(request, context):
         await context.abort(getattr(grpc.StatusCode, code), "no", (("x-request-id", "7"),))
 
@@ -672,7 +672,7 @@ async def test_a_status_says_what_it_says(code, kind, executed, transient):
     ("size", "which"),
     [(900, "body"), (100_000, "body"), (-5000, "headers"), (-100_000, "headers")],
 )
-async def test_a_reply_larger_than_allowed_is_named_by_its_limit(size, which):
+async def test_a_reply_above_its_limit_names_the_limit(size, which):
     async def large(request, context):
         if size < 0:
             context.set_trailing_metadata((("x-large", "x" * -size),))
@@ -690,7 +690,7 @@ async def test_a_reply_larger_than_allowed_is_named_by_its_limit(size, which):
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])
-async def test_an_event_larger_than_allowed_is_named_by_its_own_limit(size):
+async def test_an_event_above_its_limit_names_the_limit(size):
     async def large(request, context):
         whole = task(metadata={"x": "y" * size})
         yield pb.StreamResponse(task=whole).SerializeToString()
@@ -707,7 +707,7 @@ async def test_an_event_larger_than_allowed_is_named_by_its_own_limit(size):
     assert "event of the stream is larger than 800 bytes" in str(caught.value)
 
 
-async def test_headers_that_are_too_large_for_the_agent_are_not_its_replys():
+async def test_too_large_request_headers_are_not_reported_as_the_replys():
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
         connect(
@@ -735,7 +735,7 @@ async def test_a_reply_that_inflates_beyond_a_limit_is_too_large():
         assert len(calls) == 1
 
 
-async def test_a_reply_that_is_no_message_is_none():
+async def test_a_reply_that_is_not_a_message_is_invalid():
     async def garbage(request, context):
         return b"\xff\xff\xff"
 
@@ -750,7 +750,7 @@ async def test_a_reply_that_is_no_message_is_none():
 # ── Who may be called, and with what ─────────────────────────────────────────────────────────
 
 
-async def test_headers_and_credentials_are_metadata_and_are_renewed_after_a_refusal():
+async def test_headers_and_credentials_are_metadata_and_renewed_after_a_401():
     class Renewing:
         tokens = 0
 
@@ -780,7 +780,7 @@ async def test_headers_and_credentials_are_metadata_and_are_renewed_after_a_refu
     assert calls[0][1]["x-own"] == "7"
 
 
-async def test_a_key_in_the_query_has_no_place():
+async def test_a_key_in_the_query_is_refused():
     class Query:
         async def credentials(self, call):
             return Credentials(query={"key": "s3cret"})
@@ -798,7 +798,7 @@ async def test_a_key_in_the_query_has_no_place():
     assert calls == []
 
 
-async def test_credentials_stay_with_the_origin_they_were_given_for():
+async def test_credentials_are_sent_only_to_their_origin():
     async with grpc_agent(GetTask=get_task) as (port, calls, _):
         card = card_of(f"127.0.0.1:{port}")
         trusted = f"grpc://localhost:{port}"  # an alias, in other words
@@ -808,7 +808,7 @@ async def test_credentials_stay_with_the_origin_they_were_given_for():
 
 
 @pytest.mark.rule("P01", "P19")
-async def test_what_others_name_is_not_called_with_credentials_or_further_inside(monkeypatch):
+async def test_addresses_from_cards_get_no_credentials_and_no_more_private_network(monkeypatch):
     found = {
         "outside.test": "127.0.0.1",
         "inside.test": "127.0.0.1",
@@ -870,7 +870,7 @@ async def test_what_others_name_is_not_called_with_credentials_or_further_inside
 
 
 @pytest.mark.rule("P33")
-async def test_tls_is_spoken_with_whom_the_client_trusts_and_shows_its_certificate(tmp_path):
+async def test_tls_verifies_the_server_and_sends_the_client_certificate(tmp_path):
     authority, others = trustme.CA(), trustme.CA()
     server, own = authority.issue_cert("localhost"), authority.issue_cert("client")
     files = {"ca_file": tmp_path / "ca.pem", "cert_file": tmp_path / "own.pem"}
@@ -901,7 +901,9 @@ async def test_tls_is_spoken_with_whom_the_client_trusts_and_shows_its_certifica
 
 @pytest.mark.rule("P33")
 @pytest.mark.parametrize(("name", "fails"), [("localhost", False), ("agent.test", True)])
-async def test_who_is_called_by_number_is_verified_by_name(tmp_path, monkeypatch, name, fails):
+async def test_a_server_called_by_ip_address_is_verified_by_name(
+    tmp_path, monkeypatch, name, fails
+):
     authority = trustme.CA()
     server = authority.issue_cert("localhost")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -924,7 +926,7 @@ async def test_who_is_called_by_number_is_verified_by_name(tmp_path, monkeypatch
         await channels.close()
 
 
-async def test_who_speaks_no_tls_is_told_apart():
+async def test_a_server_without_tls_is_recognized():
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
         connect(card_of(f"grpcs://127.0.0.1:{port}"), resilience=BARE) as client,
@@ -937,7 +939,7 @@ async def test_who_speaks_no_tls_is_told_apart():
 # ── Channels of the caller's ─────────────────────────────────────────────────────────────────
 
 
-async def test_a_lent_channel_is_used_and_left_open():
+async def test_a_borrowed_channel_is_used_and_not_closed():
     async def follow(request, context):
         yield pb.StreamResponse(task=task()).SerializeToString()
 
@@ -967,7 +969,7 @@ async def test_a_lent_channel_is_used_and_left_open():
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_a_lent_channel_that_is_closed_ends_what_is_on_it(streaming):
+async def test_a_closed_borrowed_channel_ends_its_calls(streaming):
     begun = asyncio.Event()
 
     async def never(request, context):
@@ -1008,13 +1010,13 @@ async def test_a_lent_channel_that_is_closed_ends_what_is_on_it(streaming):
         await binding.close()
 
 
-async def test_a_factory_that_makes_something_else_is_named():
+async def test_a_factory_that_returns_another_type_is_named():
     async with connect(card_of("a:1"), grpc_channel_factory=lambda _: 7) as client:
         with pytest.raises(TypeError, match=r"must give a grpc\.aio\.Channel, not int"):
             await client.get_task("t1")
 
 
-def test_a_factory_that_is_none_is_named():
+def test_an_invalid_factory_is_refused():
     with pytest.raises(TypeError, match=r"^grpc_channel_factory must be a function, not int"):
         connect(card_of("a:1"), grpc_channel_factory=5)
 
@@ -1035,7 +1037,7 @@ async def test_a_card_is_fetched_over_grpc():
 # ── Whether it is spoken at all ──────────────────────────────────────────────────────────────
 
 
-async def test_an_engine_of_ones_own_is_not_gone_past_unless_one_says_so():
+async def test_a_custom_engine_is_not_bypassed_unless_requested():
     engine = FakeNetwork()
     with pytest.raises(ValueError, match="its engine carries HTTP only"):
         connect(card_of("127.0.0.1:1"), engine=engine)
@@ -1051,7 +1053,7 @@ async def test_an_engine_of_ones_own_is_not_gone_past_unless_one_says_so():
         ({"agent": "grpc://agent.test:1"}, "minimal_agent_card"),
     ],
 )
-def test_an_address_of_grpc_is_for_interfaces_that_speak_it(options, said):
+def test_an_address_of_grpc_is_only_for_grpc_interfaces(options, said):
     options = {"agent": "http://agent.test", **options}
     with pytest.raises(ValueError, match=said):
         connect(options.pop("agent"), **options)

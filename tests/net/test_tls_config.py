@@ -54,7 +54,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 @posix
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
 @pytest.mark.parametrize("key", ["key", "both"])
-def test_a_key_that_others_may_read_is_warned_of(files, caplog, key, mode):
+def test_a_key_that_others_may_read_causes_a_warning(files, caplog, key, mode):
     path = getattr(files, key)
     path.chmod(mode)
     try:
@@ -70,7 +70,7 @@ def test_a_key_that_others_may_read_is_warned_of(files, caplog, key, mode):
 
 @pytest.mark.rule("P09")
 @posix
-def test_a_key_of_ones_own_is_not_warned_of(files, caplog):
+def test_a_private_key_of_the_user_causes_no_warning(files, caplog):
     files.cert.chmod(0o644)  # which is no secret
     files.key.chmod(0o400)
     TlsConfig(cert_file=files.cert, key_file=files.key)
@@ -81,7 +81,7 @@ def test_a_key_of_ones_own_is_not_warned_of(files, caplog):
 
 @pytest.mark.rule("P09")
 @posix
-def test_a_key_of_another_user_is_warned_of_and_one_that_root_shares_is_not(
+def test_a_key_of_another_user_causes_a_warning_and_one_shared_by_root_does_not(
     files, caplog, monkeypatch
 ):
     owner = os.geteuid()
@@ -113,7 +113,7 @@ def test_the_command_line_shows_the_warning(files):
 
 
 @real_time
-async def test_a_server_that_demands_a_certificate_gets_it(files):
+async def test_a_client_certificate_is_sent_to_a_server_that_requires_one(files):
     ways = [
         TlsConfig(ca_file=files.ca, cert_file=files.cert, key_file=files.key),
         TlsConfig(ca_file=str(files.ca), cert_file=str(files.both)),
@@ -132,7 +132,7 @@ async def test_a_server_that_demands_a_certificate_gets_it(files):
 
 
 @real_time
-async def test_without_the_right_certificate_nothing_gets_there(files, others):
+async def test_without_the_right_certificate_nothing_is_sent(files, others):
     none = TlsConfig(ca_file=files.ca)
     wrong = TlsConfig(ca_file=files.ca, cert_file=others.cert, key_file=others.key)
     old = files.server()
@@ -152,7 +152,7 @@ async def test_without_the_right_certificate_nothing_gets_there(files, others):
 
 @pytest.mark.rule("P33")
 @real_time
-async def test_a_server_of_another_authority_is_not_spoken_to(files, others):
+async def test_a_server_of_another_authority_is_refused(files, others):
     async with serve(always(), ssl=files.server(demanding=False)) as server:
         error = await failure_of(server, TlsConfig(ca_file=others.ca))
 
@@ -162,7 +162,7 @@ async def test_a_server_of_another_authority_is_not_spoken_to(files, others):
 
 @pytest.mark.rule("P33")
 @real_time
-async def test_verification_can_be_left_out(files):
+async def test_verification_can_be_disabled(files):
     async with (
         serve(always(), ssl=files.server(demanding=False)) as server,
         AiohttpEngine(ssl=TlsConfig(verify=False)) as engine,
@@ -171,7 +171,7 @@ async def test_verification_can_be_left_out(files):
 
 
 @real_time
-async def test_a_client_and_a_coordinator_show_it(files):
+async def test_a_client_and_a_coordinator_use_the_config(files):
     tls = TlsConfig(ca_file=files.ca, cert_file=files.cert, key_file=files.key)
     async with serve(always(), ssl=files.server()) as server:
         async with connect(server.url, tls=tls) as client:
@@ -188,7 +188,7 @@ async def test_a_client_and_a_coordinator_show_it(files):
 # ── What cannot be right ─────────────────────────────────────────────────────────────────────
 
 
-def test_tls_beside_an_engine_that_says_it_is_refused():
+def test_tls_with_an_engine_that_has_its_own_is_refused():
     agent = FakeAgent()
     with pytest.raises(ValueError, match="AiohttpEngine"):
         connect(agent.url, engine=FakeNetwork(agent), tls=TlsConfig())
@@ -201,7 +201,7 @@ def test_tls_beside_an_engine_that_says_it_is_refused():
 
 
 @pytest.mark.parametrize("name", ["ca_file", "cert_file", "key_file"])
-def test_a_file_that_is_missing_is_named(name, files, tmp_path):
+def test_a_missing_file_is_named(name, files, tmp_path):
     options = {"cert_file": files.cert} if name == "key_file" else {}
     with pytest.raises(FileNotFoundError, match=rf"{name}: there is no file .*nowhere\.pem"):
         TlsConfig(**options, **{name: tmp_path / "nowhere.pem"})
@@ -225,7 +225,7 @@ def test_a_file_that_is_missing_is_named(name, files, tmp_path):
         ({"ca_file": "ca", "verify": False}, "pass one of them"),
     ],
 )
-def test_what_is_wrong_is_told_at_once(options, words, files, others, tmp_path):
+def test_an_invalid_file_is_refused_at_once(options, words, files, others, tmp_path):
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("garbage")
     paths = {**vars(files), "garbage": garbage, "strange": others.key}
@@ -236,7 +236,7 @@ def test_what_is_wrong_is_told_at_once(options, words, files, others, tmp_path):
     assert "swordfish" not in str(caught.value)
 
 
-def test_no_password_is_asked_for_on_a_terminal(files):
+def test_no_password_is_requested_on_a_terminal(files):
     code = (
         "import sys, holdfast\n"
         "try: holdfast.TlsConfig(cert_file=sys.argv[1], key_file=sys.argv[2])\n"
@@ -267,7 +267,7 @@ def test_a_value_of_another_type_is_refused(options):
 # ── The value ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_its_files_as_pem(files):
+def test_the_files_are_returned_as_pem(files):
     tls = TlsConfig(
         ca_file=files.ca, cert_file=files.cert, key_file=files.locked, key_password="open sesame"
     )
@@ -283,7 +283,7 @@ def test_its_files_as_pem(files):
     assert TlsConfig().pem() == (None, None, None)
 
 
-def test_it_shows_no_secret_and_does_not_change(files):
+def test_a_config_is_frozen_and_shows_no_secret(files):
     tls = TlsConfig(cert_file=files.cert, key_file=files.locked, key_password="open sesame")
 
     assert "open sesame" not in repr(tls)
@@ -294,7 +294,7 @@ def test_it_shows_no_secret_and_does_not_change(files):
     assert tls == msgspec.structs.replace(tls)
 
 
-def test_renewed_files_count_for_the_next_context(files, others, tmp_path):
+def test_renewed_files_are_read_for_the_next_context(files, others, tmp_path):
     ca = tmp_path / "ca.pem"
     ca.write_bytes(files.ca.read_bytes())
     tls = TlsConfig(ca_file=ca)
@@ -304,7 +304,7 @@ def test_renewed_files_count_for_the_next_context(files, others, tmp_path):
     assert tls.context().get_ca_certs() != before
 
 
-def test_an_engine_tells_what_it_was_given():
+def test_an_engine_has_its_tls_config():
     tls = TlsConfig(verify=False)
 
     assert AiohttpEngine(ssl=tls).tls is tls

@@ -118,12 +118,12 @@ def pem(signer):
     ],
     ids=["key", "set", "json", "by id", "pem by id"],
 )
-async def test_keys_can_be_given_in_many_ways(keys):
+async def test_keys_are_accepted_in_each_form(keys):
     assert (await judged(SIGNED, CardVerifier(keys)))[0].outcome == "verified"
 
 
 @pytest.mark.parametrize("kind", ["ec", "rsa", "ed"])
-async def test_pem_without_a_name_is_for_signatures_without_one(kind):
+async def test_pem_without_a_key_id_verifies_signatures_without_one(kind):
     made = {
         "ec": SIGNER,
         "rsa": Signer(None, rsa.generate_private_key(65537, 2048), "RS256"),
@@ -139,7 +139,7 @@ async def test_pem_without_a_name_is_for_signatures_without_one(kind):
     assert (await judged(card, verifier))[0].outcome == "verified"
 
 
-async def test_one_key_as_pem_counts_whatever_the_signature_calls_it():
+async def test_a_single_pem_verifies_signatures_with_any_key_id():
     said, _ = await judged(SIGNED, CardVerifier(pem(SIGNER).decode()), require_signature=True)
     assert (said.outcome, said.key_id) == ("verified", SIGNER.kid)
 
@@ -150,14 +150,14 @@ async def test_one_key_as_pem_counts_whatever_the_signature_calls_it():
     )
 
 
-def test_what_cannot_be_signed_is_named():
+def test_sign_card_names_an_invalid_argument():
     with pytest.raises(TypeError, match="card must be an AgentCard or its JSON object, not None"):
         sign_card(None, SIGNER.key, key_id="k")
     with pytest.raises(ValueError, match="it is a private key of that kind"):
         sign_card(document(), "no key", key_id="k")
 
 
-async def test_one_right_signature_is_enough():
+async def test_one_valid_signature_is_enough():
     card = Signer("other").sign(document())
     card = SIGNER.sign(card)
 
@@ -167,7 +167,7 @@ async def test_one_right_signature_is_enough():
     assert (said.outcome, said.number) == ("verified", 2)  # the first one is wrong
 
 
-async def test_a_card_without_a_signature_is_absent_and_no_failure():
+async def test_a_card_without_a_signature_is_absent_and_accepted():
     said, used = await judged(document())
 
     assert (said.outcome, used.name) == ("absent", "Signed")
@@ -182,7 +182,7 @@ async def test_without_a_verifier_nothing_is_verified():
 
 
 @pytest.mark.rule("P11")
-async def test_a_changed_card_is_refused_though_nothing_is_required():
+async def test_a_modified_card_is_refused_even_if_no_signature_is_required():
     error = await refused({**SIGNED, "name": "Somebody else"})
 
     assert (error.outcome, error.key_id, error.transient) == ("invalid", "k-1", False)
@@ -190,7 +190,7 @@ async def test_a_changed_card_is_refused_though_nothing_is_required():
 
 
 @pytest.mark.rule("P11")
-async def test_a_key_that_nobody_knows_makes_a_card_unverifiable():
+async def test_an_unknown_key_makes_a_card_unverifiable():
     card = Signer("stranger").sign(document())
 
     said, _ = await judged(card)
@@ -216,7 +216,7 @@ HMAC = {"kty": "oct", "k": base64.urlsafe_b64encode(b"s" * 64).decode(), "kid": 
     ],
     ids=json.dumps,
 )
-async def test_a_header_that_does_not_count_makes_a_card_unverifiable(header):
+async def test_an_unsupported_header_makes_a_card_unverifiable(header):
     fields = {"alg": "ES256", "kid": "k-1", **header}
     protected = base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
     card = with_entry(protected=protected, signature=SIGNED["signatures"][0]["signature"])
@@ -228,7 +228,7 @@ async def test_a_header_that_does_not_count_makes_a_card_unverifiable(header):
 
 
 @pytest.mark.rule("P11")
-async def test_a_public_key_is_no_shared_secret():
+async def test_a_public_key_is_not_used_as_a_shared_secret():
     token = jwt.api_jws.encode(
         canonical_json(DOCUMENT), b"s" * 64, algorithm="HS256", headers={"kid": "k-1"}
     )
@@ -246,7 +246,7 @@ async def test_a_public_key_is_no_shared_secret():
     ["x", {"protected": "x"}, [1], [None], [{}], [{"protected": 1, "signature": []}]],
     ids=json.dumps,
 )
-async def test_signatures_that_cannot_be_read_are_unverifiable_or_a_bad_card(signatures):
+async def test_malformed_signatures_are_unverifiable_or_an_invalid_card(signatures):
     try:
         said, _ = await judged(document(signatures=signatures))
     except InvalidAgentCardError:
@@ -269,7 +269,7 @@ async def test_signatures_that_cannot_be_read_are_unverifiable_or_a_bad_card(sig
     ),
     signature=st.text(max_size=30) | st.just("AAAA" * 22),
 )
-def test_fuzz_no_signature_breaks_the_verifier(protected, signature):
+def test_fuzzed_signatures_raise_nothing_in_the_verifier(protected, signature):
     card = with_entry(protected=protected, signature=signature)
 
     async def look():
@@ -282,7 +282,7 @@ def test_fuzz_no_signature_breaks_the_verifier(protected, signature):
     assert run(look()) in {"unverifiable", "invalid"}
 
 
-def test_options_that_cannot_be_are_refused_at_once():
+def test_invalid_options_are_refused_at_once():
     private = SIGNER.key
     key = jwt.get_algorithm_by_name("ES256").to_jwk(private, as_dict=True)
     verifier = CardVerifier({**key, "kid": "k-1"})
@@ -357,7 +357,7 @@ BY_SDK, BY_US = st.just(SDK_SIGNED), st.just(SIGNER.sign(FULL))
 @pytest.mark.rule("P11")
 @settings(max_examples=rounds(30, 120))
 @given(data=st.data(), signed=st.one_of(BY_SDK, BY_US))
-def test_no_member_can_be_changed(data, signed):
+def test_no_signed_member_can_be_changed(data, signed):
     content = {name: member for name, member in signed.items() if name != "signatures"}
     path = data.draw(st.sampled_from(sorted(leaves(content), key=repr)))
     other = st.sampled_from(["x", "", None, True, False, 0, 7, 1.5, [], {}, ["x"], {"x": 1}, ...])
@@ -394,7 +394,7 @@ def canonical_card(card):
     ),
     signed=st.one_of(BY_SDK, BY_US),
 )
-def test_nothing_can_be_added_that_is_acted_upon(name, value, signed):
+def test_no_member_that_is_used_can_be_added(name, value, signed):
     if name in signed and signed[name] == value:
         return
     altered = {**signed, name: value}
@@ -412,7 +412,7 @@ def test_nothing_can_be_added_that_is_acted_upon(name, value, signed):
         assert "evil" not in repr(used)
 
 
-async def test_what_the_sdk_adds_for_older_clients_is_not_signed_and_not_used():
+async def test_members_that_the_sdk_adds_for_older_clients_are_not_signed_and_not_used():
     older = {"url": "http://agent.test/old", "protocolBinding": "JSONRPC"}
     interfaces = [*FULL["supportedInterfaces"], {**older, "protocolVersion": "0.3"}]
     served = agent_card_to_dict(as_sdk_signs({**FULL, "supportedInterfaces": interfaces}))
@@ -434,7 +434,7 @@ async def test_what_the_sdk_adds_for_older_clients_is_not_signed_and_not_used():
 BEARER = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
 
 
-async def test_requirements_without_scopes_are_used_where_their_scheme_is_signed():
+async def test_requirements_without_scopes_are_used_if_their_scheme_is_signed():
     schemes = {**DOCUMENT["securitySchemes"], **BEARER}
     wanted = [
         {"schemes": {"bearer": {"list": []}}},
@@ -455,7 +455,7 @@ async def test_requirements_without_scopes_are_used_where_their_scheme_is_signed
     assert (await judged(SIGNER.sign(signing)))[0].unsigned == ()
 
 
-async def test_a_client_sends_what_a_requirement_without_scopes_asks_for():
+async def test_a_client_sends_the_credentials_of_a_requirement_without_scopes():
     wanted = [{"schemes": {"bearer": {"list": []}}}]
     card = {**FULL, "securitySchemes": BEARER, "securityRequirements": wanted}
     agent = FakeAgent(card=agent_card_to_dict(as_sdk_signs(card)))
@@ -469,7 +469,7 @@ async def test_a_client_sends_what_a_requirement_without_scopes_asks_for():
     assert set(sent) == {"Bearer t0ken"}
 
 
-async def test_requirements_of_03_without_scopes_are_used_where_their_scheme_is_signed():
+async def test_requirements_of_03_without_scopes_are_used_if_their_scheme_is_signed():
     security = [{"bearer": []}, {"key": ["read"], "bearer": []}, {"elsewhere": []}]
     payload = OLDER_SIGNED_AS_SDK.encode()
     card = {**OLDER, "security": security, "signatures": [entry(payload=payload)]}
@@ -491,7 +491,7 @@ async def test_requirements_of_03_without_scopes_are_used_where_their_scheme_is_
         [{"schemes": []}, 5, None, {"schemes": {"oauth": None}}, {"schemes": {"oauth": 0}}],
     ],
 )
-async def test_no_requirement_can_be_added_but_one_without_scopes(wanted):
+async def test_only_requirements_without_scopes_can_be_added(wanted):
     card = sdk_signed()
     card["securityRequirements"] = [*card["securityRequirements"], *wanted]
     try:
@@ -504,14 +504,14 @@ async def test_no_requirement_can_be_added_but_one_without_scopes(wanted):
     ]
 
 
-async def test_what_the_specification_requires_may_be_missing_where_it_is_empty():
+async def test_empty_required_members_may_be_omitted():
     signed = SIGNER.sign(document(description="", skills=[]))
     bare = {name: m for name, m in signed.items() if name not in {"description", "skills"}}
 
     assert (await judged(bare))[0].outcome == "verified"
 
 
-async def test_members_of_another_time_are_signed_as_they_came():
+async def test_unknown_members_are_signed_as_received():
     signed = SIGNER.sign(document(ofTheFuture={"n": 1.0, "x": [None, ""]}))
 
     assert (await judged(signed))[0].unsigned == ()
@@ -554,7 +554,7 @@ OLDER_SIGNED_AS_SDK = (
 """What `a2a.utils.helpers.canonicalize_agent_card` of a2a-sdk 0.3.26 makes of it."""
 
 
-async def test_a_card_of_03_is_verified_as_its_sdk_signs_it_and_whole():
+async def test_a_card_of_03_is_verified_in_the_form_of_its_sdk_and_whole():
     by_sdk = {**OLDER, "signatures": [entry(payload=OLDER_SIGNED_AS_SDK.encode())]}
     for card in (by_sdk, SIGNER.sign(OLDER)):
         said, used = await judged(card)
@@ -573,7 +573,7 @@ async def test_a_card_of_03_is_verified_as_its_sdk_signs_it_and_whole():
             await refused(untyped)
 
 
-async def test_an_agent_card_in_hand_is_verified_as_far_as_it_goes():
+async def test_a_given_agent_card_is_verified_as_far_as_possible():
     signed = SIGNER.sign(read_card(DOCUMENT))
 
     assert (await judged(signed))[0].outcome == "verified"
@@ -582,7 +582,7 @@ async def test_an_agent_card_in_hand_is_verified_as_far_as_it_goes():
     assert (await refused(other, require_signature=True)).outcome == "unverifiable"
 
 
-async def test_a_file_is_verified(tmp_path):
+async def test_a_card_file_is_verified(tmp_path):
     path = tmp_path / "card.json"
     path.write_text(json.dumps(SIGNED))
     assert (await judged(path, require_signature=True))[0].outcome == "verified"
@@ -593,7 +593,7 @@ async def test_a_file_is_verified(tmp_path):
 # ── The other implementation ─────────────────────────────────────────────────────────────────
 
 
-def test_the_sdk_verifies_what_we_sign():
+def test_the_sdk_verifies_signatures_of_sign_card():
     card = document(skills=FULL["skills"])
     card["capabilities"]["extensions"][0]["params"].pop("e")
     signed = SIGNER.sign(card)
@@ -602,7 +602,7 @@ def test_the_sdk_verifies_what_we_sign():
     verify(ParseDict(signed, ProtobufCard()))
 
 
-def test_signing_changes_nothing_that_is_given():
+def test_sign_card_does_not_modify_its_argument():
     before = copy.deepcopy(DOCUMENT)
     signed = sign_card(DOCUMENT, SIGNER.key, key_id="k-1", key_url=KEYS_URL)
 
@@ -625,7 +625,7 @@ def test_signing_changes_nothing_that_is_given():
 # ── Whom the client asks, and when ───────────────────────────────────────────────────────────
 
 
-async def test_a_card_that_is_refused_leads_nowhere():
+async def test_a_refused_card_leads_to_no_request():
     agent = FakeAgent(card={**SIGNED, "name": "Somebody else"})
 
     async with connect(
@@ -637,7 +637,7 @@ async def test_a_card_that_is_refused_leads_nowhere():
     assert caught.value.executed is False
 
 
-async def test_a_card_that_has_not_changed_is_not_verified_again():
+async def test_an_unchanged_card_is_not_verified_again():
     asked, agent = [], FakeAgent(card=SIGNED)
     heard = []
 
@@ -659,7 +659,7 @@ async def test_a_card_that_has_not_changed_is_not_verified_again():
     assert [one.verification.outcome for one in checked] == ["verified", "verified"]
 
 
-async def test_a_wrong_new_card_does_not_replace_the_right_one_in_silence():
+async def test_an_invalid_new_card_does_not_silently_replace_the_valid_one():
     agent = FakeAgent(card=SIGNED)
 
     async with connect(
@@ -675,7 +675,7 @@ async def test_a_wrong_new_card_does_not_replace_the_right_one_in_silence():
 
 
 @pytest.mark.parametrize("kind", ["function", "coroutine function"])
-async def test_a_function_verifies_cards(kind):
+async def test_a_function_can_verify_cards(kind):
     seen = []
 
     def verify(card):
@@ -697,7 +697,7 @@ async def test_a_function_verifies_cards(kind):
     await refused(SIGNED, lambda _: False)
 
 
-async def test_the_sdks_verifier_is_such_a_function():
+async def test_the_sdks_verifier_can_verify_cards():
     verify = create_signature_verifier(lambda _kid, _jku: SIGNER.key.public_key(), ["ES256"])
 
     def ask(card):
@@ -714,7 +714,7 @@ EXTENDED = {
 
 
 @pytest.mark.parametrize("binding", EXTENDED)
-async def test_the_extended_card_is_verified_too(binding):
+async def test_the_extended_card_is_verified(binding):
     url, written = EXTENDED[binding]
     place = url.removesuffix("/extendedAgentCard")
     public = document()
@@ -761,7 +761,7 @@ def card_of(signer=SIGNER, url=KEYS_URL, **members):
 BY_JKU = CardVerifier(jku_hosts=("keys.test",))
 
 
-async def test_a_key_is_fetched_from_a_host_that_the_caller_named():
+async def test_a_key_is_fetched_from_a_jku_host():
     net = Net(pages={KEYS_URL: SIGNER.jwks})
 
     said, _ = await judged(card_of(), BY_JKU, engine=net, require_signature=True)
@@ -788,7 +788,7 @@ async def test_a_key_is_fetched_from_a_host_that_the_caller_named():
         "",
     ],
 )
-async def test_no_other_host_is_asked(url):
+async def test_no_other_host_is_requested(url):
     net = Net()
 
     said, _ = await judged(card_of(url=url), BY_JKU, engine=net)
@@ -796,7 +796,7 @@ async def test_no_other_host_is_asked(url):
     assert net.urls == []
 
 
-async def test_a_redirect_of_keys_stays_at_home():
+async def test_a_redirect_of_a_key_set_stays_at_its_origin():
     away = page(b"", 302, location="https://evil.test/jwks.json")
     net = Net(pages={KEYS_URL: away, "https://evil.test/jwks.json": SIGNER.jwks})
 
@@ -806,7 +806,7 @@ async def test_a_redirect_of_keys_stays_at_home():
 
 
 @pytest.mark.parametrize("by", ["jku", "address"])
-async def test_keys_rotate(by):
+async def test_rotated_keys_are_fetched(by):
     old, new = Signer("old"), Signer("new")
     net = Net(pages={KEYS_URL: old.jwks, CARD: card_of(old)})
     verifier = BY_JKU if by == "jku" else CardVerifier(KEYS_URL)
@@ -831,7 +831,7 @@ KEPT_FOR_A_DAY = {"cache-control": "max-age=86400", "etag": '"1"'}
 
 @pytest.mark.parametrize("source", ["jku", "address"])
 @pytest.mark.parametrize("card", ["kept for a day", "unchanged", "in hand"])
-async def test_a_key_that_was_withdrawn_counts_no_longer_than_its_set_is_fresh(source, card):
+async def test_a_withdrawn_key_is_accepted_while_its_set_is_fresh(source, card):
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()})
     if card == "kept for a day":
         net.pages[CARD] = page(card_of(), **KEPT_FOR_A_DAY)
@@ -854,7 +854,7 @@ async def test_a_key_that_was_withdrawn_counts_no_longer_than_its_set_is_fresh(s
         await client.agent_card()
 
 
-async def test_a_withdrawn_key_counts_for_a_day_more_where_its_set_cannot_be_fetched():
+async def test_a_withdrawn_key_is_accepted_for_a_day_more_if_its_set_cannot_be_fetched():
     net = Net(pages={KEYS_URL: SIGNER.jwks})
 
     async with connect(
@@ -869,7 +869,7 @@ async def test_a_withdrawn_key_counts_for_a_day_more_where_its_set_cannot_be_fet
             await client.agent_card()
 
 
-async def test_an_extended_card_whose_key_was_withdrawn_gives_way_to_the_public_one():
+async def test_an_extended_card_with_a_withdrawn_key_is_replaced_by_the_public_one():
     other = Signer("other")
     url, written = EXTENDED["HTTP+JSON"]
     public = document()
@@ -897,7 +897,7 @@ async def test_an_extended_card_whose_key_was_withdrawn_gives_way_to_the_public_
         assert client.card_verification.key_id == "k-1"
 
 
-async def test_unknown_keys_are_looked_for_at_a_bounded_rate():
+async def test_unknown_keys_are_fetched_at_a_bounded_rate():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of(Signer("stranger"))})
 
     async with connect(
@@ -911,7 +911,7 @@ async def test_unknown_keys_are_looked_for_at_a_bounded_rate():
     assert net.urls.count(KEYS_URL) == 2
 
 
-async def test_one_fetch_is_for_all_who_ask():
+async def test_concurrent_verifications_share_one_fetch():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 1.0})
 
     async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
@@ -920,7 +920,7 @@ async def test_one_fetch_is_for_all_who_ask():
     assert net.urls == [CARD, KEYS_URL]
 
 
-async def test_a_caller_who_leaves_takes_nothing_along():
+async def test_a_cancelled_caller_does_not_cancel_the_shared_fetch():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 5.0})
 
     async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
@@ -936,7 +936,7 @@ async def test_a_caller_who_leaves_takes_nothing_along():
     assert net.urls.count(KEYS_URL) == 1
 
 
-async def test_closing_ends_a_fetch_of_keys():
+async def test_closing_cancels_a_fetch_of_keys():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 15.0})
 
     client = connect("http://agent.test", engine=net, card_verifier=BY_JKU)
@@ -952,7 +952,7 @@ def away(url):
 
 
 @pytest.mark.parametrize("answer", [away(KEYS_URL), page(b"", 500), page(b"{"), page({"keys": 7})])
-async def test_keys_that_cannot_be_had_are_for_now(answer):
+async def test_unavailable_keys_make_a_card_unverifiable_for_now(answer):
     net = Net(pages={KEYS_URL: answer, CARD: card_of()})
 
     async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
@@ -965,7 +965,7 @@ async def test_keys_that_cannot_be_had_are_for_now(answer):
         assert client.card_verification.outcome == "verified"
 
 
-async def test_a_key_server_that_is_away_is_a_transient_error_and_bounded():
+async def test_an_unreachable_key_server_is_a_transient_bounded_error():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 10_000})
     began = asyncio.get_running_loop().time()
 
@@ -982,7 +982,7 @@ async def test_a_key_server_that_is_away_is_a_transient_error_and_bounded():
     assert set(net.urls) == {CARD, KEYS_URL}
 
 
-async def test_a_verified_card_stands_in_while_keys_are_away():
+async def test_a_verified_card_is_used_while_keys_are_unavailable():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()})
 
     async with connect(
@@ -998,7 +998,7 @@ async def test_a_verified_card_stands_in_while_keys_are_away():
         assert (await client.agent_card()).name == "Signed"
 
 
-async def test_credentials_follow_what_is_signed():
+async def test_credentials_follow_the_signed_part_of_a_card():
     agent = FakeAgent(card=SIGNED)
     auth = SchemeCredentials({"oauth": "t0ken"})
 
@@ -1036,7 +1036,7 @@ async def test_a_card_that_the_sdk_serves_is_verified_with_keys_from_its_own_hos
                 await client.agent_card()
 
 
-def test_a_verifier_that_is_none_is_told():
+def test_an_invalid_verifier_is_refused():
     told = "^card_verifier must be a CardVerifier or a function, not int$"
     with pytest.raises(TypeError, match=told):
         connect("https://agent.test", card_verifier=5)
@@ -1045,7 +1045,7 @@ def test_a_verifier_that_is_none_is_told():
 # ── Key sets that hold more, or come later ───────────────────────────────────────────────────────
 
 
-async def test_a_key_set_that_holds_private_keys_verifies_by_the_public_ones():
+async def test_a_key_set_with_private_keys_verifies_by_the_public_ones():
     signer = Signer("k-rsa", rsa.generate_private_key(65537, 2048), "RS256")
     whole = json.loads(jwt.get_algorithm_by_name("RS256").to_jwk(signer.key))
     net = Net(pages={KEYS_URL: {"keys": [{**whole, "kid": "k-rsa"}]}})

@@ -128,7 +128,7 @@ class Serving:
             return got, client.card_verification, client.card_document
 
 
-async def test_a_card_that_was_changed_is_refused():
+async def test_a_modified_card_is_refused():
     serving = Serving()
     async with grpc_agent(GetExtendedAgentCard=serving.get_card) as (port, _, _):
         for sign in (BY_SDK, by_us):
@@ -139,7 +139,7 @@ async def test_a_card_that_was_changed_is_refused():
             assert caught.value.outcome == "invalid"
 
 
-async def test_honest_cards_are_verified_whatever_they_say():
+async def test_unmodified_cards_are_verified():
     serving = Serving()
     explicit = ParseDict(SIGNER.sign(document()), pb.AgentCard())
     cards = [sign(filled(seed)) for seed in range(60) for sign in (BY_SDK, by_us)]
@@ -149,7 +149,7 @@ async def test_honest_cards_are_verified_whatever_they_say():
             assert (got.name, said.outcome) == (card.name, "verified"), card
 
 
-async def test_what_is_not_known_may_have_been_signed():
+async def test_unknown_members_may_have_been_signed():
     serving = Serving()
     card = BY_SDK(small())
     honest = card.SerializeToString() + UNKNOWN
@@ -166,7 +166,7 @@ async def test_what_is_not_known_may_have_been_signed():
             assert said.reason == NOT_ALL
 
 
-async def test_a_card_of_the_older_protocol_need_not_have_all_of_its_json():
+async def test_a_card_of_03_may_lack_part_of_its_json():
     older = {"name": "honest", "url": "x:1", "preferredTransport": "GRPC", "version": "1"}
     changed = {**SIGNER.sign({**older, "protocolVersion": "0.3.0"}), "name": "else"}
     kind = message_type("a2a.v1", "AgentCard").cls
@@ -176,7 +176,7 @@ async def test_a_card_of_the_older_protocol_need_not_have_all_of_its_json():
     assert (said.outcome, said.reason, received) == ("unverifiable", NOT_ALL, None)
 
 
-async def test_the_document_of_a_card_is_what_its_message_says():
+async def test_the_document_of_a_card_equals_its_message():
     serving = Serving()
     async with grpc_agent(GetExtendedAgentCard=serving.get_card) as (port, _, _):
         _, said, received = await serving.asked(port, small())
@@ -193,14 +193,14 @@ async def test_the_document_of_a_card_is_what_its_message_says():
         (small().SerializeToString(), "0.3"),
     ],
 )
-def test_a_reply_that_is_no_card_of_that_version_says_nothing_of_it(raw, version):
+def test_a_reply_that_is_not_a_card_of_its_version_has_no_document(raw, version):
     # A transport of the caller's own may answer with anything.
     interface = AgentInterface(url="x:1", protocol_binding="GRPC", protocol_version=version)
     reply = Reply(value=card_of("x:1"), raw=raw, endpoint=Endpoint(interface))
     assert not received_card(reply).is_whole
 
 
-def test_without_the_extra_a_message_says_nothing(monkeypatch):
+def test_without_the_extra_a_message_has_no_document(monkeypatch):
     def missing(*_):
         raise ImportError
 

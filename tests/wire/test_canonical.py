@@ -7,7 +7,7 @@ import pytest
 from holdfast._wire.canonical import NoCanonicalFormError, canonical_json, signed_forms
 
 
-def test_the_example_of_the_specification_has_its_canonical_form():
+def test_canonical_form_of_the_specifications_example():
     fragment = {
         "name": "Example Agent",
         "description": "",
@@ -31,7 +31,7 @@ def test_values_without_a_canonical_form_are_refused(value):
         canonical_json({"x": value})
 
 
-def test_a_card_that_is_too_deep_has_no_canonical_form():
+def test_a_card_nested_too_deeply_has_no_canonical_form():
     deep = []
     for _ in range(100_000):
         deep = [deep]

@@ -73,14 +73,14 @@ def error(code, details="said", operation=op.SEND_MESSAGE, version="1.0", **ende
     ("version", "names"),
     [("1.0", ["a2a-extensions"]), ("0.3", ["a2a-extensions", "x-a2a-extensions"])],
 )
-def test_a_call_says_its_version_and_extensions(version, names):
+def test_metadata_contain_version_and_extensions(version, names):
     sent = dict(request_metadata(version, {"authorization": "Bearer x"}, ["urn:a", "urn:b"]))
 
     expected = {"a2a-version": version, "authorization": "Bearer x"}
     assert sent == expected | dict.fromkeys(names, "urn:a,urn:b")
 
 
-def test_what_grpc_writes_by_itself_is_left_to_it():
+def test_headers_that_grpc_writes_itself_are_omitted():
     own = ("user-agent", "content-type", "te", "host", "content-length", "connection")
     sent = dict(request_metadata("1.0", dict.fromkeys(own, "x")))
 
@@ -107,7 +107,7 @@ def test_binary_headers_are_bytes():
         ("x-bin", "secret!"),
     ],
 )
-def test_what_grpc_does_not_carry_is_refused_and_not_shown(name, value):
+def test_invalid_metadata_are_refused_and_not_shown(name, value):
     with pytest.raises(ValueError, match=r"header|name") as caught:
         request_metadata("1.0", {name: value})
     assert "cret" not in str(caught.value)
@@ -129,7 +129,7 @@ def test_metadata_of_a_reply_become_its_headers():
 
 
 @pytest.mark.parametrize("kind", BY_CODE.values(), ids=lambda kind: kind.__name__)
-def test_the_reason_says_which_error_it_is(kind):
+def test_the_reason_of_error_info_determines_the_error(kind):
     told = error(kind.entry.grpc_status, trailing=rich(info(kind.entry.reason, a="b")))
 
     assert type(told) is kind
@@ -157,28 +157,28 @@ def test_the_reason_says_which_error_it_is(kind):
         ("UNIMPLEMENTED", "ContentTypeNotSupportedError: gone", ContentTypeNotSupportedError),
     ],
 )
-def test_older_agents_say_it_in_the_text(status, text, kind):
+def test_the_text_of_older_agents_determines_the_error(status, text, kind):
     told = error(status, text, version="0.3", operation=op.GET_TASK)
 
     assert type(told) is kind
     assert told.message == f"the agent answered {kind.entry.code}: gone"
 
 
-def test_an_error_of_a_task_says_what_the_agent_knows():
+def test_an_error_of_a_task_has_its_id_and_state():
     trailing = rich(info("TASK_NOT_CANCELABLE", taskId="t", state="TASK_STATE_COMPLETED"))
     told = error("FAILED_PRECONDITION", trailing=trailing, operation=op.CANCEL_TASK)
 
     assert (told.task_id, told.state) == ("t", "TASK_STATE_COMPLETED")
 
 
-def test_codes_of_an_agents_own_are_kept():
+def test_codes_of_the_agent_are_kept():
     told = error("UNKNOWN", trailing=rich(info("UNKNOWN_ERROR", code="-32050", retryable="true")))
 
     assert type(told) is AgentError
     assert (told.code, told.transient, told.executed) == (-32050, True, None)
 
 
-def test_other_details_are_kept_and_take_the_benefit_of_doubt_away():
+def test_other_details_are_kept_and_leave_execution_unknown():
     bad = rpc.BadRequest(field_violations=[{"field": "message", "description": "empty"}])
     known = Struct()
     known.update({"a": 1})
@@ -228,7 +228,7 @@ def test_other_details_are_kept_and_take_the_benefit_of_doubt_away():
         ("99", AgentError, None, None, False),
     ],
 )
-def test_each_status_has_its_meaning(status, kind, code, executed, transient):
+def test_each_grpc_status_maps_to_its_error(status, kind, code, executed, transient):
     told = error(status)
 
     assert type(told) is kind
@@ -262,7 +262,7 @@ def test_the_table_has_every_status():
     ],
     ids=str,
 )
-def test_a_failed_precondition_is_what_the_operation_can_mean_by_it(operation, kind):
+def test_failed_precondition_is_interpreted_by_the_operation(operation, kind):
     assert type(error("FAILED_PRECONDITION", operation=operation)) is kind
 
 
@@ -277,7 +277,7 @@ def test_a_failed_precondition_is_what_the_operation_can_mean_by_it(operation, k
         ("failed to connect to all addresses; last error: timeout", "unreachable"),
     ],
 )
-def test_the_words_say_how_a_connection_failed_that_never_was(words, failure):
+def test_the_text_of_a_connection_failure_determines_its_kind(words, failure):
     assert error("UNAVAILABLE", words, sent=False).failure == failure
     assert error("UNAVAILABLE", words).failure == "disconnected"
     assert error("UNAVAILABLE", words).executed is None
@@ -295,7 +295,7 @@ def test_the_words_say_how_a_connection_failed_that_never_was(words, failure):
         ("PERMISSION_DENIED", "Received RST_STREAM with error code 12"),
     ],
 )
-def test_a_reply_that_breaks_off_is_no_answer_whatever_grpc_makes_of_it(status, words):
+def test_a_truncated_reply_is_a_connection_error_under_any_status(status, words):
     told = error(status, words)
 
     assert type(told) is A2AConnectionError
@@ -307,26 +307,26 @@ def test_a_reply_that_breaks_off_is_no_answer_whatever_grpc_makes_of_it(status, 
     )
 
 
-def test_who_stands_before_an_agent_may_refuse_in_terms_of_http():
+def test_a_gateway_may_refuse_with_an_http_status():
     told = error("UNAUTHENTICATED", "Received http2 header with status: 401")
 
     assert type(told) is AuthenticationError
     assert told.executed is False
 
 
-def test_a_reply_that_grpc_cannot_read_is_none():
+def test_an_unreadable_reply_is_an_invalid_response():
     told = error("INTERNAL", "Compression bit set but no encoding configured")
 
     assert type(told) is InvalidAgentResponseError
     assert (told.code, told.executed) == (None, None)
 
 
-def test_a_deadline_that_somebody_else_set_names_the_wait():
+def test_deadline_exceeded_of_another_party_names_the_wait():
     assert error("DEADLINE_EXCEEDED").phase == "first_byte"
     assert error("DEADLINE_EXCEEDED", began=True).phase == "idle"
 
 
-def test_older_agents_need_not_know_everything():
+def test_unimplemented_operations_of_0_3_are_unsupported():
     told = error("UNIMPLEMENTED", operation=op.DELETE_PUSH_CONFIG, version="0.3")
     assert type(told) is UnsupportedOperationError
 
@@ -356,7 +356,7 @@ def wait(seconds, nanos=0):
     ],
     ids=str,
 )
-def test_an_agent_may_say_when_to_come_again(trailing, retry_after, transient):
+def test_retry_info_sets_retry_after(trailing, retry_after, transient):
     told = error("ABORTED", trailing=trailing)
 
     assert (told.retry_after, told.transient) == (retry_after, transient)
@@ -364,13 +364,13 @@ def test_an_agent_may_say_when_to_come_again(trailing, retry_after, transient):
 
 
 @pytest.mark.parametrize("word", ["-1", "never", ""])
-def test_an_agent_may_say_not_to_come_again(word):
+def test_retryable_false_makes_an_error_permanent(word):
     told = error("UNAVAILABLE", trailing=[("grpc-retry-pushback-ms", word)])
 
     assert (told.retry_after, told.transient) == (None, False)
 
 
-def test_policies_know_the_statuses():
+def test_policies_apply_to_grpc_statuses():
     hint = [("grpc-retry-pushback-ms", "1500")]
 
     assert asks_to_wait(error("RESOURCE_EXHAUSTED", trailing=hint))
@@ -405,7 +405,7 @@ detail_bytes = st.binary(max_size=40) | st.builds(
     sent=st.booleans(),
     max_examples=200,
 )
-def test_whatever_ends_a_call_is_one_error(code, details, *, trailing, operation, version, sent):
+def test_any_status_is_one_error(code, details, *, trailing, operation, version, sent):
     told = error(code, details, operation, version, trailing=trailing, sent=sent)
 
     assert isinstance(told, A2AError)

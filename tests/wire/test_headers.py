@@ -15,12 +15,12 @@ SECRET = "s3cret-value"
 @pytest.mark.parametrize(
     "value", ["", "plain", "with spaces", "tab\there", "latin é", "Bearer a.b-c_d~e+f/g=="]
 )
-def test_values_that_http_allows(value):
+def test_valid_header_values_are_accepted(value):
     assert check_headers({"X-Any": value}) == {"x-any": value}
 
 
 @pytest.mark.parametrize("bad", ["\r\nx: y", "\n", "\r", "\x00", "\x7f", "\u2028", "ł", "\ud800"])
-def test_a_value_that_would_break_the_request_is_refused_and_not_shown(bad):
+def test_an_invalid_header_value_is_refused_and_not_shown(bad):
     with pytest.raises(ValueError, match="the header X-Any") as caught:
         check_headers({"X-Any": f"{SECRET}{bad}"})
 
@@ -50,7 +50,7 @@ def test_an_invalid_header_name_is_refused_and_not_shown(name):
         "Upgrade",
     ],
 )
-def test_headers_of_the_connection_are_refused(name):
+def test_connection_headers_are_refused(name):
     with pytest.raises(ValueError, match=f"the header {name} is set by the connection"):
         check_headers({name: SECRET})
 
@@ -67,7 +67,7 @@ def test_headers_of_another_type_are_refused(headers):
     present=st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5), max_size=4),
     added=st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5), max_size=3),
 )
-def test_a_query_holds_what_was_put_there_last(present, added):
+def test_with_query_replaces_earlier_values(present, added):
     once = with_query("http://a.test/b?#c", present)
 
     query = urlsplit(with_query(once, added)).query

@@ -25,16 +25,16 @@ from holdfast.policies import Timeouts
         ("http://[secret", "(unreadable address)"),
     ],
 )
-def test_what_is_shown_of_an_address_holds_no_secret(url, shown):
+def test_presentable_hides_secrets(url, shown):
     assert presentable(url) == shown
 
 
 @given(url=any_text | st.from_regex(r"https?://[\w:@\[\]]*/[\w?#]*", fullmatch=True))
-def test_any_address_can_be_shown(url):
+def test_presentable_accepts_any_address(url):
     assert not {"?", "#"} & set(presentable(url))
 
 
-def test_an_error_carries_the_harmless_headers_only():
+def test_an_error_has_only_harmless_headers():
     headers = {
         "content-type": "text/html",
         "date": "today",
@@ -71,12 +71,12 @@ def test_an_error_carries_the_harmless_headers_only():
         ("é".encode() * 500, "é" * 199 + "…"),
     ],
 )
-def test_an_excerpt_is_the_beginning_as_one_readable_line(body, shown):
+def test_excerpt_is_the_beginning_as_one_readable_line(body, shown):
     assert excerpt(body) == shown
 
 
 @given(body=st.binary(max_size=300) | any_text.map(lambda t: t.encode("utf-8", "replace")))
-def test_an_excerpt_of_anything_is_readable_and_bounded(body):
+def test_excerpt_of_any_bytes_is_readable_and_bounded(body):
     shown = excerpt(body, 20)
 
     assert len(shown) <= 20
@@ -88,7 +88,7 @@ def test_an_excerpt_of_anything_is_readable_and_bounded(body):
 
 @pytest.mark.parametrize("name", ["pool", "connect", "write", "first_byte", "idle"])
 @pytest.mark.parametrize("bad", [0, -1, -0.5, math.nan, -math.inf])
-def test_a_timeout_that_is_no_positive_number_is_refused_by_name(name, bad):
+def test_a_timeout_that_is_not_positive_is_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"the {name} timeout must be a positive"):
         Timeouts(**{name: bad})
 
@@ -98,7 +98,7 @@ def test_a_timeout_may_be_any_positive_number(good):
     assert Timeouts(connect=good).connect == good
 
 
-def test_the_defaults_are_those_of_the_documentation():
+def test_default_timeouts_match_the_documentation():
     timeouts = Timeouts()
 
     assert {name: getattr(timeouts, name) for name in timeouts.__struct_fields__} == {
@@ -110,7 +110,7 @@ def test_the_defaults_are_those_of_the_documentation():
     }
 
 
-def test_requests_do_not_share_what_changes():
+def test_requests_share_no_mutable_state():
     one, other = (HttpRequest(method="GET", url="https://a.example/rpc") for _ in range(2))
 
     one.progress.sent = True

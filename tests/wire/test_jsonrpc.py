@@ -103,7 +103,7 @@ def failure(*args, **options):
     ],
 )
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda operation: operation.name)
-def test_s22_a_call_is_posted_to_the_address_as_it_is(url, operation):
+def test_s22_a_call_is_posted_to_the_unchanged_address(url, operation):
     params = GetTaskRequest(id="t", tenant="acme")
 
     encoded = jsonrpc.encode(operation, params, url, REQUEST_ID)
@@ -119,7 +119,7 @@ def test_s22_a_call_is_posted_to_the_address_as_it_is(url, operation):
     }
 
 
-def test_parameters_are_written_in_the_protocols_words():
+def test_parameters_have_the_protocols_names():
     params = SendMessageRequest(
         message=Message(message_id="m", role=Role.USER, parts=(Part(data={"n": 1}),))
     )
@@ -132,14 +132,14 @@ def test_parameters_are_written_in_the_protocols_words():
     )
 
 
-def test_a_request_without_parameters_has_empty_ones():
+def test_a_request_without_parameters_has_an_empty_object():
     encoded = jsonrpc.encode(LIST_TASKS, ListTasksRequest(), "http://a", REQUEST_ID)
 
     assert json.loads(encoded.body)["params"] == {}
 
 
 @given(message=messages)
-def test_any_message_arrives_as_it_was(message):
+def test_any_message_arrives_unchanged(message):
     params = SendMessageRequest(message=message)
 
     encoded = jsonrpc.encode(SEND_MESSAGE, params, "http://a", REQUEST_ID)
@@ -151,13 +151,13 @@ def test_any_message_arrives_as_it_was(message):
 
 
 @given(task=tasks)
-def test_the_result_is_the_answer(task):
+def test_the_result_is_returned(task):
     assert decode(envelope(result=task.to_dict())) == task
     assert decode(envelope(result={"task": task.to_dict()}), SEND_MESSAGE).task == task
 
 
 @given(message=messages)
-def test_an_answer_may_be_a_message(message):
+def test_a_result_may_be_a_message(message):
     assert decode(envelope(result={"message": message.to_dict()}), SEND_MESSAGE).message == message
 
 
@@ -184,19 +184,19 @@ def test_an_answer_may_be_a_message(message):
     "around", [{}, {"error": None}, {"jsonrpc": None}, {"x": 1}], ids=["", "null error", "", "x"]
 )
 @pytest.mark.parametrize("http_status", [200, 201, 202])
-def test_a_reply_may_be_a_little_off_and_still_be_one(result, around, http_status):
+def test_slightly_invalid_replies_are_accepted(result, around, http_status):
     task = decode(envelope(result=result, **around), http_status=http_status)
 
     assert task == Task(id="t", status=TaskStatus(state=TaskState.WORKING))
 
 
 @pytest.mark.parametrize("result", [None, {}, {"anything": 1}])
-def test_an_operation_that_answers_nothing_may_say_so_with_null(result):
+def test_an_empty_response_may_be_null(result):
     assert decode(envelope(result=result), DELETE_PUSH_CONFIG) == Empty()
 
 
 @pytest.mark.parametrize("body", [envelope(), envelope(error=None)])
-def test_an_operation_that_answers_nothing_may_leave_its_result_out(body):
+def test_an_empty_response_may_lack_the_result(body):
     assert decode(body, DELETE_PUSH_CONFIG) == Empty()  # as the official server of 0.3 does
 
 
@@ -205,14 +205,14 @@ def test_an_operation_that_answers_nothing_may_leave_its_result_out(body):
     [operation for operation in UNARY if operation is not DELETE_PUSH_CONFIG],
     ids=lambda operation: operation.name,
 )
-def test_null_is_no_answer_of_any_other_operation(operation):
+def test_null_is_not_a_result_of_other_operations(operation):
     error = failure(envelope(result=None), operation)
 
     assert type(error) is InvalidAgentResponseError
     assert operation.name in str(error)
 
 
-def test_defaults_that_a_server_prints_are_the_values_that_they_are():
+def test_printed_defaults_are_read_as_values():
     part = {"text": "a", "filename": "", "mediaType": "", "metadata": {}}
 
     page = decode(
@@ -237,7 +237,7 @@ def test_defaults_that_a_server_prints_are_the_values_that_they_are():
 
 
 @pytest.mark.parametrize("http_status", [200, 400, 404, 500])
-def test_an_error_is_the_same_under_every_status(http_status):
+def test_an_error_object_is_the_same_under_every_http_status(http_status):
     error = failure(envelope(error=NOT_FOUND), http_status=http_status)
 
     assert type(error) is TaskNotFoundError
@@ -246,7 +246,7 @@ def test_an_error_is_the_same_under_every_status(http_status):
     assert error.message == "the agent answered -32001: Task not found"
 
 
-def test_an_executor_that_crashed_is_an_internal_error_without_details():
+def test_a_crashed_executor_is_an_internal_error_without_details():
     error = failure(envelope(error={"code": -32603, "message": "crashed"}), SEND_MESSAGE)
 
     assert type(error) is InternalError
@@ -254,7 +254,7 @@ def test_an_executor_that_crashed_is_an_internal_error_without_details():
 
 
 @pytest.mark.parametrize("id_", [None, ...])
-def test_an_error_may_come_without_the_id(id_):
+def test_an_error_may_lack_the_id(id_):
     # An agent that could not read the request does not know it.
     members = {"error": {"code": -32700, "message": "?"}, "id": id_}
     body = json.dumps({name: value for name, value in members.items() if value is not ...})
@@ -264,7 +264,7 @@ def test_an_error_may_come_without_the_id(id_):
     assert (error.code, error.executed) == (-32700, False)
 
 
-def test_an_error_beside_a_result_is_an_error():
+def test_an_error_takes_precedence_over_a_result():
     for result in (None, {}, {"id": "t"}):
         for operation in (DELETE_PUSH_CONFIG, GET_TASK, LIST_TASKS):
             error = failure(envelope(result=result, error=NOT_FOUND), operation)
@@ -272,7 +272,7 @@ def test_an_error_beside_a_result_is_an_error():
 
 
 @pytest.mark.parametrize("code", [-32004, -32004.0])
-def test_a_code_may_come_as_a_float(code):
+def test_a_code_may_be_a_float(code):
     error = failure(envelope(error={"code": code}))
 
     assert type(error) is UnsupportedOperationError
@@ -280,7 +280,7 @@ def test_a_code_may_come_as_a_float(code):
 
 
 @pytest.mark.parametrize("code", [0, 1, 404, -32050, 10**20])
-def test_a_code_outside_the_table_is_kept(code):
+def test_an_unknown_code_is_kept(code):
     error = failure(envelope(error={"code": code, "message": "own"}))
 
     assert type(error) is AgentError
@@ -326,7 +326,7 @@ NO_REPLIES = {
 
 
 @pytest.mark.parametrize("body", NO_REPLIES.values(), ids=NO_REPLIES)
-def test_what_is_no_reply_is_invalid_and_shown(body):
+def test_a_malformed_reply_is_invalid_and_quoted(body):
     error = failure(body, headers={"content-type": "text/html", "set-cookie": "s=1"})
 
     assert type(error) is InvalidAgentResponseError
@@ -338,7 +338,7 @@ def test_what_is_no_reply_is_invalid_and_shown(body):
     assert bool(error.excerpt) == bool(body)
 
 
-def test_the_member_that_is_wrong_is_named():
+def test_an_invalid_member_is_named():
     error = failure(envelope(result={"id": "t", "history": [{"role": []}]}))
 
     assert "history[0].role" in str(error)
@@ -349,7 +349,7 @@ def test_the_member_that_is_wrong_is_named():
     "body", [envelope(result={"id": "t"}), envelope(), b"", b"[]", envelope(error="expired")]
 )
 @pytest.mark.parametrize("http_status", [302, 400, 404, 500])
-def test_a_status_that_says_no_is_not_overruled_by_a_result(body, http_status):
+def test_an_error_status_takes_precedence_over_a_result(body, http_status):
     error = failure(body, http_status=http_status)
 
     assert type(error) is A2AHTTPError
@@ -371,7 +371,7 @@ def test_a_status_that_says_no_is_not_overruled_by_a_result(body, http_status):
         (b'["busy", {"jsonrpc": "2.0", "id": "r-1", "error": {"code": -32603}}]', None),
     ],
 )
-def test_a_refusal_in_which_an_agent_speaks_may_have_been_executed(body, executed, http_status):
+def test_a_refusal_with_an_agents_body_may_have_been_executed(body, executed, http_status):
     error = failure(body, SEND_MESSAGE, http_status=http_status, headers={"retry-after": "1"})
 
     assert error.executed is executed
@@ -404,7 +404,7 @@ bodies = (
     headers=http_headers,
     max_examples=200,
 )
-def test_any_reply_is_an_answer_or_an_error_of_ours(body, operation, http_status, headers):
+def test_any_reply_is_a_result_or_an_a2a_error(body, operation, http_status, headers):
     outcome = answer_or_error(body, operation, http_status=http_status, headers=headers)
 
     if isinstance(outcome, A2AError):
@@ -415,13 +415,13 @@ def test_any_reply_is_an_answer_or_an_error_of_ours(body, operation, http_status
         assert http_status < 300
 
 
-def test_the_extended_card_is_an_answer():
+def test_the_extended_card_is_a_result():
     card = decode(envelope(result={"name": "a"}), GET_EXTENDED_AGENT_CARD)
 
     assert card.name == "a"
 
 
-def test_a_request_to_delete_names_both_ids():
+def test_a_delete_request_names_both_ids():
     params = DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
 
     encoded = jsonrpc.encode(DELETE_PUSH_CONFIG, params, "http://a", REQUEST_ID)

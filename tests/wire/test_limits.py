@@ -40,12 +40,12 @@ from holdfast.testing import FakeAgent, FakeNetwork
         (None, TypeError, "a whole number, not NoneType"),
     ],
 )
-def test_a_limit_is_a_positive_whole_number(name, value, kind, said):
+def test_a_limit_must_be_a_positive_integer(name, value, kind, said):
     with pytest.raises(kind, match=f"the limit {name} must be {said}"):
         Limits(**{name: value})
 
 
-def test_limits_are_checked_as_such():
+def test_limits_are_checked_by_their_names():
     with pytest.raises(TypeError, match="limits must be Limits"):
         connect("http://agent.test", limits={"body": 10})
 
@@ -82,7 +82,7 @@ def refusal(body, **limits):
 
 
 @given(DOCUMENTS, st.booleans(), st.integers(1, 64))
-def test_depth_and_number_of_values_are_what_they_are(value, escaped, window):
+def test_depth_and_number_of_values_are_counted(value, escaped, window):
     body = json.dumps(value, ensure_ascii=escaped).encode()
     depth, size = depth_of(value), 1 + size_of(value)
     before, machine._WINDOW = machine._WINDOW, window
@@ -98,12 +98,12 @@ def test_depth_and_number_of_values_are_what_they_are(value, escaped, window):
 
 
 @given(st.binary(max_size=200))
-def test_a_body_that_is_no_json_is_left_to_the_decoder(body):
+def test_a_body_that_is_not_json_is_left_to_the_decoder(body):
     assert refusal(body, json_depth=1000) is None
     assert refusal(b"<" + body, json_depth=1, json_values=1) is None
 
 
-async def test_a_page_of_html_stays_what_it_is():
+async def test_an_html_page_keeps_its_status():
     page = b"<script>" + b"{" * 1000 + b"</script>"
     error = await refused(Fixed(page, status=502), A2AHTTPError)
 
@@ -189,7 +189,7 @@ def page(client):
         (page, {"tasks": [task(), task(artifacts=[artifact()] * 3)]}, "artifacts"),
     ],
 )
-async def test_a_task_has_no_more_than_is_accepted(call, result, which):
+async def test_a_task_that_exceeds_a_limit_is_refused(call, result, which):
     error = await refused(Fixed(result), call=call, **{which: 2})
 
     assert (error.which, error.bound, error.executed) == (which, 2, True)
@@ -205,7 +205,7 @@ async def test_a_task_has_no_more_than_is_accepted(call, result, which):
         ("json_values", 30, {"a": [1] * 30}),
     ],
 )
-async def test_json_is_no_deeper_and_no_fuller_than_is_accepted(which, bound, metadata):
+async def test_json_that_exceeds_depth_or_values_is_refused(which, bound, metadata):
     error = await refused(Fixed(task(metadata=metadata)), **{which: bound})
 
     assert (error.which, error.bound, error.executed) == (which, bound, None)
@@ -220,7 +220,7 @@ CARD = {
 }
 
 
-async def test_a_card_has_limits_of_its_own():
+async def test_a_card_has_its_own_limit():
     agent = FakeAgent(card=CARD | {"description": "x" * 5000})
     error = await refused(FakeNetwork(agent), card=5000)
     assert (error.which, error.bound, error.executed) == ("card", 5000, False)
@@ -241,7 +241,7 @@ async def test_an_extended_card_has_the_limit_of_cards():
 
 
 @pytest.mark.parametrize("document", [{"a": [[[[[]]]]]}, {"a": [1] * 50}], ids=["deep", "full"])
-async def test_a_card_in_a_file_is_checked_like_any_other(tmp_path, document):
+async def test_a_card_file_is_checked_like_any_other(tmp_path, document):
     path = tmp_path / "card.json"
     path.write_text(json.dumps(document), "utf-8")
     client = connect(path, limits=Limits(json_depth=5, json_values=50))
@@ -324,7 +324,7 @@ async def test_a_body_is_not_inflated_beyond_the_ratio():
 
 
 @pytest.mark.real_time
-async def test_a_compressed_body_that_ends_too_early_is_cut():
+async def test_a_truncated_compressed_body_is_truncated():
     packed = gzip.compress(TASK)
     async with serving(reply(packed[:-4], PACKED)) as client:
         with pytest.raises(A2AConnectionError) as caught:
@@ -335,7 +335,7 @@ async def test_a_compressed_body_that_ends_too_early_is_cut():
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZIP", "deflate", "identity", ""])
-async def test_codings_that_are_understood(coding):
+async def test_supported_codings(coding):
     pack = {"deflate": zlib.compress, "identity": bytes, "": bytes}.get(coding, gzip.compress)
     async with serving(reply(pack(TASK), f"Content-Encoding: {coding}")) as client:
         assert (await client().get_task("task")).id == "task"
@@ -345,7 +345,7 @@ async def test_codings_that_are_understood(coding):
     st.lists(st.binary(max_size=300), min_size=1, max_size=4),
     st.lists(st.integers(1, 50), min_size=1, max_size=5),
 )
-def test_however_a_body_is_cut_it_is_the_same(members, steps):
+def test_inflating_does_not_depend_on_the_chunks(members, steps):
     packed = b"".join(map(gzip.compress, members))
     ends = list(accumulate(len(gzip.compress(member)) for member in members))
     inflater, made, at = Inflater("gzip", Limits()), b"", 0
@@ -363,12 +363,12 @@ def test_however_a_body_is_cut_it_is_the_same(members, steps):
     [gzip.compress(b"x") + b"garbage", b"no gzip", gzip.compress(b"") * 101],
     ids=["behind", "instead", "members"],
 )
-def test_broken_compression_is_told(data):
+def test_broken_compression_is_an_invalid_response(data):
     with pytest.raises(InvalidAgentResponseError, match="its compression is broken"):
         Inflater("gzip", Limits()).feed(data)
 
 
-def test_a_body_that_never_inflates_ends_all_the_same():
+def test_a_compressed_body_without_output_ends():
     inflater = Inflater("deflate", Limits(body=1000))
     packer = zlib.compressobj()
     inflater.feed(packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH))
@@ -444,7 +444,7 @@ WAYS = {
 @pytest.mark.rule("P24")
 @pytest.mark.real_time
 @crossed("shape, size, way", SHAPES, [BODY - 200, 4 * BODY], WAYS, turns=2)
-async def test_whatever_an_agent_sends_the_memory_is_bounded(shape, size, way):
+async def test_memory_is_bounded_for_any_reply(shape, size, way):
     pieces = pieces_of(b"".join(WAYS[way](SHAPES[shape](size))))
     async with serving(*pieces) as client:
         hostile = client(body=BODY, json_values=VALUES)
@@ -473,7 +473,7 @@ async def test_whatever_an_agent_sends_the_memory_is_bounded(shape, size, way):
     ],
     ids=["values", "depth"],
 )
-async def test_limits_of_json_hold_in_every_encoding(encoding, metadata, limits):
+async def test_json_limits_apply_to_every_encoding(encoding, metadata, limits):
     def answer(request):
         told = rpc(
             request,

@@ -70,7 +70,7 @@ def is_further_in(named, own):
 
 
 @pytest.mark.parametrize(("address", "scope"), PAIRS)
-def test_every_address_lies_somewhere(address, scope):
+def test_each_ip_address_has_a_scope(address, scope):
     assert scope_of(address) == scope
 
 
@@ -85,12 +85,12 @@ def test_every_address_lies_somewhere(address, scope):
         ("http://agent.test", "public"),
     ],
 )
-def test_what_a_host_says_of_itself(url, scope):
+def test_scope_of_a_host_without_a_lookup(url, scope):
     assert scope_of_host(url) == scope
 
 
 @given(st.ip_addresses().map(str), st.sampled_from(SCOPES))
-def test_nothing_is_reached_that_lies_further_in(address, inward):
+def test_reach_refuses_more_private_scopes(address, inward):
     refused = NetworkReach(inward=inward).refuses(address)
 
     assert refused == is_further_in(scope_of(address), inward)
@@ -100,7 +100,7 @@ def test_nothing_is_reached_that_lies_further_in(address, inward):
     assert NetworkReach(inward=inward, allowed=(elsewhere,)).refuses(address) == refused
 
 
-def test_a_network_allows_what_is_in_it_in_any_spelling():
+def test_an_allowed_network_accepts_its_addresses_in_any_spelling():
     reach = NetworkReach(allowed=(network("10.0.0.0/8"),))
 
     assert not reach.refuses("10.255.0.1")
@@ -109,7 +109,7 @@ def test_a_network_allows_what_is_in_it_in_any_spelling():
 
 
 @pytest.mark.parametrize("given", ["10.0.0.0/33", "agent.test", ""])
-def test_what_is_no_network_is_told(given):
+def test_a_text_that_is_not_a_network_is_refused(given):
     with pytest.raises(ValueError, match="in allowed_networks is not a network"):
         connect("http://agent.test", allowed_networks=[given])
 
@@ -121,7 +121,7 @@ def test_a_network_of_another_type_is_refused(given):
 
 
 @pytest.mark.parametrize("read", [ip_address, ip_network, ip_interface])
-async def test_a_network_may_be_one_that_is_read_already(read):
+async def test_a_parsed_network_is_accepted(read):
     network = Hosts({"agent.test": "10.0.0.1"}, {})
     client = connect("http://agent.test", engine=network, reach="public")
 
@@ -131,7 +131,7 @@ async def test_a_network_may_be_one_that_is_read_already(read):
     await client.ask("hello")
 
 
-def test_one_string_is_no_sequence_of_networks():
+def test_a_single_string_is_not_a_sequence_of_networks():
     with pytest.raises(TypeError, match="allowed_networks must be a sequence"):
         connect("http://agent.test", allowed_networks="10.0.0.0/8")
 
@@ -194,7 +194,7 @@ async def refused(client):
 @pytest.mark.rule("P18")
 @pytest.mark.parametrize("own", SCOPES)
 @pytest.mark.parametrize("named", SCOPES)
-async def test_a_card_leads_no_further_in_than_where_it_came_from(own, named):
+async def test_a_card_leads_to_no_more_private_scope_than_its_own(own, named):
     hosts = {"agent.test": EXAMPLES[own][0], "named.test": EXAMPLES[named][0]}
     network = Hosts(hosts, {CARD: page(card("http://named.test/rpc"))})
     client = connect("http://agent.test", engine=network, resilience=Resilience.off())
@@ -213,7 +213,7 @@ async def test_a_card_leads_no_further_in_than_where_it_came_from(own, named):
 
 
 @pytest.mark.parametrize("named", SCOPES)
-async def test_what_the_caller_names_may_lie_anywhere(named):
+async def test_an_address_that_the_caller_names_may_have_any_scope(named):
     address = EXAMPLES[named][0]
     inside = "http://inside.test"
     network = Hosts(
@@ -227,7 +227,7 @@ async def test_what_the_caller_names_may_lie_anywhere(named):
     await connect(card(f"{inside}/rpc"), engine=network).ask("hello")
 
 
-async def test_a_card_of_the_callers_own_vouches_for_its_first_interface():
+async def test_a_given_card_is_trusted_for_the_scope_of_its_first_interface():
     network = Hosts({"one.test": "10.0.0.1", "two.test": "10.0.0.2"})
     document = card("http://one.test/rpc")
     document["supportedInterfaces"].append(
@@ -240,7 +240,7 @@ async def test_a_card_of_the_callers_own_vouches_for_its_first_interface():
     assert error.address == "10.0.0.2"
 
 
-async def test_a_card_for_this_machine_may_name_all_of_it():
+async def test_a_card_from_loopback_may_name_any_loopback_address():
     network = Hosts({"localhost": "127.0.0.1", "127.0.0.2": "127.0.0.2"})
     document = card("http://localhost/rpc")
     document["supportedInterfaces"].append(
@@ -253,7 +253,7 @@ async def test_a_card_for_this_machine_may_name_all_of_it():
 @pytest.mark.rule("P18")
 @pytest.mark.parametrize("hops", [["inside.test"], ["other.test", "inside.test"]], ids=len)
 @pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.1", "169.254.169.254"])
-async def test_a_redirect_leads_no_further_in_at_any_hop(hops, inside):
+async def test_no_redirect_leads_to_a_more_private_scope(hops, inside):
     hosts = {"agent.test": "8.8.8.8", "other.test": "9.9.9.9", "inside.test": inside}
     here, pages = CARD, {}
     for host in hops:
@@ -309,7 +309,7 @@ async def said(client, operation):
 @pytest.mark.rule("P18")
 @pytest.mark.parametrize("operation", ["GetAgentCard", *SENDS])
 @pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254"])
-async def test_a_redirect_within_the_origin_reaches_no_further_in(operation, inside):
+async def test_a_redirect_within_the_origin_reaches_no_more_private_scope(operation, inside):
     agent, client = rebinding(operation, inside)
 
     with pytest.raises(NetworkPolicyError) as caught:
@@ -323,7 +323,7 @@ async def test_a_redirect_within_the_origin_reaches_no_further_in(operation, ins
 
 @pytest.mark.parametrize("operation", SENDS)
 @pytest.mark.parametrize("named", SCOPES)
-async def test_a_redirect_within_the_origin_stays_where_the_agent_is(operation, named):
+async def test_a_redirect_within_the_origin_stays_in_the_agents_scope(operation, named):
     agent, _ = rebinding(operation, "8.8.8.8")
     network = FakeNetwork(agent, addresses={"agent.test": EXAMPLES[named][0]})
 
@@ -345,7 +345,7 @@ NAMED_BY_THE_CALLER = {
 @pytest.mark.rule("P19")
 @pytest.mark.parametrize("named", NAMED_BY_THE_CALLER)
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_client_for_public_addresses_reaches_no_other_whoever_named_it(named, scope):
+async def test_reach_public_applies_to_all_addresses(named, scope):
     agent, options = NAMED_BY_THE_CALLER[named]
     address = EXAMPLES[scope][0]
     pages = {CARD: page(card(f"{INSIDE}/rpc"))}
@@ -376,7 +376,7 @@ async def test_an_allowed_network_opens_no_other_to_a_card(way):
     assert error.address == "10.0.0.2"
 
 
-async def test_a_name_that_changes_its_mind_does_not_pass_at_a_redirect_either():
+async def test_dns_rebinding_is_refused_at_a_redirect():
     _, client = rebinding("SendMessage", "10.0.0.2", reach="public")
 
     with pytest.raises(NetworkPolicyError, match='reach="public"'):
@@ -384,7 +384,7 @@ async def test_a_name_that_changes_its_mind_does_not_pass_at_a_redirect_either()
 
 
 @pytest.mark.rule("P19")
-async def test_key_sets_and_authorization_servers_are_held_to_it():
+async def test_key_sets_and_authorization_servers_are_within_the_reach():
     network = Hosts({"agent.test": "8.8.8.8", "inside.test": "127.0.0.1"})
     network.pages[CARD] = page(SIGNER.sign(card("http://agent.test/rpc")))
     keys = CardVerifier(f"https://{'inside.test'}/jwks.json")
@@ -405,12 +405,12 @@ async def test_key_sets_and_authorization_servers_are_held_to_it():
 
 
 @pytest.mark.parametrize("given", ["private", "", None, 1])
-def test_how_far_a_client_may_reach_is_one_of_two(given):
+def test_reach_is_any_or_public(given):
     with pytest.raises((ValueError, TypeError), match="reach"):
         connect("http://agent.test", reach=given)
 
 
-async def test_the_doctor_asks_again_no_further_in():
+async def test_the_doctor_revalidates_a_card_within_its_scope():
     headers = {"etag": '"1"', "cache-control": "max-age=60"}
     body = page(card("http://agent.test/rpc")).body
     network = Hosts(
@@ -429,7 +429,7 @@ async def test_the_doctor_asks_again_no_further_in():
     assert network.seen.count(CARD) == 1
 
 
-async def test_an_old_card_is_not_confirmed_by_the_page_of_another():
+async def test_a_stale_card_is_not_revalidated_by_another_host():
     first, second = ("http://agent.test/1.json", "http://agent.test/2.json")
     old = page(card("http://agent.test/rpc"))
     network = Hosts({"agent.test": "8.8.8.8"}, {CARD: redirect(first), first: old})
@@ -491,7 +491,7 @@ def names(monkeypatch):
     "host",
     ["127.0.0.1", "0x7f.1", "0.0.0.0", "localhost", "named.test"],
 )
-async def test_no_socket_is_made_to_where_a_request_must_not_reach(host, names):
+async def test_no_socket_is_created_outside_the_reach(host, names):
     names["named.test"] = ["127.0.0.1"]
     engine = AiohttpEngine()
     async with serve(always()) as server:
@@ -509,7 +509,7 @@ async def test_no_socket_is_made_to_where_a_request_must_not_reach(host, names):
 
 @pytest.mark.rule("P18")
 @pytest.mark.real_time
-async def test_a_name_that_changes_its_mind_does_not_pass(names):
+async def test_dns_rebinding_is_refused(names):
     names["rebinding.test"] = ["127.0.0.1"]
     engine = AiohttpEngine()
     async with serve(always()) as server:
@@ -534,7 +534,7 @@ class Changing:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("operation", SENDS)
-async def test_a_call_is_not_redirected_to_where_its_name_leads_by_then(names, operation):
+async def test_dns_rebinding_of_a_call_is_refused(names, operation):
     names["rebinding.test"] = Changing("127.0.0.1", "169.254.169.254")
     redirect = reply(b"", "Location: /next", status="307 Temporary Redirect")
     async with serve(always(redirect)) as server, AiohttpEngine() as engine:
@@ -553,7 +553,7 @@ async def test_a_call_is_not_redirected_to_where_its_name_leads_by_then(names, o
 
 @pytest.mark.rule("P19")
 @pytest.mark.real_time
-async def test_a_client_for_public_addresses_looks_at_the_number_that_it_connects_to(names):
+async def test_reach_public_checks_the_ip_address_of_the_connection(names):
     names["named.test"] = ["127.0.0.1"]
     async with serve(always()) as server, AiohttpEngine() as engine:
         url = f"http://named.test:{server.url.rpartition(':')[2]}"
@@ -566,9 +566,7 @@ async def test_a_client_for_public_addresses_looks_at_the_number_that_it_connect
 
 @pytest.mark.rule("P19")
 @pytest.mark.real_time
-async def test_what_cannot_be_looked_at_is_refused_to_a_client_for_public_addresses(
-    monkeypatch, names
-):
+async def test_reach_public_refuses_addresses_that_cannot_be_checked(monkeypatch, names):
     names["named.test"] = ["127.0.0.1"]
     strict = NetworkReach(is_strict=True)
     async with serve(always()) as proxy:
@@ -608,7 +606,7 @@ async def test_of_several_addresses_the_allowed_ones_are_used(names):
 
 
 @pytest.mark.real_time
-async def test_through_a_proxy_only_numbers_can_be_told(monkeypatch, names):
+async def test_through_a_proxy_only_ip_literals_are_checked(monkeypatch, names):
     names["named.test"] = ["127.0.0.1"]
     async with serve(always()) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
@@ -624,7 +622,7 @@ async def test_through_a_proxy_only_numbers_can_be_told(monkeypatch, names):
 
 
 @pytest.mark.real_time
-async def test_a_lent_session_sends_nothing_to_where_it_must_not(names):
+async def test_a_borrowed_session_sends_nothing_outside_the_reach(names):
     names["named.test"] = ["127.0.0.1"]
     async with serve(always()) as server, aiohttp.ClientSession() as session:
         engine = AiohttpEngine(session=session)
@@ -638,7 +636,7 @@ async def test_a_lent_session_sends_nothing_to_where_it_must_not(names):
 
 
 @pytest.mark.real_time
-async def test_a_reply_tells_where_it_came_from():
+async def test_a_reply_has_the_scope_of_its_address():
     engine = AiohttpEngine()
     async with serve(always()) as server:
         reply = await engine.request(HttpRequest(method="GET", url=server.url))
@@ -739,7 +737,7 @@ def test_site_local_addresses_are_private(address):
         "fe80::a9fe:a9fe",  # OpenStack
     ],
 )
-async def test_a_card_for_this_machine_may_not_name_metadata_addresses(address):
+async def test_a_card_from_loopback_may_not_name_metadata_addresses(address):
     assert NetworkReach(inward="loopback").refuses(address)
 
 
@@ -750,7 +748,7 @@ async def test_a_card_for_this_machine_may_not_name_metadata_addresses(address):
         {"credential_origins": ["http://127.0.0.1:8000"]},
     ],
 )
-async def test_addresses_of_this_machine_that_the_caller_allows_are_allowed(options):
+async def test_loopback_addresses_that_the_caller_allows_are_allowed(options):
     card = {
         "name": "Beside",
         "supportedInterfaces": [

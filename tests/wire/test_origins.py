@@ -59,7 +59,7 @@ def test_an_origin_has_one_spelling(url, expected):
         ("http://[fe80::1%25eth0]", "http://[fe80::1%25eth1]"),
     ],
 )
-def test_scheme_host_and_port_make_another_origin(one, other):
+def test_scheme_host_and_port_distinguish_origins(one, other):
     assert origin(one) != origin(other)
 
 
@@ -74,13 +74,13 @@ def test_scheme_host_and_port_make_another_origin(one, other):
         ("dns:///agent.test:50051", "https://agent.test:50051"),
     ],
 )
-def test_this_machine_has_one_name_among_its_aliases(url, expected):
+def test_canonical_origin_replaces_aliases_of_localhost(url, expected):
     assert canonical_origin(url) == expected
     assert {canonical_origin(alias) for alias in origin_and_aliases(url)} == {expected}
 
 
 @pytest.mark.parametrize("url", ["http://[a", "http://a:99999/", "http://a:x/"])
-def test_what_is_no_address_has_no_origin(url):
+def test_an_invalid_address_has_no_origin(url):
     with pytest.raises(ValueError, match=r"Port|IPv6"):
         origin(url)
 
@@ -92,7 +92,7 @@ def test_what_is_no_address_has_no_origin(url):
     port=st.none() | st.integers(0, 65535),
     scheme=st.sampled_from(["http", "https", "grpc"]),
 )
-def test_an_origin_is_its_own_origin(scheme, host, port):
+def test_origin_of_an_origin_is_itself(scheme, host, port):
     own = origin(f"{scheme}://{host}" if port is None else f"{scheme}://{host}:{port}")
 
     assert origin(own) == own
@@ -115,14 +115,14 @@ ALIASES = {"http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000"
         "[::ffff:127.0.0.1]",
     ],
 )
-def test_this_machine_has_three_names_in_any_spelling(host):
+def test_localhost_has_three_aliases_in_any_spelling(host):
     assert origin_and_aliases(f"http://{host}:8000/rpc") == ALIASES
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.2", "app.localhost", "0.0.0.0", "[::]", "127.1", "10.0.0.1", "agent.test"]
 )
-def test_any_other_host_has_its_own_name_only(host):
+def test_other_hosts_have_no_aliases(host):
     assert origin_and_aliases(f"http://{host}:8000/rpc") == {f"http://{host}:8000"}
 
 

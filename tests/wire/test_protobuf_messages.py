@@ -63,7 +63,7 @@ def outcome(read):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=named)
-def test_a_request_is_the_one_that_official_agents_read(operation):
+def test_requests_are_readable_by_the_official_classes(operation):
     @given(params=values(operation.request), max_examples=25)
     def check(params):
         encoded = NEW.encode(operation, params)
@@ -76,7 +76,7 @@ def test_a_request_is_the_one_that_official_agents_read(operation):
 
 
 @pytest.mark.parametrize("operation", ANSWERING, ids=named)
-def test_a_reply_is_read_as_official_agents_write_it(operation):
+def test_replies_of_the_official_classes_are_decoded(operation):
     @given(message=protos(getattr(pb, operation.response.__name__)), max_examples=25)
     def check(message):
         expected = to_value(message, operation.response)
@@ -89,7 +89,7 @@ def test_a_reply_is_read_as_official_agents_write_it(operation):
     check()
 
 
-def test_an_answer_that_says_nothing_is_one_where_nothing_is_to_be_said():
+def test_an_empty_reply_is_accepted_for_empty_responses_only():
     assert NEW.decode(op.DELETE_PUSH_CONFIG, b"", limits=LIMITS) == Empty()
     assert OLD.decode(op.DELETE_PUSH_CONFIG, b"", limits=LIMITS) == Empty()
     for codec in (NEW, OLD):
@@ -117,14 +117,14 @@ def test_an_answer_that_says_nothing_is_one_where_nothing_is_to_be_said():
     ],
     ids=str,
 )
-def test_what_protocol_buffers_cannot_say_is_named_and_not_sent(operation, params, where):
+def test_an_unrepresentable_value_is_named_and_not_sent(operation, params, where):
     with pytest.raises(MalformedError) as caught:
         NEW.encode(operation, params)
     assert caught.value.path == where
 
 
 @pytest.mark.parametrize("codec", [NEW, OLD], ids=["1.0", "0.3"])
-def test_what_is_nested_deeper_than_agents_can_read_is_not_sent(codec):
+def test_a_request_nested_too_deeply_is_not_sent(codec):
     data = {}
     for _ in range(60):
         data = {"a": data}
@@ -138,7 +138,7 @@ def test_what_is_nested_deeper_than_agents_can_read_is_not_sent(codec):
 
 
 @pytest.mark.parametrize("operation", IN_03, ids=named)
-def test_a_reply_of_0_3_says_what_its_json_says_over_http(operation):
+def test_a_reply_of_0_3_equals_its_json(operation):
     official = getattr(pb03, OLD.rows[operation.name].response)
 
     @given(message=protos(official), max_examples=40)
@@ -175,7 +175,7 @@ official_03 = st.builds(
 
 
 @given(params=official_03)
-def test_a_message_of_0_3_is_what_its_json_is_over_http(params):
+def test_a_message_of_0_3_equals_its_json(params):
     try:
         written = OLD.encode(op.SEND_MESSAGE, params)
     except MalformedError:
@@ -251,7 +251,7 @@ def test_a_message_of_0_3_is_what_its_json_is_over_http(params):
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_requests_of_0_3_name_what_they_are_about(operation, params, method, message):
+def test_requests_of_0_3_have_resource_names(operation, params, method, message):
     encoded = OLD.encode(operation, params)
 
     assert encoded.method == f"/a2a.v1.A2AService/{method}"
@@ -276,13 +276,13 @@ def test_requests_of_0_3_name_what_they_are_about(operation, params, method, mes
     ],
     ids=str,
 )
-def test_what_0_3_has_no_word_for_is_not_sent(operation, params):
+def test_requests_that_0_3_cannot_express_are_not_sent(operation, params):
     with pytest.raises(UnsupportedOperationError) as caught:
         OLD.encode(operation, params)
     assert caught.value.executed is False
 
 
-def test_a_stream_of_0_3_says_which_event_is_the_last():
+def test_a_stream_of_0_3_marks_the_last_event():
     def event(state, *, final):
         update = pb03.TaskStatusUpdateEvent(
             task_id="t", status=pb03.TaskStatus(state=state), final=final
@@ -306,14 +306,14 @@ def test_a_stream_of_0_3_says_which_event_is_the_last():
     operation=st.sampled_from([*OPERATIONS.values()]),
     max_examples=200,
 )
-def test_any_bytes_are_a_value_or_an_error_of_ours(body, operation):
+def test_any_bytes_are_a_value_or_an_a2a_error(body, operation):
     for codec in CODECS.values():
         if operation.name in codec.rows:
             outcome(lambda codec=codec: codec.decode(operation, body, limits=LIMITS))
 
 
 @given(data=st.data(), max_examples=200)
-def test_spoilt_messages_are_what_the_official_classes_say(data):
+def test_mutated_messages_are_decoded_like_the_official_classes(data):
     operation = data.draw(st.sampled_from(ANSWERING))
     official = getattr(pb, operation.response.__name__)
     body = bytearray(data.draw(protos(official)).SerializeToString())
@@ -363,7 +363,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("body", UNUSUAL.values(), ids=UNUSUAL)
-def test_what_is_seldom_written_so_is_read_all_the_same(body):
+def test_unusual_encodings_are_decoded(body):
     read = check_as_official(op.GET_TASK, b"\x0a\x01t" + body)
 
     assert read is not InvalidAgentResponseError
@@ -383,11 +383,11 @@ def test_what_is_seldom_written_so_is_read_all_the_same(body):
     ],
     ids=repr,
 )
-def test_what_is_no_message_is_told(body):
+def test_malformed_messages_are_refused(body):
     assert check_as_official(op.GET_TASK, body) is InvalidAgentResponseError
 
 
-def test_a_name_without_a_text_is_there():
+def test_an_empty_text_is_present():
     flow = pb.ClientCredentialsOAuthFlow(scopes={"a": "", "": "b"})
     scheme = pb.SecurityScheme()
     scheme.oauth2_security_scheme.flows.client_credentials.CopyFrom(flow)
@@ -441,14 +441,14 @@ def task_with(**members):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_too_much_is_refused_and_the_limit_named(operation, body, limits, which):
+def test_a_message_that_exceeds_a_limit_names_the_limit(operation, body, limits, which):
     with pytest.raises(LimitExceededError) as caught:
         NEW.decode(operation, body, limits=limits)
     assert caught.value.which == which
     NEW.decode(operation, body, limits=LIMITS)
 
 
-def test_too_many_values_are_refused_before_they_are_read():
+def test_too_many_values_are_refused_before_they_are_decoded():
     # Empty artifacts, and behind them no message at all.
     body = b"\x22\x00" * 2000 + b"\xff"
 
@@ -459,7 +459,7 @@ def test_too_many_values_are_refused_before_they_are_read():
         NEW.decode(op.GET_TASK, body, limits=LIMITS)
 
 
-def test_a_long_text_is_no_great_number_of_values():
+def test_a_long_text_does_not_count_as_many_values():
     text = "x" * 1_000_001
 
     task = NEW.decode(

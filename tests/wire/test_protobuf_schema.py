@@ -100,7 +100,7 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("schema", "its_official"), SCHEMAS)
-def test_each_field_of_each_message_is_that_of_the_official_schema(schema, its_official):
+def test_each_field_equals_the_official_schema(schema, its_official):
     file = its_official()
 
     ours = {name: facts(message_type(schema.package, name).descriptor) for name in schema.messages}
@@ -111,7 +111,7 @@ def test_each_field_of_each_message_is_that_of_the_official_schema(schema, its_o
 
 
 @pytest.mark.parametrize(("schema", "its_official"), SCHEMAS)
-def test_each_method_is_that_of_the_official_service(schema, its_official):
+def test_each_method_equals_the_official_service(schema, its_official):
     (service,) = its_official().services_by_name.values()
     (codec,) = (each for each in CODECS.values() if each.package == schema.package)
     streaming = {operation.name: operation.streaming for operation in OPERATIONS.values()}
@@ -127,7 +127,7 @@ def test_each_method_is_that_of_the_official_service(schema, its_official):
     assert service.full_name == f"{codec.package}.A2AService"
 
 
-def test_the_classes_are_in_no_pool_that_others_use():
+def test_the_message_classes_use_no_shared_descriptor_pool():
     ours = message_type("lf.a2a.v1", "Task").descriptor
 
     assert ours.file.pool is not Default()
@@ -135,7 +135,7 @@ def test_the_classes_are_in_no_pool_that_others_use():
     assert ours.fields_by_name["metadata"].message_type.file.pool is ours.file.pool
 
 
-def test_protobuf_is_imported_when_it_is_needed():
+def test_protobuf_is_imported_on_demand():
     script = "import sys, holdfast._wire.grpc, holdfast._wire.protobuf.writing; "
     script += "sys.exit(' '.join(m for m in sys.modules if m.startswith('google')))"
     source = ROOT / "src"

@@ -30,7 +30,7 @@ def told(status, body, headers=None, **limits):
 
 
 @given(st.integers(400, 599), BODIES)
-def test_whatever_comes_is_an_error_with_facts(status, body):
+def test_any_raw_reply_is_an_error_with_facts(status, body):
     error = told(status, body)
 
     assert isinstance(error, A2AError)
@@ -39,7 +39,7 @@ def test_whatever_comes_is_an_error_with_facts(status, body):
 
 
 @given(st.sampled_from([429, 425]), JSON)
-def test_what_an_agent_says_never_means_that_nothing_ran(status, value):
+def test_an_error_of_an_agent_is_never_proof_of_no_execution(status, value):
     answer = {"jsonrpc": "2.0", "id": 1, "result": value}
 
     assert told(status, json.dumps(answer).encode()).executed is None
@@ -48,7 +48,7 @@ def test_what_an_agent_says_never_means_that_nothing_ran(status, value):
 
 @pytest.mark.parametrize("code", [-32603, -32602, -32001, 7, 429, "x"])
 @pytest.mark.parametrize("status", [429, 503, 404])
-def test_nor_does_an_error_of_json_rpc(status, code):
+def test_a_json_rpc_error_is_never_proof_of_no_execution(status, code):
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": "no"}}
 
     assert told(status, json.dumps(body).encode(), {"retry-after": "1"}).executed is None
@@ -56,7 +56,7 @@ def test_nor_does_an_error_of_json_rpc(status, code):
 
 @pytest.mark.parametrize("body", OF_AN_AGENT.values(), ids=OF_AN_AGENT)
 @pytest.mark.parametrize("status", [425, 429, 503])
-def test_nor_does_anything_in_which_an_agent_speaks(status, body):
+def test_a_body_of_an_agent_is_never_proof_of_no_execution(status, body):
     assert told(status, body, {"retry-after": "1"}).executed is None
 
 
@@ -72,7 +72,7 @@ def test_nor_does_anything_in_which_an_agent_speaks(status, body):
     ],
 )
 @pytest.mark.parametrize("body", OF_SOMEBODY_BEFORE_IT.values(), ids=OF_SOMEBODY_BEFORE_IT)
-def test_what_stands_before_the_agent_is_taken_at_its_word(
+def test_a_refusal_of_a_gateway_proves_that_nothing_was_executed(
     status, headers, executed, transient, body
 ):
     error = told(status, body, headers)
@@ -80,12 +80,12 @@ def test_what_stands_before_the_agent_is_taken_at_its_word(
     assert (error.executed, error.transient) == (executed, transient)
 
 
-def test_what_is_too_much_to_look_through_may_be_an_agents():
+def test_a_body_too_large_to_search_may_be_an_agents():
     assert told(429, b"[" * 50 + b"]" * 50, json_depth=10).executed is None
     assert told(429, b"[" * 50 + b"]" * 50).executed is False
 
 
-def test_the_facts_of_an_error_of_json_rpc_are_read():
+def test_the_facts_of_a_json_rpc_error_are_read():
     body = {"jsonrpc": "2.0", "id": 1, "error": {"code": 7, "message": "no"}}
 
     assert told(429, json.dumps(body).encode()).code == 7
@@ -95,7 +95,7 @@ def test_the_facts_of_an_error_of_json_rpc_are_read():
     "headers",
     [{"content-encoding": "br"}, {"transfer-encoding": "chunked"}, {"content-length": "70"}],
 )
-def test_a_body_that_was_not_read_may_be_an_agents(headers):
+def test_an_unread_body_may_be_an_agents(headers):
     assert told(429, b"", headers).executed is None
     assert told(429, b"busy", headers).executed is False
     assert told(429, b"", {"content-length": "0"}).executed is False

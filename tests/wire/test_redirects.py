@@ -48,7 +48,7 @@ def redirected(location, *, http_status=307, public=False, followed=0, url=HERE)
 
 @pytest.mark.parametrize("http_status", [100, 200, 201, 300, 304, 305, 306, 400, 401, 503])
 @pytest.mark.parametrize("public", [True, False])
-def test_what_is_no_redirect_leads_nowhere(http_status, public):
+def test_other_statuses_are_not_redirects(http_status, public):
     assert redirected("/next", http_status=http_status, public=public)[1] is None
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_redirect_leads_nowhere(http_status, public):
         ("?x=2", "https://a.example/rpc?x=2"),
     ],
 )
-def test_a_call_is_repeated_whole_at_its_own_origin(http_status, location, target):
+def test_a_call_is_repeated_unchanged_at_its_own_origin(http_status, location, target):
     request, onward = redirected(location, http_status=http_status)
 
     assert urlsplit(onward.url) == urlsplit(target)
@@ -76,7 +76,7 @@ def test_a_call_is_repeated_whole_at_its_own_origin(http_status, location, targe
 
 @pytest.mark.rule("S24", "P03")
 @pytest.mark.parametrize("http_status", [301, 302, 303, 307, 308])
-def test_s24_a_public_document_may_come_from_elsewhere_but_no_secret_goes_there(http_status):
+def test_s24_a_public_document_is_fetched_from_another_origin_without_secrets(http_status):
     _, onward = redirected("https://b.example/card", http_status=http_status, public=True)
 
     assert onward.url == "https://b.example/card"
@@ -93,14 +93,14 @@ def test_s24_a_public_document_may_come_from_elsewhere_but_no_secret_goes_there(
         "//b.example/card",
     ],
 )
-def test_s24_the_protocols_headers_alone_go_to_another_origin(elsewhere):
+def test_s24_only_protocol_headers_are_sent_to_another_origin(elsewhere):
     _, onward = redirected(elsewhere, public=True)
 
     assert onward.headers == OURS
 
 
 @pytest.mark.parametrize("http_status", [301, 302, 303, 307, 308])
-def test_a_public_document_of_the_same_origin_is_asked_for_with_all_headers(http_status):
+def test_a_public_document_of_the_same_origin_is_requested_with_all_headers(http_status):
     request, onward = redirected("/card", http_status=http_status, public=True)
 
     assert onward.headers == request.headers
@@ -120,7 +120,7 @@ def test_a_redirect_from_http_to_https_is_followed_for_a_public_document():
         "https://a.example/card?api_key=s3cret/+key",  # its own origin
     ],
 )
-def test_a_public_document_with_a_query_may_be_elsewhere_without_it(location):
+def test_a_redirect_of_a_public_document_to_another_origin_loses_its_query(location):
     _, onward = redirected(location, public=True, url=WITH_KEY)
 
     assert onward.url == location
@@ -138,13 +138,13 @@ def test_a_public_document_with_a_query_may_be_elsewhere_without_it(location):
         "https://a.example:444/card?api_key=s3cret/+key",
     ],
 )
-def test_the_key_in_the_query_of_an_address_goes_to_no_other_origin(location):
+def test_a_key_in_the_query_of_an_address_is_sent_to_no_other_origin(location):
     with pytest.raises(A2AHTTPError, match="takes the query of the address"):
         redirected(location, public=True, url=WITH_KEY)
 
 
 @pytest.mark.rule("P03")
-def test_a_query_that_is_a_key_goes_to_no_other_origin():
+def test_a_query_that_is_a_key_is_sent_to_no_other_origin():
     with pytest.raises(A2AHTTPError, match="takes the query of the address"):
         redirected("https://b.example/?s3cret", public=True, url="https://a.example/?s3cret")
 
@@ -187,7 +187,7 @@ REFUSED = [
 
 @pytest.mark.rule("S24")
 @pytest.mark.parametrize(("location", "options", "reason"), REFUSED)
-def test_s24_any_other_redirect_is_an_error_that_says_why(location, options, reason):
+def test_s24_any_other_redirect_is_an_error_with_its_reason(location, options, reason):
     with pytest.raises(A2AHTTPError, match=reason) as caught:
         redirected(location, **options)
 
@@ -209,7 +209,7 @@ def test_the_error_names_the_target_without_user_and_query(public):
 
 
 @pytest.mark.parametrize("public", [True, False])
-def test_five_redirects_are_followed_and_no_sixth(public):
+def test_five_redirects_are_followed_and_a_sixth_is_not(public):
     for followed in range(5):
         assert redirected("/next", followed=followed, public=public)[1] is not None
     with pytest.raises(A2AHTTPError):
@@ -222,7 +222,7 @@ def test_five_redirects_are_followed_and_no_sixth(public):
     http_status=st.sampled_from([301, 302, 303, 307, 308]),
     public=st.booleans(),
 )
-def test_s24_no_location_makes_a_secret_leave_its_origin(location, http_status, public):
+def test_s24_no_location_sends_a_secret_to_another_origin(location, http_status, public):
     try:
         _, onward = redirected(location, http_status=http_status, public=public)
     except A2AHTTPError:

@@ -35,7 +35,7 @@ SPOKEN = {
 
 
 @pytest.mark.rule("P27")
-async def test_a_secret_that_a_message_holds_in_part_is_not_shown():
+async def test_a_secret_contained_partly_in_a_message_is_redacted():
     token = "".join(f"{n:04x}" for n in range(40))
     said = f"{'x' * 350} {token}"  # 500 characters of it are kept, 149 of the token's 160
 
@@ -51,7 +51,7 @@ async def test_a_secret_that_a_message_holds_in_part_is_not_shown():
 
 
 @pytest.mark.rule("P27")
-async def test_a_secret_that_is_the_key_of_a_map_is_not_shown():
+async def test_a_secret_that_is_the_key_of_a_map_is_redacted():
     token = "".join(f"{n:03x}" for n in range(15))  # 45 characters, of which 40 are kept
 
     class Echo(FakeNetwork):
@@ -74,7 +74,7 @@ async def test_a_secret_that_is_the_key_of_a_map_is_not_shown():
 
 
 @pytest.mark.rule("P27")
-async def test_a_secret_in_the_name_of_a_card_is_not_shown(caplog):
+async def test_a_secret_in_the_name_of_a_card_is_redacted(caplog):
     caplog.set_level(1)
     card = {
         "name": f"you sent {SECRET}",
@@ -95,7 +95,7 @@ async def test_a_secret_in_the_name_of_a_card_is_not_shown(caplog):
     assert SECRET not in caplog.text
 
 
-async def test_a_secret_in_the_address_of_a_card_is_not_shown(caplog):
+async def test_a_secret_in_the_address_of_a_card_is_redacted(caplog):
     caplog.set_level(1)
     card = {
         "name": "Echo",
@@ -116,7 +116,7 @@ async def test_a_secret_in_the_address_of_a_card_is_not_shown(caplog):
     assert SECRET not in caplog.text
 
 
-async def test_a_secret_in_an_extended_card_is_not_shown():
+async def test_a_secret_in_an_extended_card_is_redacted():
     scheme = {"it": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
     interfaces = [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}]
     card = {
@@ -144,7 +144,7 @@ async def test_a_secret_in_an_extended_card_is_not_shown():
     assert SECRET not in everything_in(caught.value)
 
 
-async def test_a_secret_in_the_reason_of_a_failed_task_is_not_shown():
+async def test_a_secret_in_the_reason_of_a_failed_task_is_redacted():
     client = connect(
         "http://agent.test",
         engine=FakeNetwork(FakeAgent(fails(f"upstream refused Bearer {SECRET}"))),
@@ -156,7 +156,7 @@ async def test_a_secret_in_the_reason_of_a_failed_task_is_not_shown():
     assert SECRET not in f"{caught.value}{caught.value!r}"
 
 
-async def test_the_token_of_a_push_configuration_is_not_shown_in_an_error():
+async def test_the_token_of_a_push_configuration_is_redacted_in_errors():
     def answer(request):
         sent = json.loads(request.body)["params"]
         said = f"cannot use {sent['token']} and {sent['authentication']['credentials']}"
@@ -203,7 +203,7 @@ def fake(name, behaviour="done", **options):
 
 @pytest.mark.parametrize("place", ["http://other.test", ""])
 @pytest.mark.parametrize("fault", [Refuse(), Garbage()])
-async def test_a_secret_in_the_address_of_a_redirected_card_is_not_shown(place, fault):
+async def test_a_secret_in_the_address_of_a_redirected_card_is_redacted(place, fault):
     token, seen, agent = "s3cr3t-token-value", [], fake("agent")
     moved = Respond(status=302, headers={"location": f"{place}/{token}/card.json"})
     agent.inject(moved, on="GetAgentCard")
@@ -227,7 +227,7 @@ async def test_a_secret_in_the_address_of_a_redirected_card_is_not_shown(place, 
 # ── Redaction of an error's data ─────────────────────────────────────────────────────────────────
 
 
-def test_a_secret_that_is_repeated_as_a_key_is_redacted():
+def test_a_secret_that_is_echoed_as_a_key_is_redacted():
     error = A2AError("no", data={"Bearer tok-secret": {"tok-secret": 1}})
 
     redact(error, ["Bearer tok-secret"])
@@ -235,7 +235,7 @@ def test_a_secret_that_is_repeated_as_a_key_is_redacted():
     assert error.data == {"***": {"***": 1}}
 
 
-def test_data_too_large_to_search_is_left_out():
+def test_data_too_large_to_search_is_omitted():
     error = A2AError("no", data=["y" * 1000] * 1000, details=[{"n": [1] * 300_000}])
 
     redact(error, ["Bearer tok-secret", "k" * 1000])

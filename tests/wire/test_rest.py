@@ -190,7 +190,7 @@ def what_is_sent(encoded):
 
 
 @calls
-def test_a_call_is_the_request_of_the_protocol(operation, params, expected):
+def test_a_call_is_the_protocols_request(operation, params, expected):
     encoded = encode(operation, params)
 
     assert what_is_sent(encoded) == expected
@@ -201,9 +201,7 @@ def test_a_call_is_the_request_of_the_protocol(operation, params, expected):
 
 @calls
 @pytest.mark.parametrize(("tenant", "segment"), [("acme", "acme"), ("a/b c", "a%2Fb%20c")])
-def test_a_tenant_goes_before_the_path_and_into_the_body(
-    *, operation, params, expected, tenant, segment
-):
+def test_a_tenant_is_in_the_path_and_in_the_body(*, operation, params, expected, tenant, segment):
     verb, path, query, body = expected
     fields = {name: getattr(params, name) for name in params.__struct_fields__}
 
@@ -227,11 +225,11 @@ def test_a_tenant_goes_before_the_path_and_into_the_body(
         ("https://a.example/a%2Fb", "https://a.example/a%2Fb/tasks/t?historyLength=1"),
     ],
 )
-def test_s22_the_operations_path_goes_behind_the_path_of_the_address(url, expected):
+def test_s22_the_operations_path_follows_the_path_of_the_address(url, expected):
     assert encode(GET_TASK, GetTaskRequest(id="t", history_length=1), url).url == expected
 
 
-def test_a_query_in_the_address_stays_with_a_post():
+def test_a_query_in_the_address_is_kept_for_a_post():
     encoded = encode(op.CANCEL_TASK, CancelTaskRequest(id="t"), "https://a.example/?key=1")
 
     assert encoded.url == "https://a.example/tasks/t:cancel?key=1"
@@ -244,7 +242,7 @@ def test_a_query_in_the_address_stays_with_a_post():
 @example(task_id="a?b#c", config_id="a:cancel")
 @example(task_id="%2F", config_id="a;b=c@d+e f")
 @example(task_id="\ud800", config_id="é\u2028\n")
-def test_any_id_stays_one_segment_of_the_path_and_reads_back(task_id, config_id):
+def test_any_id_is_one_segment_of_the_path(task_id, config_id):
     params = DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
 
     url = encode(op.DELETE_PUSH_CONFIG, params, "https://a.example/base").url
@@ -261,7 +259,7 @@ def test_any_id_stays_one_segment_of_the_path_and_reads_back(task_id, config_id)
 
 
 @given(task_id=any_text.filter(bool))
-def test_the_verb_of_a_path_is_never_part_of_an_id(task_id):
+def test_the_custom_verb_of_a_path_is_never_part_of_an_id(task_id):
     url = encode(op.CANCEL_TASK, CancelTaskRequest(id=task_id)).url
 
     segment, colon, verb = urlsplit(url).path.rpartition("/")[2].partition(":")
@@ -270,7 +268,7 @@ def test_the_verb_of_a_path_is_never_part_of_an_id(task_id):
 
 
 @given(context_id=any_text, token=st.text(max_size=20))
-def test_any_text_goes_through_the_query(context_id, token):
+def test_any_text_is_encoded_in_the_query(context_id, token):
     encoded = encode(op.LIST_TASKS, ListTasksRequest(context_id=context_id, page_token=token))
 
     query = parse_qs(urlsplit(encoded.url).query, keep_blank_values=True, errors="surrogatepass")
@@ -290,13 +288,13 @@ def test_any_text_goes_through_the_query(context_id, token):
         ),
     ],
 )
-def test_a_path_is_never_filled_with_nothing(operation, params, name):
+def test_an_empty_id_in_a_path_is_refused(operation, params, name):
     with pytest.raises(ValueError, match=f"lacks {name}"):
         encode(operation, params)
 
 
 @given(message=messages)
-def test_any_message_arrives_as_it_was(message):
+def test_any_message_arrives_unchanged(message):
     params = SendMessageRequest(message=message)
 
     assert SendMessageRequest.from_dict(json.loads(encode(op.SEND_MESSAGE, params).body)) == params
@@ -306,24 +304,24 @@ def test_any_message_arrives_as_it_was(message):
 
 
 @given(task=tasks)
-def test_the_body_is_the_answer(task):
+def test_the_body_is_the_result(task):
     assert decode(task.to_json().encode()) == task
     assert decode(as_json({"task": task.to_dict()}), op.SEND_MESSAGE).task == task
 
 
 @pytest.mark.parametrize("body", [b"{}", b""])
 @pytest.mark.parametrize("http_status", [200, 202, 204])
-def test_an_operation_that_answers_nothing_may_say_so_with_an_empty_body(body, http_status):
+def test_an_empty_response_may_have_an_empty_body(body, http_status):
     assert decode(body, op.DELETE_PUSH_CONFIG, http_status=http_status) == Empty()
 
 
-def test_a_reply_may_be_a_little_off_and_still_be_one():
+def test_slightly_invalid_replies_are_accepted():
     task = decode(b'{"id":"t","history":null,"status":{"state":2,"message":null},"new":[1]}')
 
     assert task == Task(id="t", status=TaskStatus(state=TaskState.WORKING))
 
 
-def test_a_task_with_an_error_member_of_its_own_is_a_task():
+def test_a_task_with_an_error_member_is_a_task():
     assert decode(as_json({"id": "t", "error": {"code": 1, "message": "x"}})) == Task(id="t")
     assert decode(as_json({"id": "t", "error": None})) == Task(id="t")
     page = {"tasks": [{"id": "t"}], "error": {"code": 1}}
@@ -333,7 +331,7 @@ def test_a_task_with_an_error_member_of_its_own_is_a_task():
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_official_servers_error_is_read():
+def test_an_error_of_the_official_server_is_decoded():
     error = failure(as_json({"error": STATUS}), http_status=404)
 
     assert type(error) is TaskNotFoundError
@@ -342,7 +340,7 @@ def test_the_official_servers_error_is_read():
     assert error.details == (INFO,)
 
 
-def test_an_executor_that_crashed_is_an_internal_error_without_details():
+def test_a_crashed_executor_is_an_internal_error_without_details():
     crash = {"error": {"code": 500, "status": "INTERNAL", "message": "unknown exception"}}
 
     error = failure(as_json(crash), op.SEND_MESSAGE, http_status=500)
@@ -374,7 +372,7 @@ def test_a_json_rpc_error_in_a_rest_reply_is_that_error(*, code, kind, wrap, htt
 
 
 @pytest.mark.parametrize("operation", UNARY, ids=lambda operation: operation.name)
-def test_a_json_rpc_error_under_status_200_is_no_success(operation):
+def test_a_json_rpc_error_under_status_200_is_an_error(operation):
     error = {"code": -32601, "message": "no such method"}
 
     assert failure(as_json({"error": error}), operation).code == -32601
@@ -398,7 +396,7 @@ def test_a_json_rpc_error_under_status_200_is_no_success(operation):
         (b'{"error":' * 100_000, A2AHTTPError),
     ],
 )
-def test_any_body_under_a_status_that_says_no_is_an_error(body, kind):
+def test_any_body_under_an_error_status_is_an_error(body, kind):
     error = failure(body, http_status=404)
 
     assert type(error) is kind
@@ -407,7 +405,7 @@ def test_any_body_under_a_status_that_says_no_is_an_error(body, kind):
 
 @pytest.mark.parametrize("body", SPOKEN.values(), ids=SPOKEN)
 @pytest.mark.parametrize("http_status", [429, 503])
-def test_a_refusal_in_which_an_agent_speaks_may_have_been_executed(body, http_status):
+def test_a_refusal_with_an_agents_body_may_have_been_executed(body, http_status):
     error = failure(body, http_status=http_status, headers={"retry-after": "1"})
 
     assert error.executed is None
@@ -436,7 +434,7 @@ NO_REPLIES = {
 
 @pytest.mark.parametrize("body", NO_REPLIES.values(), ids=NO_REPLIES)
 @pytest.mark.parametrize("http_status", [200, 202])
-def test_what_is_no_reply_is_invalid_and_shown(body, http_status):
+def test_a_malformed_reply_is_invalid_and_quoted(body, http_status):
     headers = {"content-type": "text/html", "set-cookie": "s=1"}
 
     error = failure(body, http_status=http_status, headers=headers)
@@ -449,7 +447,7 @@ def test_what_is_no_reply_is_invalid_and_shown(body, http_status):
     assert bool(error.excerpt) == bool(body)
 
 
-def test_the_member_that_is_wrong_is_named():
+def test_an_invalid_member_is_named():
     error = failure(b'{"id":"t","history":[{"role":[]}]}')
 
     assert "history[0].role" in str(error)
@@ -476,7 +474,7 @@ bodies = (
     headers=http_headers,
     max_examples=200,
 )
-def test_any_reply_is_an_answer_or_an_error_of_ours(body, operation, http_status, headers):
+def test_any_reply_is_a_result_or_an_a2a_error(body, operation, http_status, headers):
     outcome = answer_or_error(body, operation, http_status=http_status, headers=headers)
 
     if isinstance(outcome, A2AError):

@@ -142,7 +142,7 @@ async def misfortune(client, listening, call):
 
 @pytest.mark.rule("P27")
 @crossed("place, answer, from_the_card_on", PLACES, ANSWERS, [False, True], turns=4)
-async def test_a_credential_shows_nowhere(place, answer, from_the_card_on, caplog, capfd):
+async def test_a_credential_is_redacted_everywhere(place, answer, from_the_card_on, caplog, capfd):
     caplog.set_level(1)
     options = await options_for(place)
     call = options.pop("call", {})
@@ -197,7 +197,7 @@ CARDS = {
 
 @pytest.mark.rule("P27")
 @pytest.mark.parametrize("card", CARDS)
-async def test_a_card_that_repeats_a_credential_shows_it_nowhere(card, caplog):
+async def test_a_credential_echoed_in_a_card_is_redacted(card, caplog):
     caplog.set_level(1)
 
     def answer(request, heard):
@@ -235,7 +235,7 @@ def task_that_repeats(state):
 
 @pytest.mark.parametrize("state", ["FAILED", "REJECTED", "CANCELED", "AUTH_REQUIRED"])
 @pytest.mark.parametrize("place", ["authorization", "static", "headers", "headers of a call"])
-async def test_how_a_task_ended_shows_no_credential(state, place, caplog):
+async def test_a_credential_echoed_in_a_failed_task_is_redacted(state, place, caplog):
     caplog.set_level(1)
     options = PLACES[place]()
     call = {"timeout": 5, **options.pop("call", {})}
@@ -258,7 +258,7 @@ async def test_how_a_task_ended_shows_no_credential(state, place, caplog):
     assert shown([*everything_in(error), caplog.text]) == []
 
 
-async def test_an_extended_card_that_repeats_a_credential_shows_it_nowhere(caplog):
+async def test_a_credential_echoed_in_an_extended_card_is_redacted(caplog):
     caplog.set_level(1)
 
     def answer(request, heard):
@@ -283,7 +283,7 @@ async def test_an_extended_card_that_repeats_a_credential_shows_it_nowhere(caplo
     assert shown([*everything_in(caught.value), caplog.text]) == []
 
 
-async def test_a_card_that_asks_for_more_shows_nothing_of_what_it_was_sent(caplog):
+async def test_an_unsatisfied_requirement_shows_no_credential(caplog):
     caplog.set_level(1)
 
     def answer(request, heard):
@@ -336,7 +336,7 @@ WIRES = {
 @pytest.mark.rule("P27")
 @pytest.mark.real_time
 @crossed("place, wire", [name for name in PLACES if "query of" not in name], WIRES, turns=2)
-async def test_a_credential_shows_nowhere_on_a_socket(place, wire, caplog, capfd):
+async def test_a_credential_is_redacted_on_a_socket(place, wire, caplog, capfd):
     caplog.set_level(1)
     asyncio.get_running_loop().set_debug(True)
     options = await options_for(place)
@@ -373,7 +373,7 @@ async def test_a_credential_shows_nowhere_on_a_socket(place, wire, caplog, capfd
         ("https", "500 Failed"),
     ],
 )
-async def test_the_password_of_a_proxy_shows_nowhere(scheme, answer, monkeypatch, caplog):
+async def test_the_password_of_a_proxy_is_redacted(scheme, answer, monkeypatch, caplog):
     caplog.set_level(1)
     async with serve(echo(lambda request: reply(request, status=answer))) as proxy:
         named = proxy.url.replace("//", f"//user:{quote(CANARY, safe='')}@")
@@ -417,7 +417,7 @@ ENCODED = {
 
 @pytest.mark.rule("P27")
 @pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED)
-async def test_a_credential_that_comes_back_encoded_is_not_shown(encoded):
+async def test_an_echoed_credential_in_another_encoding_is_redacted(encoded):
     def answer(request, heard):
         error = {"code": -32603, "message": f"for {encoded} it", "data": [{"deep": [encoded]}]}
         document = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
@@ -446,7 +446,7 @@ def test_text_without_a_credential_keeps_its_escapes():
     assert error.details == ({"path": "a%2Fb"},)
 
 
-def test_what_is_too_large_or_too_deep_to_be_searched_is_left_out():
+def test_data_too_large_or_too_deep_to_search_is_omitted():
     deep = [CANARY]
     for _ in range(60):
         deep = [deep]
@@ -459,7 +459,7 @@ def test_what_is_too_large_or_too_deep_to_be_searched_is_left_out():
 
 
 @pytest.mark.rule("P27")
-def test_the_search_finds_what_shows():
+def test_the_search_of_this_test_finds_secrets():
     error = A2AError("visible", details=[{"a": [quote(CANARY)]}])
     error.__context__ = ValueError(f"hidden {CANARY}")
 

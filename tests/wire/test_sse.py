@@ -103,7 +103,7 @@ def pieces(stream, size):
     ],
 )
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
-def test_a_stream_is_interpreted_as_the_standard_says(stream, events, end):
+def test_a_stream_is_parsed_according_to_the_standard(stream, events, end):
     stream = stream.replace(b"\n", end)
     assert parse(stream) == parse(MARK + stream) == events
     assert parse(*pieces(stream, 1)) == parse(*pieces(MARK + stream, 1)) == events
@@ -124,12 +124,12 @@ def test_line_ends_may_be_mixed(stream):
 
 
 @pytest.mark.parametrize("character", ["\v", "\f", "\x1c", "\x85", "\u2028", "\u2029", "\0"])
-def test_nothing_else_ends_a_line(character):
+def test_no_other_character_ends_a_line(character):
     text = f"one{character}data: two".encode()
     assert data(b"data: " + text + b"\n\n") == data(b"id:1\ndata: " + text + b"\n\n") == [text]
 
 
-def test_only_the_first_byte_order_mark_is_one():
+def test_only_the_first_byte_order_mark_is_removed():
     assert data(MARK + MARK + b"data: one\n\ndata: two\n\n") == [b"two"]
     assert data(b"data: one\n\n" + MARK + b"data: two\n\n") == [b"one"]
     assert data(MARK[:2] + b"data: one\n\ndata: two\n\n") == [b"two"]
@@ -137,13 +137,13 @@ def test_only_the_first_byte_order_mark_is_one():
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r", b"\r\r", b"\n\r", b"\r\n\n"])
-def test_an_event_is_there_with_the_end_of_its_blank_line(end):
+def test_an_event_is_emitted_at_the_end_of_its_blank_line(end):
     reading = parser()
     assert reading.feed(b"data: one" + end[:-1]) == []
     assert reading.feed(end[-1:]) == [message(b"one")]
 
 
-def test_a_line_feed_belongs_to_the_carriage_return_of_the_chunk_before():
+def test_a_line_feed_may_follow_its_carriage_return_in_the_next_chunk():
     assert data(b"data: a\r", b"", b"\ndata: b\r", b"\n\r", b"\n", b"data: c\n\n") == [
         b"a\nb",
         b"c",
@@ -151,7 +151,7 @@ def test_a_line_feed_belongs_to_the_carriage_return_of_the_chunk_before():
     assert data(b"data: a\r", b"\r\n", b"\ndata: b\n\n") == [b"a", b"b"]
 
 
-def test_what_looks_like_a_field_may_be_the_rest_of_a_line():
+def test_a_chunk_may_begin_within_a_line_that_resembles_a_field():
     assert data(b": ", b"data: one\n\n", b"x", b"data: two\n\n", b"data:", b"data: 3\n\n") == [
         b"data: 3"
     ]
@@ -160,7 +160,7 @@ def test_what_looks_like_a_field_may_be_the_rest_of_a_line():
 # ── What it tells besides ────────────────────────────────────────────────────────────────────
 
 
-def test_the_last_id_is_that_of_a_whole_event():
+def test_the_last_event_id_is_that_of_a_complete_event():
     reading = parser()
     assert reading.last_event_id == ""
     reading.feed(b"id: 1\n\nid: 2\ndata: cut\n")
@@ -197,7 +197,7 @@ def test_the_reconnection_time_is_a_number_in_ascii(value, seconds):
     assert reading.reconnection_time == seconds
 
 
-def test_the_last_reconnection_time_counts():
+def test_the_last_reconnection_time_is_used():
     reading = parser()
     reading.feed(b"retry: 1000\ndata: a\n\nretry:2000\r\nretry: soon\r\n\r\n")
     assert reading.reconnection_time == 2
@@ -224,7 +224,7 @@ def test_the_last_reconnection_time_counts():
         (b"data: one\n\ndata: two\n", True),
     ],
 )
-def test_it_tells_whether_the_end_would_be_inside_an_event(stream, is_cut):
+def test_an_incomplete_event_is_detected(stream, is_cut):
     for chunks in ([stream], pieces(stream, 1)):
         reading = parser()
         for chunk in chunks:
@@ -309,7 +309,7 @@ CUTS = st.sets(st.integers(0, 120))
     at=CUTS,
     max_examples=500,
 )
-def test_any_bytes_in_any_chunks_are_what_the_standard_makes_of_them(marked, stream, at):
+def test_any_bytes_in_any_chunks_match_a_reference_parser(marked, stream, at):
     stream = MARK + stream if marked else stream
     reading = parser()
     chunks = cut(stream, {place for place in at if place < len(stream)})
@@ -329,7 +329,7 @@ def test_any_bytes_in_any_chunks_are_what_the_standard_makes_of_them(marked, str
     end=st.sampled_from([b"\n", b"\r\n"]),
     max_examples=200,
 )
-def test_many_short_events_at_once_are_what_they_are_in_small_chunks(stream, end):
+def test_a_chunk_with_many_events_equals_many_small_chunks(stream, end):
     many = (b"data: x" + end + end) * 600
     stream = many + stream + many
 
@@ -352,7 +352,7 @@ def outcome(chunks, bound):
 
 
 @given(stream=STREAMS | LIKELY, at=CUTS, bound=st.integers(1, 40), max_examples=200)
-def test_what_is_refused_does_not_depend_on_the_chunks(stream, at, bound):
+def test_refusals_do_not_depend_on_the_chunks(stream, at, bound):
     chunks = cut(stream, {place for place in at if place < len(stream)})
     events, is_refused = outcome(chunks, bound)
 
@@ -376,7 +376,7 @@ def test_what_is_refused_does_not_depend_on_the_chunks(stream, at, bound):
     ],
 )
 @pytest.mark.parametrize("size", [1, 100])
-def test_an_event_is_no_larger_than_is_accepted(event, size):
+def test_an_event_above_the_limit_is_refused(event, size):
     lines = [line for line in event.split(b"\n") if not line.startswith(b":")]
     length = sum(map(len, lines)) or len(event)
     stream = b"data:1\n\n" + event + b"\n\n"
@@ -394,7 +394,7 @@ def test_the_error_names_the_limit():
         assert "Limits(event=…)" in str(caught.value)
 
 
-def test_events_before_one_that_is_too_large_are_not_lost():
+def test_events_before_one_that_is_too_large_are_delivered():
     reading = parser(event=10)
     assert reading.feed(b"data: one\n\ndata: 56789\n\ndata: two\n\n") == [message(b"one")]
     assert reading.is_cut
@@ -404,7 +404,7 @@ def test_events_before_one_that_is_too_large_are_not_lost():
 
 
 @pytest.mark.rule("P25")
-def test_an_endless_stream_of_small_things_is_within_the_limit():
+def test_an_endless_stream_of_small_events_is_within_the_limit():
     reading = parser(event=100)
     for _ in range(1000):
         assert reading.feed(b": ping\n: ping\n") == []
@@ -437,7 +437,7 @@ BOUND = 2**14
         MARK * BOUND,
     ],
 )
-def test_a_hostile_stream_costs_a_bounded_amount_of_memory(stream):
+def test_a_hostile_stream_uses_bounded_memory(stream):
     reading = parser(event=BOUND)
     view = memoryview(stream)
     tracemalloc.start()
@@ -455,7 +455,7 @@ def test_a_hostile_stream_costs_a_bounded_amount_of_memory(stream):
 @pytest.mark.parametrize(
     "event", [b"data\n\n", b"data:\r\n\r\n", b"data:xy\n\n", b"event:ab\ndata\n\n"]
 )
-def test_the_events_of_a_chunk_take_a_bounded_amount_of_memory(event):
+def test_the_events_of_a_chunk_use_bounded_memory(event):
     chunk = event * (BOUND // len(event))
     reading = parser()
     tracemalloc.start()
@@ -510,7 +510,7 @@ class Counted(bytes):
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 1000, 2**16])
-def test_no_byte_is_looked_at_again_and_again(stream, size):
+def test_no_byte_is_scanned_repeatedly(stream, size):
     ends = [b"", b"\r\n\r\n", b"\n\n"]
     for first, last in itertools.product(ends, ends):
         with case((first, last)):
@@ -522,7 +522,7 @@ def test_no_byte_is_looked_at_again_and_again(stream, size):
             assert len(whole) // 2 < Counted.work < 6 * len(whole)
 
 
-def test_the_beginning_of_a_line_is_added_to_and_not_made_anew():
+def test_an_incomplete_line_is_extended_in_place():
     reading = parser()
     reading.feed(b"data:")
     line = reading._line
@@ -534,6 +534,6 @@ def test_the_beginning_of_a_line_is_added_to_and_not_made_anew():
 
 @pytest.mark.parametrize("size", [1000, 2**16])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_large_event_arrives_in_small_chunks(size, end):
+def test_a_large_event_may_arrive_in_small_chunks(size, end):
     text = bytes(range(32, 127)) * 100_000
     assert data(*pieces(b"data: " + text + 2 * end, size)) == [text]

@@ -184,7 +184,7 @@ WITH_A_PROTOCOL_ERROR = [
 @pytest.mark.parametrize(
     ("http_status", "headers", "kind", "executed", "transient"), WITHOUT_A_PROTOCOL_ERROR
 )
-def test_a_status_speaks_for_itself_where_the_body_says_nothing(
+def test_a_status_without_an_error_object_maps_to_its_error(
     *, binding, http_status, headers, kind, executed, transient
 ):
     for body, silent in SILENT.items():
@@ -201,7 +201,7 @@ def test_a_status_speaks_for_itself_where_the_body_says_nothing(
 @pytest.mark.parametrize(
     ("http_status", "headers", "body", "executed", "transient"), WITH_A_PROTOCOL_ERROR
 )
-def test_an_error_of_the_protocol_proves_nothing_about_execution_whatever_the_status(
+def test_an_error_of_the_protocol_leaves_execution_unknown_under_any_status(
     *, binding, http_status, headers, body, executed, transient
 ):
     kind, bodies = SPEAKING[body]
@@ -218,7 +218,7 @@ def test_an_error_of_the_protocol_proves_nothing_about_execution_whatever_the_st
 @pytest.mark.parametrize("binding", BOTH)
 @pytest.mark.parametrize("code", [-32050, -32099, -32000, -32010, -31999 - 1, -32768])
 @pytest.mark.parametrize("http_status", [400, 404, 422, 500])
-def test_a_code_of_the_agents_own_is_kept_and_ends_the_convention(binding, code, http_status):
+def test_a_code_of_the_agent_is_kept_and_overrides_the_status(binding, code, http_status):
     error = failure(binding, http_status, rpc(code, "own"))
 
     assert type(error) is AgentError
@@ -230,7 +230,7 @@ def test_a_code_of_the_agents_own_is_kept_and_ends_the_convention(binding, code,
 @pytest.mark.parametrize(
     ("code", "kind"), [(code, kind.__name__) for code, kind in BY_CODE.items()]
 )
-def test_a_code_is_the_error_of_the_protocols_table(binding, code, kind):
+def test_a_code_maps_to_the_protocols_error(binding, code, kind):
     error = failure(binding, 400, rpc(code))
 
     assert type(error).__name__ == kind
@@ -238,7 +238,7 @@ def test_a_code_is_the_error_of_the_protocols_table(binding, code, kind):
     assert error.executed is (False if code in {-32700, -32009} else None)
 
 
-def test_the_table_of_codes_is_the_protocols():
+def test_the_table_of_codes_equals_the_protocols():
     assert {code: kind.__name__ for code, kind in BY_CODE.items()} == {
         -32001: "TaskNotFoundError",
         -32002: "TaskNotCancelableError",
@@ -259,7 +259,7 @@ def test_the_table_of_codes_is_the_protocols():
 
 @pytest.mark.rule("P31")
 @pytest.mark.parametrize("binding", BOTH)
-def test_the_caller_may_take_a_status_out_of_the_convention_or_put_one_in(binding):
+def test_the_caller_may_add_or_remove_statuses_that_prove_no_execution(binding):
     assert failure(binding, 404, refusals=frozenset({429})).executed is None
     assert failure(binding, 429, refusals=frozenset({429})).executed is False
     assert failure(binding, 502, refusals=frozenset({502})).executed is False
@@ -276,7 +276,7 @@ def test_the_caller_may_take_a_status_out_of_the_convention_or_put_one_in(bindin
         ),
     ],
 )
-def test_a_status_object_without_error_info_is_the_http_error_without_the_convention(body):
+def test_a_status_object_without_error_info_is_an_http_error(body):
     error = failure("HTTP+JSON", 404, body)
 
     assert type(error) is A2AHTTPError
@@ -298,9 +298,7 @@ def test_a_status_object_without_error_info_is_the_http_error_without_the_conven
         (503, "UNAVAILABLE", A2AHTTPError, None),
     ],
 )
-def test_the_name_of_a_status_object_without_error_info_tells_the_error(
-    http_status, name, kind, code
-):
+def test_the_status_name_without_error_info_determines_the_error(http_status, name, kind, code):
     error = failure("HTTP+JSON", http_status, rest(http_status, name), SECONDS)
 
     assert type(error) is kind
@@ -349,7 +347,7 @@ def test_an_error_is_the_same_over_both_bindings(carrier, reason, code):
 
 
 @carriers
-def test_a_task_that_is_not_found_is_named(carrier):
+def test_task_not_found_names_the_task(carrier):
     error = failure(*carrier(-32001, "TASK_NOT_FOUND", taskId="t-1"), operation=GET_TASK)
 
     assert isinstance(error, TaskNotFoundError)
@@ -357,7 +355,7 @@ def test_a_task_that_is_not_found_is_named(carrier):
 
 
 @carriers
-def test_a_task_that_is_not_cancelable_has_a_state(carrier):
+def test_task_not_cancelable_has_the_state(carrier):
     error = failure(
         *carrier(-32002, "TASK_NOT_CANCELABLE", taskId="t-1", state="TASK_STATE_COMPLETED"),
         operation=CANCEL_TASK,
@@ -368,14 +366,14 @@ def test_a_task_that_is_not_cancelable_has_a_state(carrier):
 
 
 @carriers
-def test_metadata_of_any_shape_is_kept_and_hurts_nobody(carrier):
+def test_metadata_of_any_shape_are_accepted(carrier):
     error = failure(*carrier(-32001, "TASK_NOT_FOUND", errors=[{"loc": ["id"]}], taskId=7))
 
     assert error.task_id is None
     assert error.details[0]["metadata"]["errors"] == [{"loc": ["id"]}]
 
 
-def test_error_info_of_another_domain_is_not_ours():
+def test_error_info_of_another_domain_is_ignored():
     info = {**error_info("TASK_NOT_FOUND"), "domain": "googleapis.com"}
 
     error = failure("HTTP+JSON", 404, rest(404, "NOT_FOUND", details=[info]))
@@ -405,7 +403,7 @@ def test_a_problem_that_names_an_a2a_error_is_that_error(name, kind, more):
     assert "really not" in str(error)
 
 
-def test_a_problem_that_names_nothing_of_ours_is_an_http_error():
+def test_any_other_problem_is_an_http_error():
     error = failure("HTTP+JSON", 422, b'{"type":"https://a/out-of-tea","title":"No tea"}')
 
     assert (type(error), error.executed) == (A2AHTTPError, False)
@@ -432,14 +430,14 @@ def test_a_hint_sets_transient_and_never_executed(code, retryable):
 @pytest.mark.parametrize(
     ("code", "executed"), [(-32700, False), (-32009, False), (-32603, None), (-32050, None)]
 )
-def test_a_wait_that_the_agent_asks_for_says_that_the_failure_is_transient(code, executed):
+def test_retry_after_makes_an_error_transient(code, executed):
     error = failure("JSONRPC", 200, rpc(code, data={"retryAfter": 4}))
 
     assert (error.transient, error.executed, error.retry_after) == (True, executed, 4.0)
 
 
 @pytest.mark.parametrize("retryable", ["yes", 1, None, []])
-def test_a_hint_that_is_no_boolean_is_no_hint(retryable):
+def test_a_hint_that_is_not_a_boolean_is_ignored(retryable):
     assert failure("JSONRPC", 200, rpc(-32003, data={"retryable": retryable})).transient is False
     assert failure("JSONRPC", 200, rpc(-32603, data={"retryable": retryable})).transient is True
 
@@ -463,7 +461,7 @@ def test_retry_info_is_read(binding, http_status, body):
 
 
 @pytest.mark.parametrize("value", ["", "s", "-1s", "nan", "inf", "1e999s", 7, None, ["3s"], "3ss"])
-def test_a_bad_retry_info_is_ignored(value):
+def test_an_invalid_retry_info_is_ignored(value):
     error = failure("JSONRPC", 200, rpc(-32050, data=[{**RETRY_INFO, "retryDelay": value}]))
 
     assert (error.retry_after, error.transient) == (None, False)
@@ -486,20 +484,20 @@ BAD_NUMBERS = [
 
 
 @pytest.mark.parametrize("value", [*BAD_NUMBERS, -1, -0.5, None, True, [3], {"s": 3}])
-def test_a_bad_retry_after_in_the_data_is_ignored(value):
+def test_an_invalid_retry_after_in_the_data_is_ignored(value):
     error = failure("JSONRPC", 200, rpc(-32050, data={"retryAfter": value}))
 
     assert (error.retry_after, error.transient) == (None, False)
 
 
 @pytest.mark.parametrize("value", [0, 3, 2.5, "3", "2.5", 10**400])
-def test_a_retry_after_in_the_data_may_be_a_number_or_a_text(value):
+def test_retry_after_in_the_data_may_be_a_number_or_a_text(value):
     error = failure("JSONRPC", 200, rpc(-32050, data={"retryAfter": value}))
 
     assert error.retry_after == (None if value == 10**400 else float(value))
 
 
-def test_the_nearest_hint_wins():
+def test_the_nearest_hint_takes_precedence():
     headers = {"retry-after": "7", "retry-after-ms": "1500"}
 
     assert failure("JSONRPC", 200, rpc(-32050, data={"retryAfter": 4}), headers).retry_after == 4
@@ -538,12 +536,12 @@ SLOW = "Wed, 21 Oct 2015 07:27:00 GMT"
         ({}, None),
     ],
 )
-def test_retry_after_is_read_in_every_form_and_ignored_where_it_makes_no_sense(headers, seconds):
+def test_the_retry_after_header_is_read_in_every_form(headers, seconds):
     assert failure("JSONRPC", 429, headers=headers).retry_after == seconds
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
-def test_a_date_is_in_utc_wherever_the_client_runs(zone, monkeypatch):
+def test_a_date_is_in_utc_in_any_time_zone(zone, monkeypatch):
     if not hasattr(time, "tzset"):
         pytest.skip("this system cannot change its zone")
     with monkeypatch.context() as patch:
@@ -556,7 +554,7 @@ def test_a_date_is_in_utc_wherever_the_client_runs(zone, monkeypatch):
 
 
 @given(value=any_text | st.text("0123456789 -:,GMTJanOct+", max_size=30), date=any_text)
-def test_any_header_is_a_sensible_wait_or_none(value, date):
+def test_any_retry_after_header_is_a_valid_delay_or_none(value, date):
     headers = {"retry-after": value, "retry-after-ms": value, "date": date}
 
     wait = status.from_http_status(HttpReply(status=503, headers=headers), now=NOW).retry_after
@@ -575,7 +573,7 @@ MAY_PASS = {-32004, -32005, -32006}
 @pytest.mark.parametrize(
     "data", [{"retryable": True}, {"retryAfter": 5}, {"detail": "Come back later."}]
 )
-def test_in_the_articles_dialect_the_codes_mean_something_else(code, data):
+def test_the_articles_dialect_has_its_own_codes(code, data):
     error = failure("JSONRPC", 200, rpc(code, "Busy", data=data))
 
     assert type(error) is AgentError
@@ -585,7 +583,7 @@ def test_in_the_articles_dialect_the_codes_mean_something_else(code, data):
 
 
 @pytest.mark.parametrize("data", [None, {}, {"taskId": "t"}, [], [{"retryable": True}], "x", 7])
-def test_without_the_dialects_members_the_codes_mean_what_the_protocol_says(data):
+def test_without_the_dialects_members_codes_are_the_protocols(data):
     assert type(failure("JSONRPC", 200, rpc(-32004, data=data))) is UnsupportedOperationError
 
 
@@ -600,7 +598,7 @@ def test_codes_outside_the_dialect_keep_their_meaning(code):
 
 
 @given(text=any_text, detail=any_text)
-def test_what_an_agent_wrote_is_bounded_and_readable_in_the_message(text, detail):
+def test_an_agents_message_is_bounded_and_readable(text, detail):
     error = failure("JSONRPC", 200, rpc(-32050, text * 200, data={"detail": "x" * 5_000 + detail}))
 
     assert len(error.message) < 1_200
@@ -608,7 +606,7 @@ def test_what_an_agent_wrote_is_bounded_and_readable_in_the_message(text, detail
 
 
 @pytest.mark.rule("S30")
-def test_s30_a_page_of_a_proxy_is_a_typed_error_with_status_and_an_excerpt():
+def test_s30_a_page_of_a_proxy_is_a_typed_error_with_status_and_excerpt():
     page = b"<html>\r\n<head><title>502 Bad Gateway</title></head>" + b"<p>" * 1000
 
     for binding in BOTH:
@@ -619,7 +617,7 @@ def test_s30_a_page_of_a_proxy_is_a_typed_error_with_status_and_an_excerpt():
         assert error.headers == {"content-type": "text/html"}
 
 
-def test_an_odd_status_is_called_by_its_number():
+def test_an_unknown_status_is_named_by_its_number():
     assert failure("JSONRPC", 799).message == "HTTP 799"
     assert failure("JSONRPC", 429).message == "HTTP 429 Too Many Requests"
 
@@ -638,7 +636,7 @@ ARTICLE_CODES = {
 }
 
 
-def test_the_article_codes_are_these():
+def test_article_error_codes():
     assert {code.name: int(code) for code in ArticleErrorCode} == ARTICLE_CODES
 
 
@@ -651,7 +649,7 @@ def test_the_article_codes_are_these():
         ({"retryAfter": 2.5}, (True, 2.5)),
     ],
 )
-def test_what_is_made_in_the_dialect_is_read_with_its_facts(code, data, facts):
+def test_an_error_made_in_the_dialect_is_read_with_its_facts(code, data, facts):
     made = make_error(code, "Not now", data)
     document = json.loads(json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, "error": made}))
 
@@ -665,7 +663,7 @@ def test_what_is_made_in_the_dialect_is_read_with_its_facts(code, data, facts):
     assert data.get("detail", "") in str(error)
 
 
-def test_an_error_without_the_dialects_data_is_a2as_own():
+def test_an_error_without_the_dialects_data_is_of_a2a():
     made = {"jsonrpc": "2.0", "id": REQUEST_ID, "error": make_error(-32001, "no")}
 
     assert type(failure("JSONRPC", 200, json.dumps(made).encode())) is TaskNotFoundError
@@ -704,7 +702,7 @@ def test_any_error_object_is_a_typed_error(error, http_status, headers):
         ("HTTP+JSON", 501, rest(501, "UNIMPLEMENTED"), True),
     ],
 )
-def test_an_operation_is_unknown_by_its_name_or_by_its_path(
+def test_an_unknown_operation_is_recognized_by_its_name_or_path(
     binding, http_status, body, is_unknown
 ):
     error = failure(binding, http_status, body, operation=GET_TASK)

@@ -107,7 +107,7 @@ def forget_task(error):
 @crossed(
     "place, ending", [name for name in PLACES if name != "query of the card"], ENDINGS, turns=2
 )
-async def test_a_credential_shows_nowhere_on_a_stream(place, ending, caplog, capfd):
+async def test_a_credential_is_redacted_on_a_stream(place, ending, caplog, capfd):
     caplog.set_level(1)
     options = await options_for(place)
     call = options.pop("call", {})

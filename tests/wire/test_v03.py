@@ -132,7 +132,7 @@ def in_words_of_0_3(value):
 
 @both_bindings
 @given(event=events, max_examples=150)
-def test_an_event_of_an_older_agent_is_the_models(binding, event):
+def test_an_event_is_converted_to_the_model(binding, event):
     event = in_words_of_0_3(event)
     data = wire(binding, op.SEND_STREAMING_MESSAGE).answer(event).body
     codec = codec_for(binding, "0.3")
@@ -146,7 +146,7 @@ def test_an_event_of_an_older_agent_is_the_models(binding, event):
 
 @both_bindings
 @given(task=tasks)
-def test_a_task_of_an_older_agent_is_the_models(binding, task):
+def test_a_task_is_converted_to_the_model(binding, task):
     task = in_words_of_0_3(task)
 
     for operation in (op.GET_TASK, op.CANCEL_TASK):
@@ -158,7 +158,7 @@ def test_a_task_of_an_older_agent_is_the_models(binding, task):
 
 @both_bindings
 @given(message=messages, at_once=st.booleans(), length=st.none() | st.integers(1, 99))
-def test_an_older_agent_is_told_the_message(binding, message, at_once, length):
+def test_a_message_is_converted_from_the_model(binding, message, at_once, length):
     message = in_words_of_0_3(message)
     if binding == "HTTP+JSON":
         message = msgspec.structs.replace(message, reference_task_ids=())
@@ -187,7 +187,7 @@ def crossed(binding, operation, value):
 
 @both_bindings
 @given(event=events)
-def test_an_event_may_have_the_other_bindings_form(binding, event):
+def test_an_event_may_have_the_form_of_the_other_binding(binding, event):
     event = in_words_of_0_3(event)
 
     assert crossed(binding, op.SEND_STREAMING_MESSAGE, event).event == event.event
@@ -195,7 +195,7 @@ def test_an_event_may_have_the_other_bindings_form(binding, event):
 
 @both_bindings
 @given(task=tasks)
-def test_a_task_may_have_the_other_bindings_form(binding, task):
+def test_a_task_may_have_the_form_of_the_other_binding(binding, task):
     task = in_words_of_0_3(task)
 
     assert crossed(binding, op.GET_TASK, task) == task
@@ -204,7 +204,7 @@ def test_a_task_may_have_the_other_bindings_form(binding, task):
 
 
 @both_bindings
-def test_push_configurations_may_have_the_other_bindings_form(binding):
+def test_push_configurations_may_have_the_form_of_the_other_binding(binding):
     config = TaskPushNotificationConfig(task_id="t-1", id="c-1", url="http://x.test/push")
     configs = ListTaskPushNotificationConfigsResponse(configs=(config,))
 
@@ -246,7 +246,7 @@ near_cards = members_of(CARD_NAMES.split(), near_values, max_size=6)
     raw=st.none() | st.binary(max_size=60),
     max_examples=300,
 )
-def test_any_reply_is_a_value_or_an_error_of_ours(binding, operation, document, reply, raw):
+def test_any_reply_is_a_value_or_an_a2a_error(binding, operation, document, reply, raw):
     if binding == "JSONRPC":
         document = {"jsonrpc": "2.0", "id": REQUEST_ID, "result": document}
     body = json.dumps(document).encode() if raw is None else raw
@@ -258,7 +258,7 @@ def test_any_reply_is_a_value_or_an_error_of_ours(binding, operation, document, 
 
 
 @given(card=near_cards, url=st.just("http://agent.test/") | json_values, max_examples=300)
-def test_any_card_is_one_or_an_error_of_ours(card, url):
+def test_any_card_is_a_card_or_an_a2a_error(card, url):
     with contextlib.suppress(InvalidAgentCardError):
         assert read_card({"name": "Any", "url": url, **card}).supported_interfaces
 
@@ -350,7 +350,7 @@ def test_a_message_is_sent_over_http_json():
 
 @both_bindings
 @pytest.mark.parametrize("at_once", [False, True])
-def test_whether_to_block_is_always_said(binding, at_once):
+def test_blocking_is_always_sent(binding, at_once):
     own = SendMessageConfiguration(return_immediately=at_once)
     request = SendMessageRequest(message=MESSAGE, configuration=own)
 
@@ -358,7 +358,7 @@ def test_whether_to_block_is_always_said(binding, at_once):
 
 
 @pytest.mark.parametrize(("asked", "sent"), [(None, 10_000), (7, 7), (0, 0)])
-def test_history_is_asked_for(asked, sent):
+def test_the_history_length_is_always_sent(asked, sent):
     request = GetTaskRequest(id="t", history_length=asked)
     rest = encoded("HTTP+JSON", op.GET_TASK, request)
 
@@ -398,7 +398,7 @@ TOLD_CONFIG = {
 NAME = "tasks/t/pushNotificationConfigs/p"
 
 
-def test_a_push_configuration_is_put_into_the_words_of_each_binding():
+def test_a_push_configuration_has_the_form_of_each_binding():
     rest = encoded("HTTP+JSON", op.CREATE_PUSH_CONFIG, CONFIG)
 
     assert body_of("JSONRPC", op.CREATE_PUSH_CONFIG, CONFIG) == {
@@ -440,7 +440,7 @@ def test_a_push_configuration_is_put_into_the_words_of_each_binding():
         ("JSONRPC", op.LIST_TASKS, ListTasksRequest(status_timestamp_after="2026")),
     ],
 )
-def test_what_0_3_cannot_say_is_named_and_not_sent(binding, operation, params):
+def test_a_request_that_0_3_cannot_express_is_named_and_not_sent(binding, operation, params):
     with pytest.raises(UnsupportedOperationError, match=r"0\.3 has no word for") as caught:
         encoded(binding, operation, params)
 
@@ -448,7 +448,7 @@ def test_what_0_3_cannot_say_is_named_and_not_sent(binding, operation, params):
 
 
 @pytest.mark.parametrize("operation", op.OPERATIONS.values(), ids=lambda operation: operation.name)
-def test_every_operation_has_its_words(operation):
+def test_every_operation_has_a_row(operation):
     assert operation.name in v03._RPC_ROWS
 
 
@@ -504,7 +504,7 @@ def test_states_are_read_in_every_form(binding, told, state):
         ({}, None),
     ],
 )
-def test_an_event_is_known_by_its_kind_or_its_members(binding, document, kind):
+def test_an_event_is_recognized_by_its_kind_or_its_members(binding, document, kind):
     event = result(binding, op.SUBSCRIBE_TO_TASK, document)
 
     names = ("task", "message", "status_update", "artifact_update")
@@ -513,7 +513,7 @@ def test_an_event_is_known_by_its_kind_or_its_members(binding, document, kind):
 
 @both_bindings
 @pytest.mark.parametrize("document", [{}, {"taskId": "t", "status": STATUS}, {"kind": "x"}, []])
-def test_a_message_is_answered_by_a_task_or_a_message(binding, document):
+def test_the_response_to_a_message_is_a_task_or_a_message(binding, document):
     with pytest.raises(InvalidAgentResponseError) as caught:
         result(binding, op.SEND_MESSAGE, document)
 
@@ -548,7 +548,7 @@ def test_a_part_is_read_in_every_form(binding, part, read):
 
 @pytest.mark.rule("S26")
 @both_bindings
-def test_s26_an_integer_stays_one(binding):
+def test_s26_an_integer_stays_an_integer(binding):
     part = {"kind": "data", "data": {"n": 1, "big": 2**70, "f": 1.5}}
     message = result(binding, op.SEND_MESSAGE, {"messageId": "m", "parts": [part]}).message
 
@@ -558,7 +558,7 @@ def test_s26_an_integer_stays_one(binding):
 
 @both_bindings
 @pytest.mark.parametrize("page", [{"nextCursor": "n"}, {"nextPageToken": "n"}, {}])
-def test_a_page_of_tasks_is_read_where_there_is_one(binding, page):
+def test_a_page_of_tasks_is_read(binding, page):
     found = result(binding, op.LIST_TASKS, {"tasks": [{"id": "t", "status": STATUS}], **page})
 
     assert [task.state for task in found.tasks] == [TaskState.COMPLETED]
@@ -598,7 +598,7 @@ def refused(binding, operation, document, *, status=200):
         (op.GET_EXTENDED_AGENT_CARD, 404, ExtendedAgentCardNotConfiguredError, -32007),
     ],
 )
-def test_an_official_server_says_by_the_status_what_it_means(operation, status, kind, code):
+def test_an_official_servers_status_determines_the_error(operation, status, kind, code):
     error = refused("HTTP+JSON", operation, {"message": "so it is"}, status=status)
 
     assert type(error) is kind
@@ -620,7 +620,7 @@ def test_an_official_server_says_by_the_status_what_it_means(operation, status, 
         ({"jsonrpc": "2.0", "error": {"code": -32602, "message": "no"}}, 200, InvalidParamsError),
     ],
 )
-def test_what_others_send_is_read_as_in_1_0(document, status, kind):
+def test_errors_of_other_servers_are_read_as_in_1_0(document, status, kind):
     assert type(refused("HTTP+JSON", op.GET_TASK, document, status=status)) is kind
 
 
@@ -640,7 +640,7 @@ def rpc_error(code):
         (op.GET_EXTENDED_AGENT_CARD, -32601, UnsupportedOperationError),
     ],
 )
-def test_an_error_of_json_rpc_is_read(operation, code, kind):
+def test_a_json_rpc_error_is_read(operation, code, kind):
     assert type(refused("JSONRPC", operation, rpc_error(code))) is kind
 
 
@@ -655,7 +655,7 @@ def test_an_error_of_json_rpc_is_read(operation, code, kind):
         ("HTTP+JSON", b"", 405),
     ],
 )
-def test_an_agent_without_a_list_of_tasks_is_told_of_by_name(binding, document, status):
+def test_an_agent_without_a_list_of_tasks_is_named(binding, document, status):
     error = refused(binding, op.LIST_TASKS, document, status=status)
 
     assert type(error) is UnsupportedOperationError

@@ -58,7 +58,7 @@ def raws(task):
 
 
 @forms
-async def test_files_arrive_and_come_as_they_are(form):
+async def test_files_are_sent_and_received_unchanged(form):
     own = [raw[::-1] for raw in FILES if raw] + [b"null"]
     agent = Agent(form, own)
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
@@ -74,7 +74,7 @@ async def test_files_arrive_and_come_as_they_are(form):
 
 @forms
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_file_of_a_client_that_sends_none_is_read_right(form, streams):
+async def test_files_in_replies_are_read_in_either_form(form, streams):
     agent = Agent(form, [b"true", b"data"])
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         if streams:
@@ -90,7 +90,7 @@ async def test_a_file_of_a_client_that_sends_none_is_read_right(form, streams):
 
 @pytest.mark.parametrize("timeout", [2, 60])
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_reply_that_has_come_is_not_lost_where_the_form_is_not_told(streams, timeout):
+async def test_a_received_reply_is_not_lost_if_the_form_is_unknown(streams, timeout):
     agent = Agent("bytes", [b"dGV4"])
     agent.inject(Stall(), on="GetTask", times=9)
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
@@ -103,7 +103,7 @@ async def test_a_reply_that_has_come_is_not_lost_where_the_form_is_not_told(stre
     assert raws(task) == [b"dGV4"]
 
 
-async def test_nothing_is_asked_for_messages_without_files():
+async def test_the_form_is_not_requested_for_messages_without_files():
     agent = Agent("base64")
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         await client.ask("hello")
@@ -127,7 +127,7 @@ async def test_no_file_is_sent_until_the_form_is_known():
     assert agent.files == [b"abc"]
 
 
-async def test_the_question_is_tried_again_like_the_call_that_needs_it():
+async def test_the_request_for_the_form_is_retried_like_the_call_that_needs_it():
     agent = Agent("bytes")
     agent.inject(unavailable(0.1), on="GetTask")
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
@@ -155,7 +155,7 @@ async def test_the_question_is_tried_again_like_the_call_that_needs_it():
         (None, None),
     ],
 )
-def test_the_form_is_read_off_the_error_of_an_unknown_task(error, form):
+def test_the_form_is_determined_by_the_error_of_an_unknown_task(error, form):
     assert sends_base64(error) is form
 
 
@@ -164,7 +164,7 @@ def test_the_form_is_read_off_the_error_of_an_unknown_task(error, form):
 
 @pytest.mark.real_time
 @forms
-async def test_files_over_grpc_arrive_and_come_as_they_are(form):
+async def test_files_over_grpc_are_sent_and_received_unchanged(form):
     arrived = []
     is_text = form == "base64"
 
