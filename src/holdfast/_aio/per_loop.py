@@ -27,9 +27,14 @@ class PerLoop(Generic[T]):
         self._make = make
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
-    def here(self) -> T:
-        """Return the running loop's value."""
-        loop = asyncio.get_running_loop()
+    def here(self, loop: asyncio.AbstractEventLoop | None = None) -> T:
+        """Return the running loop's value.
+
+        Args:
+            loop: The running loop, if the caller has it: until Python 3.12, to ask for it costs a
+                system call.
+        """
+        loop = loop or asyncio.get_running_loop()
         value = self._values.get(loop)
         if value is None:
             for other_loop in list(self._values):

@@ -244,8 +244,15 @@ class ClientCore:
         async with CancelScope.within(seconds):
             await self._closing.here().wait()
 
-    def deadline(self, name: str, timeout: float | None) -> Deadline:
+    def deadline(
+        self, name: str, timeout: float | None, loop: asyncio.AbstractEventLoop | None = None
+    ) -> Deadline:
         """Return a deadline that begins now; a stream without a timeout has no deadline.
+
+        Args:
+            name: What errors call it.
+            timeout: Its seconds; None for the client's.
+            loop: The running loop, if the caller has it.
 
         Raises:
             ValueError: The timeout is not a positive number of seconds.
@@ -254,7 +261,7 @@ class ClientCore:
             seconds = math.inf if name == "stream" else self.timeout
         else:
             seconds = check_seconds("timeout", timeout)
-        now = asyncio.get_running_loop().time()
+        now = (loop or asyncio.get_running_loop()).time()
         return Deadline(name=name, timeout=seconds, at=now + seconds)
 
     def begin(
@@ -277,24 +284,26 @@ class ClientCore:
             ValueError: A timeout, header or URI that is not valid.
             TypeError: An option that does not exist, or is of another type.
         """
+        loop = asyncio.get_running_loop()
+        call_group = CallGroup(is_observed=self.observers.are_active(), loop=loop)
         if not options:
             return CallScope(
-                deadline=self.deadline(name, None),
+                deadline=self.deadline(name, None, loop),
                 extensions=self._extensions,
                 consumers=self.hooks.consumers,
-                call_group=CallGroup(is_observed=self.observers.are_active()),
+                call_group=call_group,
                 on_unknown=self._on_unknown,
             )
         checked = check_call_options(options, sends=sends, of=of)
         return CallScope(
-            deadline=self.deadline(name, checked.get("timeout")),
+            deadline=self.deadline(name, checked.get("timeout"), loop),
             headers=cast("dict[str, str]", checked.get("headers") or {}),
             extensions=tuple(dict.fromkeys((*self._extensions, *checked.get("extensions", ())))),
             context=checked.get("context"),
             tenant=checked.get("tenant"),
             timeouts=checked.get("timeouts"),
             consumers=self.hooks.consumers,
-            call_group=CallGroup(is_observed=self.observers.are_active()),
+            call_group=call_group,
             on_unknown=checked.get("on_unknown", self._on_unknown),
         )
 
@@ -556,6 +565,9 @@ class ClientCore:
         if scope.tenant is not None:
             named: Any = params
             params = msgspec.structs.replace(named, tenant=scope.tenant)
+        if progress is None:
+            now = (call_group.loop or asyncio.get_running_loop()).time()
+            progress = CallProgress(began=now, call_group=call_group)
         return Call(
             operation=operation,
             params=params,
@@ -567,8 +579,7 @@ class ClientCore:
             context=scope.context,
             auth=self.auth.provider,
             is_retried=is_retried,
-            progress=progress
-            or CallProgress(began=asyncio.get_running_loop().time(), call_group=call_group),
+            progress=progress,
         )
 
     def check_open(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -37,7 +37,7 @@ from holdfast.errors import (
 from holdfast.types import ListTasksRequest, SendMessageConfiguration, SendMessageResponse, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
@@ -129,6 +129,16 @@ class SendOperation:
         attempts: Each attempt to send it, in order.
     """
 
+    call: HeldCall | None = None
+    attempts: tuple[Attempt, ...] = ()
+    _progress: CallProgress | None = None
+    _began: float | None = None  # when the first attempt began, on the event loop's clock
+    _opened: Reply[Stream[StreamResponse]] | None = None
+    _earlier: tuple[Attempt, ...] = ()  # attempts of calls that failed
+    _lost: OutcomeUnknownError | None = None  # the error of the latest lost reply
+    _times_lost = 0
+    _search: SearchReport | None = None
+
     def __init__(
         self,
         core: ClientCore,
@@ -144,15 +154,6 @@ class SendOperation:
         self._request = own or request
         self._is_own_context = own is not None
         self._reply = reply
-        self.call: HeldCall | None = None
-        self.attempts: tuple[Attempt, ...] = ()
-        self._progress: CallProgress | None = None
-        self._began: float | None = None  # when the first attempt began, on the event loop's clock
-        self._opened: Reply[Stream[StreamResponse]] | None = None
-        self._earlier: tuple[Attempt, ...] = ()  # attempts of calls that failed
-        self._lost: OutcomeUnknownError | None = None  # the error of the latest lost reply
-        self._times_lost = 0
-        self._search: SearchReport | None = None
 
     def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Do the work of the call once it is recorded, for as long as this client holds it.
@@ -198,12 +199,16 @@ class SendOperation:
             began=None if self.call is None else self.call.record.began,
         )
 
-    async def answer(self) -> Reply[Task | Message]:
+    def answer(self) -> Coroutine[Any, Any, Reply[Task | Message]]:
         """Send the message, and record the agent's answer; see `send`.
 
         The message is recorded before, where there is a journal, and is a reply where its task
         waits for one.
         """
+        is_plain = self._core.journaling is None and not self._original.task_id
+        return self.send() if is_plain else self._recorded_answer()
+
+    async def _recorded_answer(self) -> Reply[Task | Message]:
         if self._original.task_id:
             asks = _returns_immediately(self._request)
             self._reply = await self._core.replying(self._original, self._scope, asks=asks)
@@ -314,11 +319,10 @@ class SendOperation:
         Returns:
             The reply; or if that was lost, the task that the message created.
         """
-        clock = asyncio.get_running_loop().time
+        call_group = self._scope.call_group
+        clock = (call_group.loop or asyncio.get_running_loop()).time
         while True:
-            progress = self._progress = CallProgress(
-                began=clock(), call_group=self._scope.call_group
-            )
+            progress = self._progress = CallProgress(began=clock(), call_group=call_group)
             if self._began is None:
                 self._began = progress.began
             try:

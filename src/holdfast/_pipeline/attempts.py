@@ -32,7 +32,9 @@ class AttemptLayer(ExtensibleLayer):
         self._observers = observers
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        clock, progress, endpoint = asyncio.get_running_loop().time, call.progress, call.endpoint
+        progress, endpoint = call.progress, call.endpoint
+        call_group = progress.call_group
+        clock = (call_group.loop or asyncio.get_running_loop()).time
         started = clock()
         if progress.attempts:
             progress.note_start(started)
@@ -42,7 +44,6 @@ class AttemptLayer(ExtensibleLayer):
         if endpoint is not None:
             endpoint.last_used = started
             endpoint.attempts += 1
-        call_group = progress.call_group
         if call.operation.safety == "conditional":
             call_group.sends += 1
         if call_group.is_observed:

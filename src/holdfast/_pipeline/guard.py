@@ -48,9 +48,10 @@ class GuardLayer(PassThrough):
         self._override = override
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
-        endpoint, clock = call.endpoint, asyncio.get_running_loop().time
+        endpoint = call.endpoint
         if endpoint is None:
             return await onward(call)
+        clock = (call.progress.call_group.loop or asyncio.get_running_loop()).time
         limits = self._resilience.rate_limit
         if endpoint.has_gates and limits is not None:
             # Before the permit: a half-open probe would keep it while it waits.

@@ -126,7 +126,8 @@ class InterfaceLayer(PassThrough):
             UnsupportedOperationError: The card declares no such operation.
             VersionNotSupportedError: The client and the agent have no protocol version in common.
         """
-        choice = await self._choice_for(call)
+        card = self._resolver.fresh_card(call) or await self._fetched(call)
+        choice = self._choice_for(call, card)
         if choice.others:
             return await self._somewhere(call, choice, onward)
         if choice.older is not None:
@@ -150,14 +151,14 @@ class InterfaceLayer(PassThrough):
         Raises:
             A2AError: The reason why no interface can be called; see `through`.
         """
-        choice = await self._choice_for(call)
+        card = self._resolver.fresh_card(call) or await self._fetched(call)
+        choice = self._choice_for(call, card)
         if choice.older is not None:
             choice = await self._in_a_spoken_version(call, choice)
         return choice.endpoint.interface
 
-    async def _choice_for(self, call: AnyCall) -> _Choice:
-        """Return the choice that follows from the card, if it allows the call."""
-        card = self._resolver.fresh or await self._fetched(call)
+    def _choice_for(self, call: AnyCall, card: AgentCard) -> _Choice:
+        """Return the choice that follows from a card, if it allows the call."""
         if secrets := self._resolver.secrets:  # the card may repeat them
             call.progress.secrets.note_values(secrets)
         choice = self._choice

@@ -172,7 +172,7 @@ class DeadlineLayer(PassThrough):
         return replaced(reply, self._connection(reply.value, call))
 
     async def _bounded(self, call: AnyCall, waiting: Coroutine[Any, Any, T]) -> T:
-        in_flight = self._in_flight.here()
+        in_flight = self._in_flight.here(call.progress.call_group.loop)
         limit = TimeLimit(in_flight.watchdog, call.deadline.at)
         try:
             with limit:

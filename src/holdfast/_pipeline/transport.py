@@ -7,6 +7,7 @@ transport; the whole client is layers over a binding.
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, MutableMapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
@@ -117,6 +118,8 @@ class CallGroup(msgspec.Struct):
         agent: The address of the last attempt, as observers get it.
         is_observed: Whether an observer, or the log, takes successful calls. Written by
             `ClientCore` when the call begins.
+        loop: The event loop of the call, for the layers: until Python 3.12, each question for the
+            running loop costs a system call. None where a client did not begin the call.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
@@ -130,6 +133,7 @@ class CallGroup(msgspec.Struct):
     attempts: int = 0
     agent: str | None = None
     is_observed: bool = True
+    loop: AbstractEventLoop | None = None
 
 
 class CallProgress(Progress):

@@ -48,7 +48,8 @@ class ReplicaCards(UnaryOnly):
         Raises:
             A2AError: No replica returned a card: the error of the first replica.
         """
-        fresh = next((r.fresh for r in self._resolvers if r.fresh is not None), None)
+        cards = (resolver.fresh_card(call) for resolver in self._resolvers)
+        fresh = next((card for card in cards if card is not None), None)
         return Reply(value=await self._fetch_first(call) if fresh is None else fresh)
 
     async def _fetch_first(self, call: AnyCall) -> AgentCard:

@@ -136,7 +136,7 @@ class AgentCardResolver(UnaryOnly):
             CardSignatureError: A signature is invalid, or the card must be verified and is not.
             A2AError: The card could not be fetched.
         """
-        if (card := self.fresh) is not None:
+        if (card := self.fresh_card(call)) is not None:
             return card
         fetches = self._fetches.here()
         if fetches.flight.is_running():
@@ -151,10 +151,10 @@ class AgentCardResolver(UnaryOnly):
             fetches.progress = call.progress.card = progress
         return self._load(call)
 
-    @property
-    def fresh(self) -> AgentCard | None:
-        """The card, while it is fresh."""
-        return self._card if asyncio.get_running_loop().time() < self._fresh_until else None
+    def fresh_card(self, call: AnyCall) -> AgentCard | None:
+        """Return the card for a call, while it is fresh."""
+        loop = call.progress.call_group.loop or asyncio.get_running_loop()
+        return self._card if loop.time() < self._fresh_until else None
 
     @property
     def is_needed(self) -> bool:
@@ -194,7 +194,7 @@ class AgentCardResolver(UnaryOnly):
         self._fresh_until = min(self._fresh_until, self._replaced_until)
 
     async def _load(self, call: AnyCall) -> AgentCard:
-        if (card := self.fresh) is not None:  # loaded since the previous call
+        if (card := self.fresh_card(call)) is not None:  # loaded since the previous call
             return card
         card = await self._load_source_card(call)
         used = self._used
