@@ -18,6 +18,7 @@ from tests.kit.strategies import (
     tasks,
 )
 
+from holdfast import connect
 from holdfast import protocol as op
 from holdfast._model.card_reading import read_card
 from holdfast._testing.v03wire import V03BytesWire
@@ -39,6 +40,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.extend import HttpReply
+from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.types import (
     AuthenticationInfo,
     CancelTaskRequest,
@@ -55,6 +57,7 @@ from holdfast.types import (
     SendMessageRequest,
     SendMessageResponse,
     SubscribeToTaskRequest,
+    Task,
     TaskPushNotificationConfig,
     TaskState,
 )
@@ -670,3 +673,23 @@ def test_a_request_without_parameters_has_none():
     listing = ListTaskPushNotificationConfigsRequest(task_id="t")
     assert body_of("JSONRPC", op.LIST_PUSH_CONFIGS, listing) == {"id": "t"}
     assert body_of("JSONRPC", op.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id="t")) == {"id": "t"}
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_an_operation_that_0_3_does_not_have_is_refused_before_it_is_sent(binding):
+    archive = op.Operation(
+        name="ArchiveTask",
+        request=GetTaskRequest,
+        response=Task,
+        safety="idempotent",
+        verb="POST",
+        path="/tasks/{id}:archive",
+    )
+    agent = FakeAgent(versions=("0.3",))
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
+
+    with pytest.raises(UnsupportedOperationError, match=r"protocol 0\.3 has no ArchiveTask") as e:
+        await client.call(archive, GetTaskRequest(id="t"))
+
+    assert (e.value.executed, e.value.transient) == (False, False)
+    assert {request.operation for request in agent.received} == {"GetAgentCard"}

@@ -135,11 +135,6 @@ class AgentTurn:
         """Whether the client knows the state of the turn even if no event follows."""
         return self._is_over or self._is_waiting
 
-    @property
-    def is_announced(self) -> bool:
-        """Whether the client knows the task."""
-        return self._is_announced
-
     # ── Status updates and artifacts ─────────────────────────────────────────────────────────
 
     async def working(self, content: Content | None = None) -> None:

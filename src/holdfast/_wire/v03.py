@@ -92,6 +92,15 @@ def _rows(form: writing.Form) -> Mapping[str, _Row]:
 _RPC_ROWS = _rows(writing.RpcForm())
 _REST_ROWS = _rows(writing.ProtoJsonForm())
 
+
+def _row_of(operation: AnyOperation, rows: Mapping[str, _Row]) -> _Row:
+    row = rows.get(operation.name)
+    if row is None:
+        text = f"protocol 0.3 has no {operation.name}; nothing was sent"
+        raise UnsupportedOperationError(text, executed=False)
+    return row
+
+
 _OPTIONAL = frozenset(
     {
         op.LIST_TASKS.name,
@@ -164,13 +173,13 @@ def encode_rpc(operation: AnyOperation, params: Any, url: str, request_id: str) 
     Raises:
         UnsupportedOperationError: 0.3 cannot express the request.
     """
-    row = _RPC_ROWS[operation.name]
+    row = _row_of(operation, _RPC_ROWS)
     return jsonrpc.encode(_rpc_operation(operation, row), row.write(params), url, request_id)
 
 
 def rpc_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Make a fast reader of a stream's plain events; see `jsonrpc.reader`."""
-    row = _RPC_ROWS[operation.name]
+    row = _row_of(operation, _RPC_ROWS)
     return _converting_reader(jsonrpc.reader(_rpc_operation(operation, row), request_id), row)
 
 
@@ -187,7 +196,7 @@ def decode_rpc(
     Raises:
         A2AError: The agent's error, the error of the HTTP status, or `InvalidAgentResponseError`.
     """
-    row = _RPC_ROWS[operation.name]
+    row = _row_of(operation, _RPC_ROWS)
     try:
         response = jsonrpc.decode(
             _rpc_operation(operation, row), request_id, reply, now=now, refusals=refusals
@@ -220,7 +229,7 @@ def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str)
     Raises:
         UnsupportedOperationError: 0.3 cannot express the request.
     """
-    row = _REST_ROWS[operation.name]
+    row = _row_of(operation, _REST_ROWS)
     request = row.write(params)
     encoded = rest.encode(_rest_operation(operation, row), request, url, request_id)
     headers = _EVENT_HEADERS if operation.streaming else _JSON_HEADERS
@@ -231,7 +240,7 @@ def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str)
 
 def rest_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Make a fast reader of a stream's plain events; see `rest.reader`."""
-    row = _REST_ROWS[operation.name]
+    row = _row_of(operation, _REST_ROWS)
     return _converting_reader(rest.reader(_rest_operation(operation, row), request_id), row)
 
 
@@ -248,7 +257,7 @@ def decode_rest(
     Raises:
         A2AError: The agent's error, the error of the HTTP status, or `InvalidAgentResponseError`.
     """
-    row = _REST_ROWS[operation.name]
+    row = _row_of(operation, _REST_ROWS)
     if row.listed is not None and reply.body.lstrip().startswith(b"["):
         body = b'{"%s":%s}' % (row.listed.encode(), reply.body)
         reply = msgspec.structs.replace(reply, body=body)
