@@ -48,13 +48,13 @@ from holdfast.errors import (
 )
 from holdfast.extend import Endpoints, HttpReply, Interceptor
 from holdfast.testing import (
+    ConsistencyChecker,
     Cut,
     Delay,
     Fail,
     FakeAgent,
     FakeNetwork,
     Garbage,
-    History,
     Refuse,
     Reset,
     Respond,
@@ -562,13 +562,13 @@ def test_no_schedule_of_faults_runs_a_message_twice(binding, schedule, faults, s
 
         async def later(number, action, plan, start, timeout):
             # Calls at the same time may learn of one task in any order, so each has a history.
-            history = History(agent)
+            checker = ConsistencyChecker(agent)
             client = connected(
-                agent, binding, network=network, shared=shared, consumers=[history.consumer]
+                agent, binding, network=network, shared=shared, consumers=[checker.consumer]
             )
             await asyncio.sleep(start)
             outcome = await _one(client, number, action, plan, timeout)
-            history.check()
+            checker.check()
             return outcome
 
         outcomes = await asyncio.gather(
@@ -604,7 +604,7 @@ def test_the_checker_would_notice():
         message = Message(message_id="m-1", parts=(text_part("hello"),))
         await client.send_message(message)
         await client.send_message(message)
-        return History(agent).problems()
+        return ConsistencyChecker(agent).problems()
 
     (problem,) = run(main())
     assert problem.startswith("message m-1 was executed 2 times")

@@ -29,9 +29,9 @@ from holdfast._integrations.recognition import recognize
 from holdfast._integrations.stream_end import Ending
 from holdfast._stream.machine import StreamMachine
 from holdfast._stream.states import Action
-from holdfast._testing.serverwire import Wire
+from holdfast._testing.parsed_request import ParsedRequest
+from holdfast._testing.parsed_request_v03 import V03ParsedRequest
 from holdfast._testing.streaming import frame
-from holdfast._testing.v03wire import V03Wire
 from holdfast._wire.sse import ServerSentEvent
 from holdfast.testing import (
     Cut,
@@ -476,13 +476,13 @@ ASKED_AND_WENT_ON = [
 
 @given(
     st.sampled_from(["JSONRPC", "HTTP+JSON"]),
-    st.sampled_from([("1.0", Wire), ("0.3", V03Wire)]),
+    st.sampled_from([("1.0", ParsedRequest), ("0.3", V03ParsedRequest)]),
     st.sampled_from(["SendStreamingMessage", "SubscribeToTask"]),
     st.lists(said, max_size=6),
     st.integers(min_value=1, max_value=2000),
 )
-@example("JSONRPC", ("0.3", V03Wire), "SendStreamingMessage", ASKED_AND_WENT_ON, 99)
-@example("JSONRPC", ("1.0", Wire), "SendStreamingMessage", ASKED_AND_WENT_ON, 99)
+@example("JSONRPC", ("0.3", V03ParsedRequest), "SendStreamingMessage", ASKED_AND_WENT_ON, 99)
+@example("JSONRPC", ("1.0", ParsedRequest), "SendStreamingMessage", ASKED_AND_WENT_ON, 99)
 @settings(max_examples=rounds(75, 300))
 def test_it_is_cut_where_the_clients_own_machine_goes_on(binding, spoken, operation, script, size):
     version, wire = spoken

@@ -3,8 +3,8 @@
 import contextlib
 from urllib.parse import urlsplit
 
+from holdfast._testing.http_messages import LARGEST_HEAD, head_of, read_request
 from holdfast._testing.listening import Listener
-from holdfast._testing.serverhttp import LARGEST_HEAD, head_of, read_request
 
 __all__ = ["serving"]
 

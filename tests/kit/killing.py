@@ -21,7 +21,7 @@ from tests.kit.paths import ROOT
 from tests.kit.raw_server import serve
 
 from holdfast import Task
-from holdfast.testing import FakeAgent, History, LoopbackServer, completes, streams
+from holdfast.testing import ConsistencyChecker, FakeAgent, LoopbackServer, completes, streams
 
 __all__ = ["LIMIT", "WAYS", "Network", "Processes", "Round", "one_round", "processes"]
 
@@ -356,9 +356,9 @@ async def one_round(seed, path, started):
         killed = await ended == -signal.SIGKILL
         await one.go_on(do, seed=seed)
         await network.settle()
-        history = History(agent)
+        checker = ConsistencyChecker(agent)
         problems = await one.problems(agent.executions, agent.tasks)
         for line in one.told:
             if line.get("task"):
-                history.saw(msgspec.json.decode(line["task"], type=Task))
-        return one.counted(agent.executions, killed), [*problems, *history.problems()]
+                checker.record_task(msgspec.json.decode(line["task"], type=Task))
+        return one.counted(agent.executions, killed), [*problems, *checker.problems()]

@@ -12,12 +12,12 @@ from holdfast._stream.text import TextFold
 from holdfast.client import TextDelta
 from holdfast.errors import ReconnectError
 from holdfast.testing import (
+    ConsistencyChecker,
     Cut,
     Duplicate,
     Fail,
     FakeAgent,
     FakeNetwork,
-    History,
     Reset,
     Stall,
     Streaming,
@@ -82,11 +82,11 @@ def break_often(agent, dice, times):
         agent.inject(dice.choice(BREAKS)(dice), on="SubscribeToTask")
 
 
-def check_told(history, seen):
+def check_events(checker, seen):
     """Nothing twice, nothing out of order, one end."""
     for event in seen:
-        history.saw_event(event)
-    history.check()
+        checker.record_event(event)
+    checker.check()
     states = [event.status for event in seen if isinstance(event, Task | TaskStatusUpdateEvent)]
     assert [status.state.is_terminal for status in states] == [*[False] * (len(states) - 1), True]
     stamps = [status.timestamp for status in states]
@@ -118,8 +118,8 @@ def test_five_hundred_chunks_over_fifty_breaks_come_once(how, binding, version):
         agent = FakeAgent(streams(*CHUNKS, every=1), **AGENTS[how])
         break_often(agent, dice, 50)
         network = FakeNetwork(agent)
-        history = History(agent)
-        client = connected(agent, binding, engine=network, consumers=[history.consumer])
+        checker = ConsistencyChecker(agent)
+        client = connected(agent, binding, engine=network, consumers=[checker.consumer])
         seen = []
 
         async with client.stream_message("hi") as events:
@@ -130,8 +130,8 @@ def test_five_hundred_chunks_over_fifty_breaks_come_once(how, binding, version):
                 deltas += text.changes(event)
             task = events.task
 
-        check_told(History(agent), seen)
-        history.check()
+        check_events(ConsistencyChecker(agent), seen)
+        checker.check()
         assert text_of(deltas) == "".join(CHUNKS)
         assert all(isinstance(delta, TextDelta) for delta in deltas)
         assert task == agent.tasks[task.id]

@@ -21,7 +21,7 @@ from tests.kit.strategies import (
 from holdfast import connect
 from holdfast import protocol as op
 from holdfast._model.card_reading import read_card
-from holdfast._testing.v03wire import V03BytesWire
+from holdfast._testing.parsed_request_v03 import V03BytesParsedRequest
 from holdfast._wire import v03
 from holdfast._wire.bindings import codec_for
 from holdfast.errors import (
@@ -95,7 +95,7 @@ def result(binding, operation, document):
 
 def wire(binding, operation, params=None):
     is_rpc = binding == "JSONRPC"
-    return V03BytesWire(operation.name, params, rpc_id=REQUEST_ID, is_rpc=is_rpc)
+    return V03BytesParsedRequest(operation.name, params, rpc_id=REQUEST_ID, is_rpc=is_rpc)
 
 
 # ── There and back ───────────────────────────────────────────────────────────────────────────

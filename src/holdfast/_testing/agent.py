@@ -17,12 +17,12 @@ import msgspec
 
 from holdfast._testing.exchange import Exchange
 from holdfast._testing.operations import Contexts, Operations, Result
+from holdfast._testing.parsed_request import CARD, ParsedRequest, Refusal
+from holdfast._testing.parsed_request_v03 import V03FileEncoding, v03_card
 from holdfast._testing.plans import echo
-from holdfast._testing.serverrequests import read_request
-from holdfast._testing.serverwire import CARD, Refusal, Wire
+from holdfast._testing.request_parsing import read_request
 from holdfast._testing.streaming import Streaming
 from holdfast._testing.timeline import Store
-from holdfast._testing.v03wire import V03FileEncoding, v03_card
 from holdfast.protocol import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 
@@ -272,27 +272,27 @@ class FakeAgent:
         Args:
             request: The request, with an absolute URL and header names in lower case.
         """
-        wire = read_request(
+        parsed = read_request(
             request,
             self._streaming or Streaming(),
             self._versions,
             v03_file_encoding=self._v03_file_encoding,
         )
         return Exchange(
-            wire,
-            self._faults.take(wire.operation),
-            lambda: self._execute(wire, request),
+            parsed,
+            self._faults.take(parsed.operation),
+            lambda: self._execute(parsed, request),
             headers=self._extension_headers(request),
             latency=self._latency,
             streams=self._streams,
             epoch=self.epoch,
         )
 
-    def _execute(self, wire: Wire, request: HttpRequest) -> Result:
+    def _execute(self, parsed: ParsedRequest, request: HttpRequest) -> Result:
         now = asyncio.get_running_loop().time()
         self.received.append(
             Received(
-                operation=wire.operation,
+                operation=parsed.operation,
                 method=request.method,
                 url=request.url,
                 headers=dict(request.headers),
@@ -300,7 +300,7 @@ class FakeAgent:
                 at=now,
             )
         )
-        if wire.operation == CARD:
+        if parsed.operation == CARD:
             is_replaced = self.card is not None and not callable(self.card)
             card = self.card if is_replaced else self._public_card(request)
             return Result(value=lambda _now: card)
@@ -308,12 +308,12 @@ class FakeAgent:
             authorization = request.headers.get("authorization")
             if authorization != f"Bearer {self._token}":
                 raise Refusal(-32000, "unauthorized", http_status=401)
-        params: Any = wire.params()
-        if wire.operation == GET_EXTENDED_AGENT_CARD.name:
+        params: Any = parsed.params()
+        if parsed.operation == GET_EXTENDED_AGENT_CARD.name:
             card = self._own_card(request)
             extended = msgspec.structs.replace(card, name=f"{card.name}, extended")
             return Result(value=lambda _now: extended)
-        return self._operations.execute(wire.operation, params, now)
+        return self._operations.execute(parsed.operation, params, now)
 
     def _public_card(self, request: HttpRequest) -> object:
         """Return its own card in the form of the versions that it speaks."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self
 import msgspec
 
 from holdfast._testing.faults import Cut, Duplicate, Fail, Fault, Reset, Stall
-from holdfast._testing.serverwire import Refusal
+from holdfast._testing.parsed_request import Refusal
 from holdfast._testing.streaming import KeepAlive, comment, frame
 
 if TYPE_CHECKING:
-    from holdfast._testing.serverwire import Wire
+    from holdfast._testing.parsed_request import ParsedRequest
     from holdfast._testing.streaming import Events
     from holdfast.types import StreamResponse
 
@@ -122,16 +122,16 @@ class EventBody:
 
     Args:
         events: The events.
-        wire: Encodes them.
+        parsed: Encodes them.
         fault: The fault that applies to them; None for none.
     """
 
     length = None
 
-    def __init__(self, events: Events, wire: Wire, fault: Fault | None) -> None:
+    def __init__(self, events: Events, parsed: ParsedRequest, fault: Fault | None) -> None:
         self.ending: BodyEnd = "whole"
         self._events = events
-        self._wire = wire
+        self._parsed = parsed
         self._portion = portion_of(fault)
         self._error: Fail | None = None
         if isinstance(fault, Fail):
@@ -198,8 +198,8 @@ class EventBody:
         return self._frame(refusal_for(self._error), event="error" if self._error.named else None)
 
     def _frame(self, item: StreamResponse | Refusal, *, event: str | None = None) -> bytes:
-        wire = self._wire
-        reply = wire.refuse(item) if isinstance(item, Refusal) else wire.answer(item)
+        parsed = self._parsed
+        reply = parsed.refuse(item) if isinstance(item, Refusal) else parsed.answer(item)
         return frame(reply.body, self._events.streaming, event=event)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._testing.bodies import EventBody, Reply, WholeBody, refusal_for
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
-from holdfast._testing.serverwire import Refusal
+from holdfast._testing.parsed_request import Refusal
 from holdfast._testing.timeline import http_date
 from holdfast.protocol import EVENT_STREAM
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast._testing.operations import Result
-    from holdfast._testing.serverwire import Wire
+    from holdfast._testing.parsed_request import ParsedRequest
     from holdfast._testing.streaming import Events
     from holdfast._testing.timeline import TaskTimeline
     from holdfast.extend import HttpReply
@@ -27,7 +27,7 @@ class Exchange:
     """A request, its fault, and its reply; it must be closed.
 
     Args:
-        wire: The parsed request.
+        parsed: The parsed request.
         fault: The fault; None for none.
         execute: Has the agent execute the request; called at most once.
         headers: More headers of the agent's reply.
@@ -41,7 +41,7 @@ class Exchange:
 
     def __init__(
         self,
-        wire: Wire,
+        parsed: ParsedRequest,
         fault: Fault | None,
         execute: Callable[[], Result],
         *,
@@ -51,7 +51,7 @@ class Exchange:
         epoch: float,
     ) -> None:
         self.fault = fault
-        self._wire = wire
+        self._parsed = parsed
         self._execute = execute
         self._headers = headers
         self._latency = latency
@@ -96,7 +96,7 @@ class Exchange:
             case Fail(after_events=None) as answer:
                 if answer.after_execution:
                     await self._execute_and_finish()
-                return self._whole(self._wire.refuse(refusal_for(answer)))
+                return self._whole(self._parsed.refuse(refusal_for(answer)))
             case _:
                 return await self._execute_and_finish()
 
@@ -114,7 +114,7 @@ class Exchange:
         not_before = loop.time() + self._latency
         if isinstance(result, Refusal):
             await asyncio.sleep(self._latency)
-            return self._whole(self._wire.refuse(result))
+            return self._whole(self._parsed.refuse(result))
         if result.events is not None:
             return await self._streamed(result.events)
         timeline: TaskTimeline | None = result.after
@@ -122,14 +122,14 @@ class Exchange:
             await timeline.wait_settled()
         await asyncio.sleep(max(0.0, not_before - loop.time()))
         if isinstance(self.fault, Fail) and self.fault.after_events == 0:
-            return self._whole(self._wire.refuse(refusal_for(self.fault)))
+            return self._whole(self._parsed.refuse(refusal_for(self.fault)))
         try:
-            return self._whole(self._wire.answer(result.value(loop.time())))
+            return self._whole(self._parsed.answer(result.value(loop.time())))
         except Refusal as refusal:
-            return self._whole(self._wire.refuse(refusal))
+            return self._whole(self._parsed.refuse(refusal))
 
     async def _streamed(self, events: Events) -> Reply:
-        self._stream = EventBody(events, self._wire, self.fault)
+        self._stream = EventBody(events, self._parsed, self.fault)
         self._streams.add(self._stream)
         await asyncio.sleep(self._latency)
         headers = {

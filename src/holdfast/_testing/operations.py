@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast import protocol as op
+from holdfast._testing.parsed_request import Refusal
 from holdfast._testing.plans import Behaviour, Plan, Step, Turn, completes
-from holdfast._testing.serverwire import Refusal
 from holdfast._testing.streaming import Events, Streaming
 from holdfast._testing.timeline import EPOCH, Store, TaskTimeline
 from holdfast.types import (

@@ -16,10 +16,15 @@ from holdfast._integrations.recognition import recognize
 from holdfast._testing.agent import FaultQueue, Received
 from holdfast._testing.bodies import Reply, WholeBody
 from holdfast._testing.faults import Delay, Fail, Fault, Garbage, Refuse, Reset, Respond, Stall
+from holdfast._testing.http_messages import (
+    LARGEST_HEAD,
+    BadRequestError,
+    error_reply,
+    read_request,
+)
 from holdfast._testing.listening import Listener
 from holdfast._testing.relay import Relay, RelayedEvents, RelayError
-from holdfast._testing.serverhttp import LARGEST_HEAD, BadRequestError, error_reply, read_request
-from holdfast._testing.serverreplies import send_events, send_instead, send_whole
+from holdfast._testing.reply_writing import send_events, send_instead, send_whole
 from holdfast.protocol import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 
 if TYPE_CHECKING:

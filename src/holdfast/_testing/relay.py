@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from holdfast._testing.bodies import portion_of
 from holdfast._testing.faults import Duplicate
-from holdfast._testing.serverhttp import LARGEST_HEAD
+from holdfast._testing.http_messages import LARGEST_HEAD
 from holdfast._wire.http import FRAMING
 from holdfast.extend import media_type
 from holdfast.protocol import EVENT_STREAM

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast._testing.bodies import EventBody
 from holdfast._testing.faults import Fault, Refuse, Stall
+from holdfast._testing.http_messages import (
+    LARGEST_HEAD,
+    BadRequestError,
+    error_reply,
+    read_request,
+)
 from holdfast._testing.listening import Listener
-from holdfast._testing.serverhttp import LARGEST_HEAD, BadRequestError, error_reply, read_request
-from holdfast._testing.serverreplies import send_events, send_instead, send_whole
+from holdfast._testing.reply_writing import send_events, send_instead, send_whole
 from holdfast.extend import SystemEnv
 
 if TYPE_CHECKING:

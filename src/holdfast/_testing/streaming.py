@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from holdfast._testing.serverwire import Refusal
+from holdfast._testing.parsed_request import Refusal
 from holdfast.protocol import Verb
 from holdfast.types import (
     Message,

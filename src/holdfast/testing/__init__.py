@@ -28,6 +28,7 @@ from holdfast._public import publish
 if TYPE_CHECKING:
     from holdfast._testing.agent import FakeAgent, Received
     from holdfast._testing.asgi import AsgiNetwork
+    from holdfast._testing.consistency import ConsistencyChecker
     from holdfast._testing.faults import (
         Cut,
         Delay,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         rate_limited,
         unavailable,
     )
-    from holdfast._testing.history import History
     from holdfast._testing.in_process import (
         InProcessClients,
         make_test_client_factory,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from holdfast._testing.proxy import FaultProxy
     from holdfast._testing.server import LoopbackServer, pick_free_port
     from holdfast._testing.streaming import Streaming
-    from holdfast._testing.virtualtime import (
+    from holdfast._testing.virtual_time import (
         DeadlockError,
         OrphanTaskError,
         RealIOError,
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsgiNetwork",
     "Behaviour",
+    "ConsistencyChecker",
     "Cut",
     "DeadlockError",
     "Delay",
@@ -91,7 +92,6 @@ __all__ = [
     "Fault",
     "FaultProxy",
     "Garbage",
-    "History",
     "InProcessClients",
     "LoopbackServer",
     "OrphanTaskError",
@@ -135,7 +135,7 @@ __getattr__, __dir__ = publish(
             "Cut Delay Duplicate Fail Fault Garbage Refuse Reset Respond Stall bad_gateway "
             "rate_limited unavailable"
         ),
-        "_testing.history": "History",
+        "_testing.consistency": "ConsistencyChecker",
         "_testing.in_process": (
             "InProcessClients make_test_client_factory make_test_rest_client_factory"
         ),
@@ -148,6 +148,6 @@ __getattr__, __dir__ = publish(
         "_testing.proxy": "FaultProxy",
         "_testing.server": "LoopbackServer pick_free_port",
         "_testing.streaming": "Streaming",
-        "_testing.virtualtime": "DeadlockError OrphanTaskError RealIOError VirtualTimeLoop run",
+        "_testing.virtual_time": "DeadlockError OrphanTaskError RealIOError VirtualTimeLoop run",
     },
 )

@@ -79,7 +79,7 @@ def _coroutine_function(item: pytest.Function) -> Callable[..., Any] | None:
 def _in_virtual_time(test: Callable[..., Any], options: dict[str, Any]) -> Callable[..., None]:
     @functools.wraps(test)
     def called(*args: object, **kwargs: object) -> None:
-        from holdfast._testing.virtualtime import run
+        from holdfast._testing.virtual_time import run
 
         run(test(*args, **kwargs), **options)
 

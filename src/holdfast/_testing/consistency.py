@@ -1,4 +1,4 @@
-"""A history checker: compares what a client saw with what the agent did."""
+"""The consistency checker: compares what a client received with the state of the agent."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from holdfast._testing.timeline import Update
     from holdfast.types import AgentCard, Event
 
-__all__ = ["History"]
+__all__ = ["ConsistencyChecker"]
 
 
-class History:
-    """Records what a client saw of an agent; pass `consumer` to `connect(consumers=…)`.
+class ConsistencyChecker:
+    """Compares what a client received with the agent; pass `consumer` to `connect(consumers=…)`.
 
-    It checks that no message id was executed more than once; that a task that the client saw end
-    has the agent's state and artifacts, from a snapshot or from its events; that it was not seen
-    in another state afterwards; and that its end was emitted once.
+    It checks that no message id was executed more than once; that a task whose end the client
+    received has the agent's state and artifacts, from a snapshot or from its events; that the
+    client received no other state afterwards; and that the end was emitted once.
 
     Args:
         agent: The agent.
@@ -32,7 +32,7 @@ class History:
         self._agent = agent
         self._records: dict[str, _TaskRecord] = {}
 
-    def saw(self, task: Task) -> None:
+    def record_task(self, task: Task) -> None:
         """Record a snapshot that the client received.
 
         Args:
@@ -40,7 +40,7 @@ class History:
         """
         self._record(task.id).add(task)
 
-    def saw_event(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Record an event of a stream that the client received, in order.
 
         Args:
@@ -58,9 +58,9 @@ class History:
         A task may come from a stream or not, so a task that repeats the end is not a problem.
         """
         if not isinstance(event, Task):
-            self.saw_event(event)
+            self.record_event(event)
         elif task is not None:
-            self.saw(task)
+            self.record_task(task)
 
     def problems(self) -> list[str]:
         """Return the problems, one line each; needs a running event loop."""
@@ -79,10 +79,10 @@ class History:
         return problems
 
     def check(self) -> None:
-        """Check the history.
+        """Check that there are no problems.
 
         Raises:
-            AssertionError: There are problems; the text has a line for each.
+            AssertionError: There are some; the text has a line for each.
         """
         problems = self.problems()
         if problems:

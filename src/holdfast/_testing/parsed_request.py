@@ -18,7 +18,7 @@ from holdfast.types import Empty
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CARD", "Refusal", "Wire", "json_reply", "plain_reply"]
+__all__ = ["CARD", "ParsedRequest", "Refusal", "json_reply", "plain_reply"]
 
 CARD = "GetAgentCard"
 
@@ -86,7 +86,7 @@ class Refusal(Exception):  # noqa: N818  internal: it becomes a reply
         return details
 
 
-class Wire:
+class ParsedRequest:
     """A parsed request, and the encoding of its reply in its binding.
 
     Attributes:
@@ -101,7 +101,7 @@ class Wire:
         self._rpc_id = rpc_id
         self._is_rpc = is_rpc
 
-    def refusing(self, refusal: Refusal) -> Wire:
+    def refusing(self, refusal: Refusal) -> ParsedRequest:
         """Return the same request, whose `params` raises a refusal."""
         return type(self)(self.operation, refusal, rpc_id=self._rpc_id, is_rpc=self._is_rpc)
 

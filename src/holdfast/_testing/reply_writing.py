@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast._testing.bodies import Body
 from holdfast._testing.faults import Fault, Garbage, Reset
+from holdfast._testing.http_messages import LAST_CHUNK, chunk_of, head_of
 from holdfast._testing.listening import reset
-from holdfast._testing.serverhttp import LAST_CHUNK, chunk_of, head_of
 
 if TYPE_CHECKING:
     from holdfast._testing.bodies import BodyEnd, Reply

@@ -1,4 +1,4 @@
-"""The history checker: silent on what is right, and one line for each thing that is not."""
+"""The consistency checker: no problem for a correct run, and one line for each problem."""
 
 import asyncio
 
@@ -9,9 +9,9 @@ from tests.kit.event_streams import results_of
 from holdfast import Artifact, Part, Task, TaskState, connect
 from holdfast.extend import HttpRequest
 from holdfast.testing import (
+    ConsistencyChecker,
     FakeAgent,
     FakeNetwork,
-    History,
     Reset,
     Streaming,
     completes,
@@ -22,129 +22,130 @@ from holdfast.testing import (
 from holdfast.types import StreamResponse, TaskStatus
 
 
-async def told(agent, **options):
-    """An agent that was asked once, and a history that saw how the task ended."""
-    history = History(agent)
-    client = connect(agent.url, engine=FakeNetwork(agent), consumers=[history.consumer], **options)
-    return client, history
+async def checked_client(agent, **options):
+    """A client of the agent, and the checker of what the client receives."""
+    checker = ConsistencyChecker(agent)
+    client = connect(agent.url, engine=FakeNetwork(agent), consumers=[checker.consumer], **options)
+    return client, checker
 
 
-async def seen_once(agent):
-    client, history = await told(agent)
+async def checked_task(agent):
+    """A task that a client has sent and received to its end, and the checker."""
+    client, checker = await checked_client(agent)
     task = await client.send_message("hello")
-    history.check()
-    return task, history
+    checker.check()
+    return task, checker
 
 
-async def test_a_right_history_has_no_problems():
+async def test_a_correct_run_has_no_problems():
     agent = FakeAgent(lambda turn: completes("done", after=7, works=2))
-    client, history = await told(agent)
+    client, checker = await checked_client(agent)
 
     await client.ask("hello", poll_interval=1)
 
-    assert history.problems() == []
-    history.check()
+    assert checker.problems() == []
+    checker.check()
 
 
-async def test_a_history_of_nothing_is_right():
-    assert History(FakeAgent()).problems() == []
+async def test_a_checker_without_records_has_no_problems():
+    assert ConsistencyChecker(FakeAgent()).problems() == []
 
 
-async def test_a_message_reply_and_a_failure_are_right_too():
+async def test_a_message_reply_and_a_failure_have_no_problems():
     for behaviour in (lambda turn: replies("hi"), lambda turn: fails("no")):
-        client, history = await told(FakeAgent(behaviour))
+        client, checker = await checked_client(FakeAgent(behaviour))
         await client.send_message("hello")
-        assert history.problems() == []
+        assert checker.problems() == []
 
 
 async def test_a_message_that_was_executed_twice_is_found():
     agent = FakeAgent()
-    client, history = await told(agent)
+    client, checker = await checked_client(agent)
     message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "pay"}]}
 
     await client.send_message(message)
     await client.send_message(message)
 
     first, second = agent.tasks
-    assert history.problems() == [f"message m-1 was executed 2 times: {first}, {second}"]
+    assert checker.problems() == [f"message m-1 was executed 2 times: {first}, {second}"]
     with pytest.raises(AssertionError, match="m-1 was executed 2 times"):
-        history.check()
+        checker.check()
 
 
 async def test_a_lost_reply_is_no_second_execution():
     agent = FakeAgent()
-    client, history = await told(agent)
+    client, checker = await checked_client(agent)
     agent.inject(Reset(after_execution=True), on="GetTask")
     task = await client.send_message("hello")
 
     await client.get_task(task.id)
 
-    assert history.problems() == []
+    assert checker.problems() == []
 
 
 async def test_a_task_that_the_agent_does_not_have_is_found():
-    history = History(FakeAgent())
+    checker = ConsistencyChecker(FakeAgent())
 
-    history.saw(Task(id="ghost"))
+    checker.record_task(Task(id="ghost"))
 
-    assert history.problems() == ["task ghost was seen, but the agent has none"]
+    assert checker.problems() == ["task ghost was seen, but the agent has none"]
 
 
 async def test_an_end_that_the_agent_does_not_know_is_found():
-    task, history = await seen_once(FakeAgent(lambda turn: fails("no")))
+    task, checker = await checked_task(FakeAgent(lambda turn: fails("no")))
 
-    other = History(history._agent)
-    other.saw(replace(task, status=TaskStatus(state=TaskState.COMPLETED)))
+    other = ConsistencyChecker(checker._agent)
+    other.record_task(replace(task, status=TaskStatus(state=TaskState.COMPLETED)))
 
     assert other.problems() == [f"task {task.id} was seen COMPLETED, but is FAILED"]
 
 
 @pytest.mark.parametrize("state", [TaskState.WORKING, TaskState.FAILED])
 async def test_a_task_that_leaves_its_end_is_found(state):
-    task, history = await seen_once(FakeAgent())
+    task, checker = await checked_task(FakeAgent())
 
-    history.saw(replace(task, status=TaskStatus(state=state)))
+    checker.record_task(replace(task, status=TaskStatus(state=state)))
 
-    assert history.problems() == [f"task {task.id} was seen to leave its end, COMPLETED"]
+    assert checker.problems() == [f"task {task.id} was seen to leave its end, COMPLETED"]
 
 
 async def test_lost_artifacts_are_found():
-    task, history = await seen_once(FakeAgent())
+    task, checker = await checked_task(FakeAgent())
 
-    history.saw(replace(task, artifacts=()))
+    checker.record_task(replace(task, artifacts=()))
 
-    assert history.problems() == [f"task {task.id} was seen with other artifacts than the agent's"]
+    assert checker.problems() == [f"task {task.id} was seen with other artifacts than the agent's"]
 
 
 async def test_repeated_text_is_found():
-    task, history = await seen_once(FakeAgent())
+    task, checker = await checked_task(FakeAgent())
     (artifact,) = task.artifacts
 
     twice = Artifact(artifact_id=artifact.artifact_id, parts=(*artifact.parts, Part(text="hello")))
-    history.saw(replace(task, artifacts=(twice,)))
+    checker.record_task(replace(task, artifacts=(twice,)))
 
-    assert len(history.problems()) == 1
+    assert len(checker.problems()) == 1
 
 
-async def test_what_a_task_was_like_before_its_end_is_no_problem():
+async def test_an_early_snapshot_is_no_problem():
     agent = FakeAgent(lambda turn: completes("done", after=10, works=1))
-    client, history = await told(agent)
+    client, checker = await checked_client(agent)
     early = await client.send_message("hello", return_immediately=True)
 
     await client.wait(early.id)
 
     assert early.artifacts == ()
-    assert history.problems() == []
+    assert checker.problems() == []
 
 
-async def test_a_task_whose_end_was_not_seen_is_no_problem():
+async def test_a_task_whose_end_the_client_did_not_receive_is_no_problem():
     agent = FakeAgent(lambda turn: completes("done", after=10, works=1))
-    client, history = await told(agent)
+    client, checker = await checked_client(agent)
 
     await client.send_message("hello", return_immediately=True)
     await asyncio.sleep(60)
 
-    assert history.problems() == []
+    assert checker.problems() == []
 
 
 # ── Streams ──────────────────────────────────────────────────────────────────────────────────
@@ -170,14 +171,14 @@ CHUNKS = streams("Hel", "lo, ", "world", every=1)
 async def problems_of(plan, change, **options):
     """What the checker says of a client that was given the events of a stream, changed."""
     agent = FakeAgent(plan, **options)
-    history = History(agent)
+    checker = ConsistencyChecker(agent)
     for event in change(await events_of(agent)):
-        history.saw_event(event)
-    return history.problems()
+        checker.record_event(event)
+    return checker.problems()
 
 
 @pytest.mark.parametrize("plan", [CHUNKS, completes("a", "b"), fails("no"), replies("hi")])
-async def test_the_events_of_a_stream_are_right(plan):
+async def test_the_events_of_a_stream_have_no_problems(plan):
     assert await problems_of(plan, lambda events: events) == []
 
 
@@ -192,7 +193,7 @@ async def test_the_events_of_a_stream_are_right(plan):
         (lambda events: events[1:2] + events[3:], "with other artifacts than the agent's"),
     ],
 )
-async def test_what_a_stream_lost_or_repeated_is_found(change, problem):
+async def test_a_lost_or_repeated_event_is_found(change, problem):
     (found,) = await problems_of(CHUNKS, change)
 
     assert problem in found
@@ -208,11 +209,11 @@ async def test_a_task_that_left_its_end_and_came_back_is_found():
 
 
 @pytest.mark.parametrize("change", [lambda events: events[:-1], lambda events: events[1:]])
-async def test_what_a_stream_left_open_is_no_problem(change):
+async def test_a_stream_without_its_end_is_no_problem(change):
     assert await problems_of(CHUNKS, change) == []
 
 
-async def test_an_end_that_is_told_by_a_status_and_a_task_is_told_twice():
+async def test_an_end_in_a_status_and_in_a_task_is_emitted_twice():
     options = {"streaming": Streaming(final_task=True)}
 
     (found,) = await problems_of(CHUNKS, lambda events: events, **options)
@@ -220,36 +221,36 @@ async def test_an_end_that_is_told_by_a_status_and_a_task_is_told_twice():
     assert found == "the end of task task-1 was emitted 2 times"
 
 
-async def test_a_snapshot_takes_the_place_of_what_was_lost():
+async def test_a_snapshot_replaces_lost_events():
     agent = FakeAgent(CHUNKS)
-    history = History(agent)
+    checker = ConsistencyChecker(agent)
     first, working, chunk, *_, done = await events_of(agent)
     snapshot = replace(agent.tasks["task-1"], status=working.status)
     for event in (first, working, chunk, snapshot, done):
-        history.saw_event(event)
+        checker.record_event(event)
 
-    assert history.problems() == []
+    assert checker.problems() == []
 
 
-async def test_a_consumer_is_told_of_updates_too():
+async def test_a_consumer_records_updates():
     agent = FakeAgent(CHUNKS)
-    history = History(agent)
+    checker = ConsistencyChecker(agent)
     first, *events = await events_of(agent)
     for event in [first, *events, agent.tasks["task-1"], agent.tasks["task-1"]]:
-        history.consumer(event, event if isinstance(event, Task) else first, None)
-    assert history.problems() == []
+        checker.consumer(event, event if isinstance(event, Task) else first, None)
+    assert checker.problems() == []
 
-    history.consumer(events[-1], first, None)
+    checker.consumer(events[-1], first, None)
 
-    assert history.problems() == ["the end of task task-1 was emitted 2 times"]
+    assert checker.problems() == ["the end of task task-1 was emitted 2 times"]
 
 
-async def test_every_problem_is_told():
-    task, history = await seen_once(FakeAgent())
+async def test_every_problem_is_in_the_error():
+    task, checker = await checked_task(FakeAgent())
 
-    history.saw(Task(id="ghost"))
-    history.saw(replace(task, status=TaskStatus(state=TaskState.WORKING), artifacts=()))
+    checker.record_task(Task(id="ghost"))
+    checker.record_task(replace(task, status=TaskStatus(state=TaskState.WORKING), artifacts=()))
 
     with pytest.raises(AssertionError) as caught:
-        history.check()
+        checker.check()
     assert len(str(caught.value).splitlines()) == 3

@@ -197,7 +197,7 @@ def test_a_deadlock_names_the_pending_tasks_and_where_they_are():
     message = str(caught.value)
     line = wait_for_ever.__code__.co_firstlineno + 1
     assert "at virtual time 5" in message
-    assert rf"'the\nwaiter' at test_virtualtime.py:{line} in wait_for_ever" in message
+    assert rf"'the\nwaiter' at test_virtual_time.py:{line} in wait_for_ever" in message
     assert "in main" in message
     assert "\n" not in message
 
@@ -402,7 +402,7 @@ def test_leftover_jobs_are_waited_for_at_the_end(gate):
 
 
 def test_a_stuck_job_is_an_error_which_says_so(monkeypatch):
-    monkeypatch.setattr("holdfast._testing.virtualtime._EXECUTOR_LIMIT", 0.0)
+    monkeypatch.setattr("holdfast._testing.virtual_time._EXECUTOR_LIMIT", 0.0)
     release = threading.Event()
     with ThreadPoolExecutor(1) as pool:
 
@@ -419,7 +419,7 @@ def test_a_stuck_job_is_an_error_which_says_so(monkeypatch):
 
 
 def test_a_job_that_is_stuck_at_the_end_is_an_error_too(monkeypatch):
-    monkeypatch.setattr("holdfast._testing.virtualtime._EXECUTOR_LIMIT", 0.0)
+    monkeypatch.setattr("holdfast._testing.virtual_time._EXECUTOR_LIMIT", 0.0)
     release = threading.Event()
     with ThreadPoolExecutor(1) as pool:
 

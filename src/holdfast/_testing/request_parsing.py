@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast._model import codec
-from holdfast._testing.serverwire import CARD, Refusal, Wire
-from holdfast._testing.v03wire import (
+from holdfast._testing.parsed_request import CARD, ParsedRequest, Refusal
+from holdfast._testing.parsed_request_v03 import (
     UNSUPPORTED_V03_OPERATIONS,
-    V03BytesWire,
+    V03BytesParsedRequest,
     V03FileEncoding,
-    V03Wire,
+    V03ParsedRequest,
 )
 from holdfast.protocol import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
 
@@ -32,7 +32,7 @@ def read_request(
     versions: Collection[str] = ("1.0",),
     *,
     v03_file_encoding: V03FileEncoding = "base64",
-) -> Wire:
+) -> ParsedRequest:
     """Parse a request.
 
     Args:
@@ -43,15 +43,15 @@ def read_request(
     """
     path = urlsplit(request.url).path
     if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
-        return Wire(CARD, None)
+        return ParsedRequest(CARD, None)
     is_rpc = path == "/rpc" or path.startswith("/rpc/")
     if "0.3" in versions:
         routes_of_version = _ROUTES_V03
         if v03_file_encoding == "bytes":
-            routes_of_version = routes_of_version._replace(wire=V03BytesWire)
-        wire = _read(request, path, streaming, routes_of_version, is_rpc=is_rpc)
-        if wire.operation or "1.0" not in versions:
-            return wire
+            routes_of_version = routes_of_version._replace(request_type=V03BytesParsedRequest)
+        parsed = _read(request, path, streaming, routes_of_version, is_rpc=is_rpc)
+        if parsed.operation or "1.0" not in versions:
+            return parsed
     return _with_version(_read(request, path, streaming, _ROUTES, is_rpc=is_rpc), request)
 
 
@@ -59,12 +59,12 @@ class _VersionRoutes(NamedTuple):
     """The routes of a protocol version.
 
     Attributes:
-        wire: Reads its requests and writes its replies.
+        request_type: Reads its requests and writes its replies.
         methods: Operations by JSON-RPC method.
         routes: Operations, with the patterns of their paths.
     """
 
-    wire: type[Wire]
+    request_type: type[ParsedRequest]
     methods: Mapping[str, Operation[Any, Any]]
     routes: Sequence[tuple[Operation[Any, Any], re.Pattern[str]]]
 
@@ -76,22 +76,22 @@ def _read(
     routes_of_version: _VersionRoutes,
     *,
     is_rpc: bool,
-) -> Wire:
+) -> ParsedRequest:
     if is_rpc:
         return _read_rpc(request, routes_of_version)
     return _read_rest(request, path.removeprefix("/rest"), streaming, routes_of_version)
 
 
-def _with_version(wire: Wire, request: HttpRequest) -> Wire:
+def _with_version(parsed: ParsedRequest, request: HttpRequest) -> ParsedRequest:
     version = request.headers.get("a2a-version") or "0.3"
-    if version.partition(".")[0] == "1" or not wire.operation:
-        return wire
+    if version.partition(".")[0] == "1" or not parsed.operation:
+        return parsed
     text = f"A2A version {version!r} is not supported by this handler. Expected version '1.0'."
-    return wire.refusing(Refusal(-32009, text))
+    return parsed.refusing(Refusal(-32009, text))
 
 
-def _read_rpc(request: HttpRequest, routes_of_version: _VersionRoutes) -> Wire:
-    kind = routes_of_version.wire
+def _read_rpc(request: HttpRequest, routes_of_version: _VersionRoutes) -> ParsedRequest:
+    kind = routes_of_version.request_type
     try:
         document = codec.parse(request.body)
     except codec.MalformedError as error:
@@ -112,7 +112,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 _TENANT = r"(?:/(?P<tenant>[^/]+))?"
 _ROUTES = _VersionRoutes(
-    Wire,
+    ParsedRequest,
     OPERATIONS,
     [
         (operation, re.compile(_TENANT + _pattern(operation.path).pattern))
@@ -125,7 +125,7 @@ _OPERATIONS_V03 = [
     if operation.name not in UNSUPPORTED_V03_OPERATIONS
 ]
 _ROUTES_V03 = _VersionRoutes(
-    V03Wire,
+    V03ParsedRequest,
     {operation.method_v03: operation for operation in _OPERATIONS_V03},
     [(operation, _pattern(operation.path_v03)) for operation in _OPERATIONS_V03],
 )
@@ -137,8 +137,8 @@ _WIRE_NAMES = {
 
 def _read_rest(
     request: HttpRequest, path: str, streaming: Streaming, routes_of_version: _VersionRoutes
-) -> Wire:
-    kind, routes = routes_of_version.wire, routes_of_version.routes
+) -> ParsedRequest:
+    kind, routes = routes_of_version.request_type, routes_of_version.routes
     subscription = next(pattern for operation, pattern in routes if operation is SUBSCRIBE_TO_TASK)
     match = subscription.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
     if match is not None:
@@ -158,8 +158,8 @@ def _routed(
     operation: Operation[Any, Any],
     match: re.Match[str],
     request: HttpRequest,
-    kind: type[Wire],
-) -> Wire:
+    kind: type[ParsedRequest],
+) -> ParsedRequest:
     try:
         params = _rest_params(request)
     except codec.MalformedError as error:
@@ -170,7 +170,7 @@ def _routed(
     return kind(operation.name, params)
 
 
-def _no_route(status: int, kind: type[Wire]) -> Wire:
+def _no_route(status: int, kind: type[ParsedRequest]) -> ParsedRequest:
     phrase = HTTPStatus(status).phrase
     return kind("", Refusal(-32601, phrase, http_status=status))
 

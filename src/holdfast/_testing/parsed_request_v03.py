@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import msgspec
 
 from holdfast import protocol as op
-from holdfast._testing.serverwire import Refusal, Wire, json_reply, plain_reply
+from holdfast._testing.parsed_request import ParsedRequest, Refusal, json_reply, plain_reply
 from holdfast.types import (
     AgentCard,
     Empty,
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
     from holdfast.extend import HttpReply
 
-__all__ = ["UNSUPPORTED_V03_OPERATIONS", "V03BytesWire", "V03FileEncoding", "V03Wire", "v03_card"]
+__all__ = [
+    "UNSUPPORTED_V03_OPERATIONS",
+    "V03BytesParsedRequest",
+    "V03FileEncoding",
+    "V03ParsedRequest",
+    "v03_card",
+]
 
 JsonObject = dict[str, Any]
 
@@ -59,7 +65,7 @@ _WRAPPED_KEY = "data_part_compat"
 """Metadata of a data part whose value is not an object, and is wrapped in one."""
 
 
-class V03Wire(Wire):
+class V03ParsedRequest(ParsedRequest):
     """A parsed request of protocol 0.3, and the encoding of its reply in its binding."""
 
     @property
@@ -114,7 +120,7 @@ class V03Wire(Wire):
         return {"message": message}
 
 
-class V03BytesWire(V03Wire):
+class V03BytesParsedRequest(V03ParsedRequest):
     """The same for a server that follows the proto: its files are bytes, its errors have codes."""
 
     @property
