@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.kit.strategies import given
 
 from holdfast import TaskState
-from holdfast._stream.fold import is_newer
+from holdfast._stream.status_order import is_newer
 from holdfast.types import TaskStatus
 
 WORKING, COMPLETED, FAILED = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from holdfast._aio.cancel_scope import CancelScope
-from holdfast._stream.replies import still_waits
+from holdfast._stream.status_order import still_waits
 from holdfast.errors import A2AError, DeadlineExceededError
 
 if TYPE_CHECKING:

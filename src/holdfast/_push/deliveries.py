@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from holdfast._model import codec
 from holdfast._model.bounded_dict import BoundedDict
-from holdfast._stream.fold import TaskFold, is_newer
+from holdfast._stream.fold import TaskFold
+from holdfast._stream.status_order import is_newer
 from holdfast.types import (
     Message,
     Task,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast._aio.cancel_scope import CancelScope, ScopeCancelled
 from holdfast._client.task_waiter import TaskWaiter
 from holdfast._policy.deadline import Deadline, wait_deadline_error
-from holdfast._stream.fold import is_newer
+from holdfast._stream.status_order import is_newer
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,

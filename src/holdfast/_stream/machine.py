@@ -46,10 +46,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._policy.attempts import more_informative
-from holdfast._stream.fold import is_newer
 from holdfast._stream.outbox import EventOutbox
 from holdfast._stream.overlap import OverlapResolver
 from holdfast._stream.states import TRANSITIONS, Action, Input, State, Wait
+from holdfast._stream.status_order import is_as_far, is_newer
 from holdfast._stream.task_locations import is_own_word
 from holdfast._wire.status import is_unknown_operation
 from holdfast.errors import (
@@ -690,7 +690,7 @@ class StreamMachine:
         overlap: OverlapResolver,
     ) -> State:
         """Believes a task that is as far as its stream said, and all of it if it is no further."""
-        if not _is_as_far(task.status, rest.status):
+        if not is_as_far(task.status, rest.status):
             self._adopt(task, overlap)
             return self._doubt(subscription, overlap)
         if task.status == rest.status and (task.status.timestamp or task.status.message):
@@ -734,12 +734,6 @@ _MERGING_STATES = frozenset(
     {State.CATCHING_UP, State.COMPARING, State.RECHECKING, State.CONFIRMING}
 )
 """States in which a task is asked for that a connection was subscribed to with."""
-
-
-def _is_as_far(status: TaskStatus, said: TaskStatus) -> bool:
-    """Whether a task that is not over is as far as its stream said, or further."""
-    newer = is_newer(status, said)
-    return status.state is said.state if newer is None else newer
 
 
 def _is_not_kept(error: A2AError) -> bool:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from holdfast._stream.difference import difference
-from holdfast._stream.fold import TaskFold, fold, is_newer
+from holdfast._stream.fold import TaskFold, fold
 from holdfast._stream.overlap import FlattenedText
+from holdfast._stream.status_order import is_newer
 from holdfast.types import (
     Message,
     Task,

@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model import codec
-from holdfast._stream.fold import is_newer
-from holdfast.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from holdfast._stream.status_order import was_before
+from holdfast.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast._stream.outbox import EventOutbox
-    from holdfast.types import Event, Part, Task, TaskStatus
+    from holdfast.types import Event, Part, Task
 
 __all__ = ["FlattenedText", "OverlapResolver"]
 
@@ -102,7 +102,7 @@ class OverlapResolver:
                 return [event]
             return self._place(event)
         if isinstance(event, TaskStatusUpdateEvent):
-            if self._status is not None and _was_before(event.status, self._status):
+            if self._status is not None and was_before(event.status, self._status):
                 return []
             self._status = None
         return [event]
@@ -193,14 +193,6 @@ class OverlapResolver:
             return []
         del self._pending[artifact_id]
         return new
-
-
-def _was_before(status: TaskStatus, now: TaskStatus) -> bool:
-    """Whether a status was there before another one, or is the same."""
-    if status == now:
-        return True
-    newer = is_newer(now, status)
-    return status.state is TaskState.SUBMITTED if newer is None else newer
 
 
 class _Pending:

@@ -24,34 +24,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast._model.bounded_dict import BoundedDict
-from holdfast._stream.fold import is_newer
+from holdfast._stream.status_order import is_newer, still_waits
 from holdfast.types import Role, Task, TaskStatus, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
     from holdfast.types import Event, Message
 
-__all__ = ["PendingReply", "Replies", "still_waits"]
+__all__ = ["PendingReply", "Replies"]
 
 _UNDECIDED = 60.0
 """Seconds that an agent has to go on with a task where the same question may be asked anew."""
 
 _TASKS = 256
 """Tasks to remember; of one that was forgotten, the agent is asked."""
-
-
-def still_waits(status: TaskStatus, question: TaskStatus) -> bool:
-    """Whether a task waits for the same as before; what was asked may be in its history by now."""
-    if status.state is not question.state:
-        return False
-    newer = is_newer(status, question)
-    if newer is not None:
-        return not newer
-    said, asked = status.message, question.message
-    if said is None or asked is None:
-        return said is None
-    if said.message_id and asked.message_id:
-        return said.message_id == asked.message_id
-    return said == asked
 
 
 class PendingReply:
