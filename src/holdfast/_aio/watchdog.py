@@ -38,16 +38,22 @@ class Watchdog:
     moment. So a scope that exits before, as most do, costs little more than an entry in a dict. A
     scope that exits, or whose limit is postponed, after that leaves its entry in the heap until
     the entry is due, or until most entries are stale.
+
+    Attributes:
+        loop: The event loop.
+        open_scopes: The number of scopes that are open.
+        new_limits: Limits that are not in the heap yet; the scopes themselves add and remove them.
+        wakes_at: When the timer fires; infinity for no timer.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._open = 0
-        self._new: dict[TimeLimit, None] = {}  # in order, so that equal limits fire in order
+        self.loop = asyncio.get_running_loop()
+        self.open_scopes = 0
+        self.new_limits: dict[TimeLimit, None] = {}  # in order, so that equal limits fire in order
         self._heap: list[tuple[float, int, TimeLimit]] = []
         self._order = count()
         self._timer: asyncio.Handle | None = None
-        self._wakes_at = math.inf
+        self.wakes_at = math.inf
         self._is_rest_scheduled = False
         self._context = contextvars.Context()  # so that a timer keeps no caller's variables alive
 
@@ -62,86 +68,72 @@ class Watchdog:
 
     def within(self, seconds: float) -> TimeLimit:
         """Return a scope that raises `TimeoutError` in `seconds` seconds."""
-        return TimeLimit(self, self._loop.time() + seconds)
+        return TimeLimit(self, self.loop.time() + seconds)
 
     @property
     def idle(self) -> bool:
         """Whether no scope is open, not even for cleanup after its limit."""
-        return self._open == 0
+        return self.open_scopes == 0
 
     def end_all(self) -> None:
         """Move all limits to the present moment."""
-        now = self._loop.time()
+        now = self.loop.time()
         self._queue_new()
         for _, _, limit in self._heap:
             if limit.at > now and limit.is_open and not limit.expired:
                 limit.at = now
                 limit.ended = True
-                self._new[limit] = None
-        self._wake_at(now)
-
-    def enter(self, limit: TimeLimit) -> asyncio.Task[object]:
-        """Start to watch a limit, and return the running task."""
-        task = asyncio.current_task(self._loop)
-        if task is None:
-            message = "a time limit needs a task to end"
-            raise RuntimeError(message)
-        self._open += 1
-        self._new[limit] = None
-        if limit.at < self._wakes_at:
-            self._wake_at(limit.at)
-        return task
+                self.new_limits[limit] = None
+        self.wake_at(now)
 
     def move(self, limit: TimeLimit, seconds: float) -> None:
         """Move an open limit to `seconds` seconds from now."""
-        limit.at = self._loop.time() + seconds
+        limit.at = self.loop.time() + seconds
         if limit.at < limit.queued_at:
-            self._new[limit] = None
-            if limit.at < self._wakes_at:
-                self._wake_at(limit.at)
+            self.new_limits[limit] = None
+            if limit.at < self.wakes_at:
+                self.wake_at(limit.at)
 
-    def leave(self, limit: TimeLimit) -> None:
-        """Stop watching a limit."""
-        self._open -= 1
-        self._new.pop(limit, None)
-        if not self._open:
-            self._heap.clear()
-            # The next call mostly starts at once; to cancel a timer and create one would cost it
-            # more than this. Garbage collection may exit a scope after its loop is closed.
-            if not self._is_rest_scheduled and not self._loop.is_closed():
-                self._is_rest_scheduled = True
-                self._loop.call_soon(self._cancel_idle_timer, context=self._context)
+    def rest(self) -> None:
+        """Forget the limits of closed scopes, and cancel the timer soon."""
+        self._heap.clear()
+        # The next call mostly starts at once; to cancel a timer and create one would cost it
+        # more than this. Garbage collection may exit a scope after its loop is closed.
+        if not self._is_rest_scheduled and not self.loop.is_closed():
+            self._is_rest_scheduled = True
+            self.loop.call_soon(self._cancel_idle_timer, context=self._context)
 
     def _cancel_idle_timer(self) -> None:
         """Cancel the timer, unless a scope was entered meanwhile."""
         self._is_rest_scheduled = False
-        if not self._open:
-            self._wake_at(math.inf)
+        if not self.open_scopes:
+            self.wake_at(math.inf)
 
     def _queue_new(self) -> None:
-        if len(self._heap) > 2 * self._open + _MAX_STALE_ENTRIES:
+        if len(self._heap) > 2 * self.open_scopes + _MAX_STALE_ENTRIES:
             self._heap = [entry for entry in self._heap if _is_current(entry)]
             heapq.heapify(self._heap)
-        for limit in self._new:
+        for limit in self.new_limits:
             limit.queued_at = limit.at
             heapq.heappush(self._heap, (limit.at, next(self._order), limit))
-        self._new.clear()
+        self.new_limits.clear()
 
-    def _wake_at(self, at: float) -> None:
+    def wake_at(self, at: float) -> None:
+        """Set the timer to a moment; infinity for no timer."""
         if self._timer is not None:
             self._timer.cancel()
-        self._wakes_at = at
+        self.wakes_at = at
         if at == math.inf:
             self._timer = None
-        elif at <= self._loop.time():
-            self._timer = self._loop.call_soon(self._wake, context=self._context)
-            self._wakes_at = -math.inf  # earlier than any limit
+        elif at <= self.loop.time():
+            self._timer = self.loop.call_soon(self._wake, context=self._context)
+            self.wakes_at = -math.inf  # earlier than any limit
         else:
-            self._timer = self._loop.call_at(at, self._wake, context=self._context)
+            self._timer = self.loop.call_at(at, self._wake, context=self._context)
 
     def _wake(self) -> None:
         # A timer may fire early by the resolution of the clock.
-        now = max(self._wakes_at, self._loop.time())
+        now = max(self.wakes_at, self.loop.time())
         self._queue_new()
         due: list[TimeLimit] = []
         while self._heap and self._heap[0][0] <= now:
@@ -155,7 +147,7 @@ class Watchdog:
             else:  # postponed
                 limit.queued_at = limit.at
                 heapq.heappush(self._heap, (limit.at, next(self._order), limit))
-        self._wake_at(self._heap[0][0] if self._heap else math.inf)
+        self.wake_at(self._heap[0][0] if self._heap else math.inf)
         for limit in due:
             limit.end()
 
@@ -209,7 +201,16 @@ class TimeLimit(msgspec.Struct, eq=False):
 
     def __enter__(self) -> Self:
         """Enter the scope in the running task."""
-        self._task = task = self._watchdog.enter(self)
+        watchdog = self._watchdog
+        task = asyncio.current_task(watchdog.loop)
+        if task is None:
+            message = "a time limit needs a task to end"
+            raise RuntimeError(message)
+        watchdog.open_scopes += 1
+        watchdog.new_limits[self] = None
+        if self.at < watchdog.wakes_at:
+            watchdog.wake_at(self.at)
+        self._task = task
         self._cancelling = task.cancelling()
         return self
 
@@ -221,7 +222,11 @@ class TimeLimit(msgspec.Struct, eq=False):
     ) -> None:
         """Exit the scope; raise `TimeoutError` if the limit alone ended it."""
         task, self._task = self._task, None  # an entry in the heap keeps no task alive
-        self._watchdog.leave(self)
+        watchdog = self._watchdog
+        watchdog.open_scopes -= 1
+        watchdog.new_limits.pop(self, None)
+        if not watchdog.open_scopes:
+            watchdog.rest()
         if (
             self.expired
             and task is not None

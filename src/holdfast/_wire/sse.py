@@ -64,6 +64,7 @@ class EventStreamParser:
         self.last_event_id = ""
         self.reconnection_time: float | None = None
         self._limits = limits
+        self._continues = True  # the next chunk is read in the light of what follows
         self._is_refused = False
         self._start: bytes | None = b""  # while it may be a byte-order mark
         self._is_after_cr = False
@@ -83,30 +84,9 @@ class EventStreamParser:
             LimitExceededError: An event or a line is too large. If the chunk completes events
                 before it, they are returned, and the next call raises, whatever its argument.
         """
-        if self._is_refused:
-            raise self._too_large()
-        if self._start is not None:
-            chunk = self._start + chunk
-            if _BYTE_ORDER_MARK.startswith(chunk):
-                self._start = chunk
-                return []
-            self._start = None
-            chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
-        elif self._is_after_cr and chunk:
-            self._is_after_cr = False
-            chunk = chunk.removeprefix(b"\n")
+        if self._continues:
+            chunk = self._continued(chunk)
         events: list[ServerSentEvent] = []
-        self._read(chunk, events)
-        if self._is_refused and not events:
-            raise self._too_large()
-        return events
-
-    @property
-    def is_cut(self) -> bool:
-        """Return whether an event would be incomplete, and so lost, if the stream ended here."""
-        return self._is_refused or self._size > 0 or bytes(self._line[:1]) not in {b"", b":"}
-
-    def _read(self, chunk: bytes, events: list[ServerSentEvent]) -> None:
         bound, size = self._limits.event, len(chunk)
         before = self._size + len(self._line)
         position, lf, cr = 0, -1, -1
@@ -114,21 +94,18 @@ class EventStreamParser:
         while position < size:
             if is_untried and not before:
                 is_untried = False  # only once: later events are seldom plain if these are not
-                is_long = size - position > 8 * _SHORT_EVENT_BYTES
-                if is_long and b"\n" in chunk[position : position + _SHORT_EVENT_BYTES]:
-                    position = size - len(self._parse_plain(chunk[position:], events))
-                    continue
+                position = self._parse_plain(chunk, position, events)
             if lf < position and (lf := chunk.find(b"\n", position)) < 0:
                 lf = size
             if cr < position and (cr := chunk.find(b"\r", position)) < 0:
                 cr = size
             end = lf if lf < cr else cr  # noqa: FURB136  min() would take a fifth of the time
             if before + end - position > bound:
-                self._is_refused = True
-                return
+                self._refuse(events)
+                break
             if end == size:
                 self._line += chunk[position:]
-                return
+                break
             blank = b"\n\n" if end == lf else b"\r\n\r\n"
             if (
                 not before
@@ -142,25 +119,64 @@ class EventStreamParser:
             before = self._size
             position = end + 1
             if end == cr:
-                self._is_after_cr = position == size
+                self._is_after_cr = self._continues = position == size
                 position += lf == position
+        return events
 
-    def _parse_plain(self, chunk: bytes, events: list[ServerSentEvent]) -> bytes:
-        """Parse events of one data line and a blank line each, the usual form.
+    @property
+    def is_cut(self) -> bool:
+        """Return whether an event would be incomplete, and so lost, if the stream ended here."""
+        return self._is_refused or self._size > 0 or bytes(self._line[:1]) not in {b"", b":"}
+
+    def _continued(self, chunk: bytes) -> bytes:
+        """Return a chunk without what the bytes before it make meaningless.
+
+        Raises:
+            LimitExceededError: The bytes before it were refused.
+        """
+        if self._is_refused:
+            raise self._too_large()
+        if self._start is not None:
+            chunk = self._start + chunk
+            if _BYTE_ORDER_MARK.startswith(chunk):
+                self._start = chunk
+                return b""
+            self._start = None
+            chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
+        elif self._is_after_cr and chunk:
+            self._is_after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        else:
+            return chunk
+        self._continues = False
+        return chunk
+
+    def _refuse(self, events: list[ServerSentEvent]) -> None:
+        """Refuse an event that is too large: now, or with the next chunk if there are others."""
+        self._is_refused = self._continues = True
+        if not events:
+            raise self._too_large()
+
+    def _parse_plain(self, chunk: bytes, start: int, events: list[ServerSentEvent]) -> int:
+        """Parse many short events of one data line and a blank line each, the usual form.
 
         Returns:
-            The rest of the chunk; all of it if it holds an event of another form.
+            The position after them; ``start`` if the chunk holds an event of another form.
         """
+        is_long = len(chunk) - start > 8 * _SHORT_EVENT_BYTES
+        if not is_long or b"\n" not in chunk[start : start + _SHORT_EVENT_BYTES]:
+            return start
+        chunk = chunk[start:]
         end = b"\r\n" if b"\r" in chunk else b"\n"
         *lines, rest = chunk.split(end + end)
         data = [line[6:] for line in lines if line.startswith(b"data: ")]
         if not data or len(data) < len(lines) or max(map(len, lines)) > self._limits.event:
-            return chunk
+            return start
         all_data = b"".join(data)  # so that it is searched once
         if b"\n" in all_data or b"\r" in all_data:
-            return chunk
+            return start
         events += [ServerSentEvent(line, "message", self._id) for line in data]
-        return rest
+        return start + len(chunk) - len(rest)
 
     def _process_line(self, line: bytes, events: list[ServerSentEvent]) -> None:
         """Process a line, or the rest of one whose beginning is buffered."""
