@@ -411,6 +411,16 @@ def test_what_only_replaces_may_go_on_for_ever(event):
         fold.add(event(number))
 
 
+def test_plain_text_is_counted_to_the_byte_before_it_is_refused():
+    fold = TaskFold(NEW, limits=Limits(body=1_200))
+    for _ in range(3):
+        fold.add(chunk("x" * 300))
+    assert refused(fold, [chunk("x" * 300)]).which == "body"
+    fold.add(chunk("x" * 20))
+    fold.add(whole("y" * 1_000))
+    assert fold.task.text == "y" * 1_000
+
+
 def test_a_task_beyond_the_bound_may_still_shrink():
     fold = TaskFold(NEW, limits=Limits(body=1_000))
     fold.add(Task(id="t-1", artifacts=(Artifact(artifact_id="a-1", parts=texts(LONG * 20)),)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast._client.answer import Answer, raise_for_outcome
 from holdfast._model.settings import check_kind
-from holdfast._stream.text import TextDelta, TextFold
+from holdfast._stream.text import TextChanges, TextDeltas
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -107,8 +106,7 @@ class EventStream:
         self._is_over = False
         self._failure: BaseException | None = None  # the last error that the caller got
         self._raises_on_failure = True  # in the iteration over the text
-        self._changes: _TextChanges | None = None
-        self._deltas: _TextDeltas | None = None
+        self._changes: TextChanges | None = None
 
     async def __aenter__(self) -> Self:
         """Send the message, and wait for the first event; a subscription is made only later.
@@ -366,17 +364,14 @@ class EventStream:
             RuntimeError: The stream was closed, or has failed, before its end.
             TypeError: ``raise_on_failure`` is not a bool.
         """
-        changes = self._text_iteration(raise_on_failure=raise_on_failure)
-        if self._deltas is None:
-            self._deltas = _TextDeltas(changes)
-        return self._deltas
+        return TextDeltas(self._text_iteration(raise_on_failure=raise_on_failure))
 
-    def _text_iteration(self, *, raise_on_failure: bool) -> _TextChanges:
+    def _text_iteration(self, *, raise_on_failure: bool) -> TextChanges:
         """Return the only iteration over text: after a break, the next one continues it."""
         check_kind("raise_on_failure", raise_on_failure, bool)
         self._raises_on_failure = raise_on_failure
         if self._changes is None:
-            self._changes = _TextChanges(self, TextFold(self.task), self._check_outcome)
+            self._changes = TextChanges(self, self._check_outcome)
         return self._changes
 
     async def result(self) -> Answer:
@@ -429,76 +424,3 @@ class EventStream:
     @property
     def _is_settled(self) -> bool:
         return self._source is not None and self._source.is_settled
-
-
-class _TextChanges:
-    """The changes of a stream's text; an iteration that is cancelled can be resumed.
-
-    Attributes:
-        pending: Changes that were not yielded yet.
-    """
-
-    def __init__(
-        self, events: EventStream, text: TextFold, check_outcome: Callable[[], None]
-    ) -> None:
-        self._events = events
-        self._text = text
-        self._check_outcome = check_outcome
-        self.pending: deque[TextChange] = deque()
-
-    def __aiter__(self) -> Self:
-        aiter(self._events)  # raises if the stream is closed
-        return self
-
-    async def __anext__(self) -> TextChange:
-        while not self.pending:
-            await self.wait()
-        return self.pending.popleft()
-
-    async def wait(self) -> None:
-        """Wait for the next event, and note its changes.
-
-        Raises:
-            StopAsyncIteration: There are no more events.
-            A2AError: See `EventStream.text_changes`.
-        """
-        try:
-            self.pending += self._text.changes(await self._events.__anext__())
-        except StopAsyncIteration:
-            # The final text may differ from the text that the agent sent before.
-            task = self._events.task
-            if task is not None and task.text:
-                self.pending += self._text.changes(task)
-            if not self.pending:
-                self._check_outcome()
-                raise
-
-
-class _TextDeltas:
-    """The new text of a stream, with a line feed between two artifacts."""
-
-    def __init__(self, changes: _TextChanges) -> None:
-        self._changes = changes
-        self._last: TextDelta | None = None
-        self._held: str | None = None  # text after a line feed that was yielded separately
-
-    def __aiter__(self) -> Self:
-        aiter(self._changes)
-        return self
-
-    async def __anext__(self) -> str:
-        if self._held is not None:
-            text, self._held = self._held, None
-            return text
-        changes = self._changes
-        while True:
-            while not changes.pending:
-                await changes.wait()
-            change = changes.pending.popleft()
-            if not isinstance(change, TextDelta):
-                continue
-            last, self._last = self._last, change
-            if last is not None and last.artifact_id != change.artifact_id:
-                self._held = change.text
-                return "\n"
-            return change.text

@@ -33,6 +33,7 @@ from holdfast.types import (
     Artifact,
     Event,
     Message,
+    Part,
     Task,
     TaskArtifactUpdateEvent,
     TaskStatusUpdateEvent,
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskFold", "TaskUpdate", "check_same_task", "fold"]
 
+
+_MAX_BYTES_OF_CHARACTER = 6
+"""The most that JSON takes for one: a control character, as an escape."""
+
+_BYTES_OF_PART = 16
+"""The most that JSON takes for a part of text, besides the text."""
 
 _EXCERPT = 500
 """Characters of an agent's message that an error quotes."""
@@ -98,6 +105,7 @@ class TaskFold:
         "_history",
         "_history_indexes",
         "_id",
+        "_is_estimated",
         "_is_open",
         "_metadata",
         "_size",
@@ -114,7 +122,8 @@ class TaskFold:
     _artifact_indexes: dict[str, int]
     _history: list[Message]
     _history_indexes: dict[str, int]
-    _size: int
+    _size: int  # in bytes of JSON, or an upper bound
+    _is_estimated: bool
 
     def __init__(self, task: Task | None = None, *, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -159,14 +168,23 @@ class TaskFold:
             message = event.status.message if isinstance(event, TaskStatusUpdateEvent) else None
             check_same_task(self._id, event.task_id, message=message)
         if isinstance(event, TaskArtifactUpdateEvent):
-            self._update_artifact(event)
+            chunk = event.artifact
+            index = self._artifact_indexes.get(chunk.artifact_id)
+            if index is not None and event.append:
+                self._append(index, chunk)
+            else:
+                self._put_artifact(index, chunk)
         elif isinstance(event, TaskStatusUpdateEvent):
             self._update_status(event)
         else:
             check_value(event, self.limits)
             self._record(event)
-            self._learn_ids(event)
         self._task, self._is_open = None, True
+        if not self._id or not self._context_id:  # which earlier events left out
+            self._id, self._context_id = (
+                self._id or event.task_id or "",
+                self._context_id or event.context_id,
+            )
 
     def _replace_task(self, task: Task) -> None:
         known_id = self._id if self._is_open else None if self._task is None else self._task.id
@@ -187,7 +205,7 @@ class TaskFold:
         self._metadata = _copied(task.metadata)
         self._artifacts = list(task.artifacts)
         self._history = list(task.history)
-        self._size = _size(task)
+        self._size, self._is_estimated = _size(task), True
         # Ids are not always unique: the first artifact counts, and the last message.
         self._artifact_indexes = {}
         for index, artifact in enumerate(task.artifacts):
@@ -223,44 +241,42 @@ class TaskFold:
         self._status = event.status
         if event.metadata:
             self._metadata = _merged(self._metadata, event.metadata)
-        self._learn_ids(event)
 
-    def _update_artifact(self, event: TaskArtifactUpdateEvent) -> None:
-        chunk = event.artifact
-        index = self._artifact_indexes.get(chunk.artifact_id)
-        if index is None:
-            self._add_artifact(chunk)
-        elif event.append:
-            artifact, parts = self._artifacts[index], chunk.parts
-            if not isinstance(artifact, _OpenArtifact):
-                artifact = self._artifacts[index] = _OpenArtifact(artifact)
-            if len(artifact.parts) + len(parts) > self.limits.parts:
-                what = f"artifact {chunk.artifact_id} has more than {self.limits.parts} parts"
-                raise limit_error("parts", self.limits, what, executed=True)
-            growth = len(codec.encode(parts)) if parts else 0
-            if chunk.metadata:
-                growth += _growth(artifact.metadata, chunk.metadata)
-            if self._size + growth > self.limits.body:
-                self._grow(growth)  # which raises
-            self._size += growth
-            artifact.parts += parts
-            if chunk.metadata:
-                artifact.metadata = _merged(artifact.metadata, chunk.metadata)
-            artifact.size += growth
-            artifact.is_closed = False
+    def _append(self, index: int, chunk: Artifact) -> None:
+        artifact, parts = self._artifacts[index], chunk.parts
+        if not isinstance(artifact, _OpenArtifact):
+            artifact = self._artifacts[index] = _OpenArtifact(artifact)
+        if len(artifact.parts) + len(parts) > self.limits.parts:
+            what = f"artifact {chunk.artifact_id} has more than {self.limits.parts} parts"
+            raise limit_error("parts", self.limits, what, executed=True)
+        text = parts[0].text if len(parts) == 1 and self._is_estimated else None
+        if text is not None and parts[0] == Part(text=text):
+            growth = _MAX_BYTES_OF_CHARACTER * len(text) + _BYTES_OF_PART
         else:
-            check_value(chunk, self.limits)
-            self._grow(_size(chunk) - _size_of(self._artifacts[index]))
-            self._artifacts[index] = chunk
-        if not self._id or not self._context_id:
-            self._learn_ids(event)
+            growth = _size(parts) if parts else 0
+        if chunk.metadata:
+            growth += _growth(artifact.metadata, chunk.metadata)
+        if self._size + growth > self.limits.body:
+            growth = self._measured(artifact, chunk)
+        self._size += growth
+        artifact.parts += parts
+        if chunk.metadata:
+            artifact.metadata = _merged(artifact.metadata, chunk.metadata)
+        artifact.size += growth
+        artifact.is_closed = False
 
-    def _add_artifact(self, artifact: Artifact) -> None:
+    def _put_artifact(self, index: int | None, artifact: Artifact) -> None:
+        """Add an artifact, or replace the one at an index."""
         check_value(artifact, self.limits)
+        size = _size(artifact)
+        if index is not None:
+            self._grow(size, replaced=self._artifacts[index])
+            self._artifacts[index] = artifact
+            return
         if len(self._artifacts) >= self.limits.artifacts:
             what = f"task {self._id} has more than {self.limits.artifacts} artifacts"
             raise limit_error("artifacts", self.limits, what, executed=True)
-        self._grow(_size(artifact))
+        self._grow(size)
         self._artifact_indexes[artifact.artifact_id] = len(self._artifacts)
         self._artifacts.append(artifact)
 
@@ -278,23 +294,47 @@ class TaskFold:
         self._history_indexes[message.message_id] = len(self._history)
         self._history.append(message)
 
-    def _grow(self, growth: int) -> None:
-        """Count bytes.
+    def _grow(self, growth: int, *, replaced: Artifact | _OpenArtifact | None = None) -> None:
+        """Count bytes that are added in place of an artifact, if any.
 
         Raises:
             LimitExceededError: The task becomes too large.
         """
+        if self._is_estimated and self._size + growth > self.limits.body:
+            self._measure()
+        if replaced is not None:
+            growth -= replaced.size if isinstance(replaced, _OpenArtifact) else _size(replaced)
+        self._check_room(growth)
+        self._size += growth
+
+    def _check_room(self, growth: int) -> None:
         if growth > 0 and self._size + growth > self.limits.body:
             what = f"task {self._id} has become larger than {self.limits.body} bytes"
             raise limit_error("body", self.limits, what, executed=True)
-        self._size += growth
 
-    def _learn_ids(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | Message) -> None:
-        """Take ids that earlier events left out."""
-        if not self._id:
-            self._id = event.task_id or ""
-        if not self._context_id:
-            self._context_id = event.context_id
+    def _measured(self, artifact: _OpenArtifact, chunk: Artifact) -> int:
+        """Return how many bytes a chunk adds, where an upper bound is too large.
+
+        Raises:
+            LimitExceededError: The task becomes too large.
+        """
+        if self._is_estimated:
+            self._measure()
+        growth = _size(chunk.parts) if chunk.parts else 0
+        if chunk.metadata:
+            growth += _growth(artifact.metadata, chunk.metadata)
+        self._check_room(growth)
+        return growth
+
+    def _measure(self) -> None:
+        """Count the bytes of the task, and of every chunk from here on.
+
+        Until they may exceed the limit, an upper bound is sufficient, and takes less time.
+        """
+        for artifact in self._artifacts:
+            if isinstance(artifact, _OpenArtifact):
+                artifact.size = _size(artifact.closed())
+        self._size, self._is_estimated = _size(self._closed()), False
 
 
 def check_same_task(known: str, named: str | None, *, message: Message | None = None) -> None:
@@ -358,10 +398,6 @@ def _growth(metadata: _Metadata | None, more: _Metadata) -> int:
 def _size(value: object) -> int:
     """Return the size of the JSON of a value, in bytes."""
     return len(codec.encode(value))
-
-
-def _size_of(artifact: Artifact | _OpenArtifact) -> int:
-    return artifact.size if isinstance(artifact, _OpenArtifact) else _size(artifact)
 
 
 def _are_same(one: Message, other: Message) -> bool:

@@ -1,23 +1,24 @@
-"""The text of a stream as it grows: what is new of it, and what was taken back.
+"""The text of a stream as it grows: its changes, its deltas, and iterations over them.
 
-Rules: text comes once; a whole artifact that continues where its text stopped only adds to it; one
-whose text became another comes anew, after a reset.
+Rules: text is delivered once; a whole artifact that starts with its previous text only adds to it;
+an artifact whose text was replaced is delivered again, after a reset.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import msgspec
 
 from holdfast.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from holdfast.types import Artifact, Event, TaskStatus
 
-__all__ = ["TextChange", "TextDelta", "TextFold", "TextReset"]
+__all__ = ["TextChange", "TextChanges", "TextDelta", "TextDeltas", "TextFold", "TextReset"]
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -46,14 +47,14 @@ TextChange: TypeAlias = TextDelta | TextReset
 
 
 class TextFold:
-    """Tells what each event of a stream does to the text of its answer.
+    """Computes how each event of a stream changes the text of its answer.
 
-    Put together, the deltas of an artifact since its last reset are its text. It is the text that
-    `Answer.text` is made of: the artifacts, or the one message that the agent answers with, or
-    what it says at the end where a completed task has no artifact with text.
+    The deltas of an artifact since its last reset, joined, are its text, as in `Answer.text`: that
+    of the artifacts, or of the one message that the agent answers with, or of the final status
+    message of a completed task that has no artifact with text.
 
     Args:
-        task: The task whose text is known already.
+        task: The task whose text was delivered before.
     """
 
     def __init__(self, task: Task | None = None) -> None:
@@ -63,7 +64,7 @@ class TextFold:
             self.changes(task)
 
     def changes(self, event: Event) -> list[TextChange]:
-        """What an event does, in order."""
+        """Return the changes that an event makes, in order."""
         if isinstance(event, Message):
             is_answer = not self._has_task and bool(event.text)
             return [TextDelta(event.text)] if is_answer else []
@@ -109,3 +110,98 @@ class TextFold:
         if status.state is TaskState.COMPLETED and is_silent and closing is not None:
             return [TextDelta(closing.text)] if closing.text else []
         return []
+
+
+class EventIteration(Protocol):
+    """An iteration over the events of a task: an `EventStream`."""
+
+    @property
+    def task(self) -> Task | None:
+        """The task according to the events so far."""
+        ...
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> Event: ...
+
+
+class TextChanges:
+    """The changes of a stream's text; a cancelled iteration can be resumed.
+
+    Args:
+        events: The events of the stream.
+        check_outcome: Called at the end; may raise the error of a task that failed.
+
+    Attributes:
+        pending: Changes that were not yielded yet.
+        last: The last delta that was yielded; None before the first.
+    """
+
+    def __init__(self, events: EventIteration, check_outcome: Callable[[], None]) -> None:
+        self.events = events
+        self.text = TextFold(events.task)
+        self.pending: deque[TextChange] = deque()
+        self.last: TextDelta | None = None
+        self._check_outcome = check_outcome
+
+    def __aiter__(self) -> Self:
+        aiter(self.events)  # raises if the stream is closed
+        return self
+
+    async def __anext__(self) -> TextChange:
+        while not self.pending:
+            try:
+                self.pending += self.text.changes(await self.events.__anext__())
+            except StopAsyncIteration:
+                self.finish()
+        change = self.pending.popleft()
+        if isinstance(change, TextDelta):
+            self.last = change
+        return change
+
+    def finish(self) -> None:
+        """Add the changes that the final task makes: its text may differ from what was sent.
+
+        Raises:
+            StopAsyncIteration: There are none.
+            A2AError: There are none, and the task has failed.
+        """
+        task = self.events.task
+        if task is not None and task.text:
+            self.pending += self.text.changes(task)
+        if not self.pending:
+            self._check_outcome()
+            raise StopAsyncIteration
+
+
+class TextDeltas:
+    """The new text of a stream, with a line feed between two artifacts.
+
+    Args:
+        changes: The changes of the text.
+    """
+
+    def __init__(self, changes: TextChanges) -> None:
+        self._changes = changes
+
+    def __aiter__(self) -> Self:
+        aiter(self._changes)
+        return self
+
+    async def __anext__(self) -> str:
+        changes = self._changes
+        pending = changes.pending
+        while True:
+            while not pending:
+                try:
+                    pending += changes.text.changes(await changes.events.__anext__())
+                except StopAsyncIteration:
+                    changes.finish()
+            change = pending.popleft()
+            if not isinstance(change, TextDelta):
+                continue
+            last, changes.last = changes.last, change
+            if last is not None and last.artifact_id != change.artifact_id:
+                pending.appendleft(change)
+                return "\n"
+            return change.text
