@@ -265,7 +265,7 @@ class StreamMachine:
             A2AError: See `EventOutbox.take`.
         """
         if self.state is State.FOLLOWING and isinstance(event, TaskArtifactUpdateEvent):
-            return self.outbox.put_and_take(event)
+            return self.outbox.pass_chunk(event)
         self.on_event(event)
         return self.outbox.take()
 
@@ -281,7 +281,7 @@ class StreamMachine:
         if self.reply is not None:
             self.reply.saw(event)
         if subscription is None:
-            self.outbox.put(event)
+            self.outbox.put_event(event)
             self.wait = None
             state = State.DONE if self._is_final(event) else State.FOLLOWING
         elif isinstance(event, Task) and event.state.is_terminal:
@@ -380,7 +380,7 @@ class StreamMachine:
         """The task was found that the message made, and that no event of a connection named."""
         if self.reply is not None:
             self.reply.saw(task)
-        self.outbox.put(task)
+        self.outbox.put_event(task)
         # What was lost was the connection; the agent continues with the task.
         state = State.DONE if self._is_final(task) else self._reconnect(None)
         self._enter(Input.FOUND, state)
@@ -488,7 +488,7 @@ class StreamMachine:
     def _believe(self, task: Task) -> State:
         """Ends with a task that is over."""
         self._check_cause()
-        self.outbox.believe(task)
+        self.outbox.replace_by(task)
         return State.DONE
 
     def _check_cause(self) -> None:
@@ -520,7 +520,7 @@ class StreamMachine:
 
     def _continue_from(self, task: Task) -> State:
         """What follows a task that was asked for without a connection; it may be an older one."""
-        self.outbox.adopt(task)
+        self.outbox.merge_older(task)
         if self.outbox.status is not None and self._rests_at(self.outbox.status):
             return State.DONE
         if self.state is State.RESTING:
@@ -625,7 +625,7 @@ class StreamMachine:
     def _catch_up(self, base: Task | None, subscription: _Subscription) -> State:
         """Lays what the connection brings over the task."""
         if base is not None:
-            self.outbox.adopt(base)
+            self.outbox.merge_older(base)
         overlap = subscription.overlap = OverlapResolver(self.outbox)
         if subscription.has_store is False:
             overlap.drop_store()
@@ -640,7 +640,7 @@ class StreamMachine:
                 # What came before it may be missing.
                 subscription.rest, subscription.confirmations = new, 0
                 return State.CONFIRMING
-            self.outbox.put(new)
+            self.outbox.put_event(new)
         subscription.has_news = True
         has_store = subscription.has_store is not False
         if subscription.has_compared or not (has_store and overlap.is_behind):
@@ -654,7 +654,7 @@ class StreamMachine:
         Of one that waits for input all is put: it may be the last that the caller reads.
         """
         waits = task.state is TaskState.INPUT_REQUIRED
-        self.outbox.adopt(task, but=frozenset() if waits else overlap.followed)
+        self.outbox.merge_older(task, except_for=frozenset() if waits else overlap.followed)
         overlap.merged(task, is_ahead=waits)
 
     def _compare_later(self, subscription: _Subscription, *, has_news: bool) -> None:
@@ -667,14 +667,14 @@ class StreamMachine:
         """Takes what the connection brings for what follows: nothing else tells better."""
         subscription.has_store, subscription.silence = False, None
         overlap = subscription.overlap
-        self.outbox.past.forget()
+        self.outbox.texts.forget()
         if overlap is None:
             # Its snapshot is the task as it stands (A2A 3.1.6).
             snapshot, status = subscription.snapshot, self.outbox.status
             if snapshot is not None and (
                 status is None or is_newer(snapshot.status, status) is not False
             ):
-                self.outbox.believe(snapshot)
+                self.outbox.replace_by(snapshot)
             return self._catch_up(None, subscription)
         self._put(overlap.drop_store())
         if self.state is not State.CONFIRMING:
@@ -694,9 +694,9 @@ class StreamMachine:
             self._adopt(task, overlap)
             return self._doubt(subscription, overlap)
         if task.status == rest.status and (task.status.timestamp or task.status.message):
-            self.outbox.believe(task)
+            self.outbox.replace_by(task)
         else:
-            self.outbox.adopt(task)
+            self.outbox.merge_older(task)
         overlap.merged(task, is_ahead=True)
         return State.MERGING
 
@@ -722,12 +722,12 @@ class StreamMachine:
         if rest is None:
             return State.MERGING
         self._check_cause()
-        self.outbox.put(rest)
+        self.outbox.put_event(rest)
         return State.DONE if rest.status.state.is_terminal else State.MERGING
 
     def _put(self, events: list[Event]) -> None:
         for event in events:
-            self.outbox.put(event)
+            self.outbox.put_event(event)
 
 
 _MERGING_STATES = frozenset(

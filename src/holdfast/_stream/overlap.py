@@ -1,81 +1,48 @@
-"""Which of the chunks that follow a subscription are new to the caller.
+"""Decide which of the events that follow a subscription are new to the caller.
 
-An agent that is subscribed to sends the task as it stands, and then what happens. But where in
-the text the chunks that follow begin is not said. They may repeat what the caller has (the
-official server repeated chunks in 36 of 200 subscriptions, and in 197 with a slower store), and
-there may be text between the two that the caller lacks, because it was written while no
-connection was open and the store is behind. Their content does not say it either: "ha" and "ha"
-are two, and behind "ha" in a store that lags anything may stand that the chunk "ha" follows. Of
-all places where chunks may belong, the one beyond all that is known is never ruled out by what is
-known.
+After a subscription, an agent sends the task as it stands, and then events. The protocol does not
+say where in the text their chunks begin. They may repeat what the caller has: the official server
+repeated chunks in 36 of 200 subscriptions, and in 197 with a slower store. And text may be missing
+before them: written while no connection was open, and not stored yet. The content does not decide
+either: the chunks "ha" and "ha" are two, and a store that shows "ha" may lack any text between it
+and a following chunk "ha". Known text never rules out that a chunk belongs behind all of it.
 
 Rules:
-- Of an artifact that the caller had before, chunks are not taken from the connection: they are the
-  reason to ask for the task, and its text is (`holdfast._stream.outbox`). The price is to wait for
-  the store, and nothing comes twice, is lost or has to be taken back.
-- An artifact that the caller hears of for the first time with its first chunk is followed: from
-  there on, all that comes is new.
-- A whole artifact says what the text is, and so does what is appended to it. It is followed from
-  where it has become a text that the artifact cannot have had before (`holdfast._stream.outbox`).
-- Where there is no store, the connection is all there is. Then what follows the snapshot is new
-  (A2A 3.1.6), and a whole artifact that begins like the known one repeats it until it goes on.
+- Chunks of an artifact that the caller had before are not taken from the connection. They are the
+  reason to get the task, whose text is delivered instead (`holdfast._stream.outbox`). This waits
+  for the store, and nothing is repeated, lost or taken back.
+- An artifact whose first chunk the connection brings, as its first event about it, is followed:
+  all its later events on this connection are new.
+- A whole artifact gives the text, and so do chunks appended to it. It is followed as soon as that
+  is a text that the artifact cannot have had before (`holdfast._stream.artifact_texts`).
+- If the agent has no store, only the connection counts. What follows its snapshot is new (A2A
+  3.1.6), and a whole artifact repeats the known one while its text is a beginning of that.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._model import codec
 from holdfast._stream.status_order import was_before
 from holdfast.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from holdfast._stream.outbox import EventOutbox
-    from holdfast.types import Event, Part, Task
+    from holdfast.types import Event, Task
 
-__all__ = ["FlattenedText", "OverlapResolver"]
+__all__ = ["OverlapResolver"]
 
 _HELD = 1 << 20
-"""Characters of chunks of an artifact to keep for the case that there turns out to be no store."""
-
-_STANDS_IN = 0x100000
-"""The first of the characters of no meaning (Unicode's plane 16, private use) that stand for parts
-which are no plain text; there are 65,534 of them, and the last one stands for all others."""
-
-_LAST = 0x10FFFD
-
-
-class FlattenedText:
-    """Writes parts as text, so that continuations are found by comparing; equal parts alike."""
-
-    def __init__(self) -> None:
-        self._characters: dict[bytes, str] = {}
-
-    def text(self, parts: Iterable[Part]) -> str:
-        """The text of parts one after the other, with a character for each that is no plain text.
-
-        How an agent divides a text into parts does not count.
-        """
-        return "".join(self._written(part) for part in parts)
-
-    def _written(self, part: Part) -> str:
-        if part.text is not None and not part.metadata and not part.filename:
-            return part.text
-        code = min(_STANDS_IN + len(self._characters), _LAST)
-        digest = hashlib.blake2b(codec.encode(part), digest_size=16).digest()
-        return self._characters.setdefault(digest, chr(code))
+"""Characters of an artifact's chunks to keep, in case the agent turns out to have no store."""
 
 
 class OverlapResolver:
-    """What one connection brings, after the task was asked for.
+    """Filters the events of one connection, once the task was requested beside it.
 
     Args:
-        outbox: What the caller has.
+        outbox: The caller's task and events.
     """
 
     def __init__(self, outbox: EventOutbox) -> None:
@@ -87,16 +54,16 @@ class OverlapResolver:
 
     @property
     def followed(self) -> frozenset[str]:
-        """The artifacts of which everything that the connection brings is new."""
+        """The artifacts whose events on this connection are all new."""
         return frozenset(self._followed)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the caller's task was not yet seen to hold what the connection brought."""
+        """Whether the connection brought chunks that the caller's task does not show yet."""
         return any(pending.is_missing for pending in self._pending.values())
 
     def filter(self, event: Event) -> list[Event]:
-        """Takes what the connection brings, and gives what of it is new for certain."""
+        """Take an event of the connection, and return the events that are certainly new."""
         if isinstance(event, TaskArtifactUpdateEvent):
             if event.artifact.artifact_id in self._followed:
                 return [event]
@@ -108,11 +75,11 @@ class OverlapResolver:
         return [event]
 
     def merged(self, task: Task, *, is_ahead: bool = False) -> None:
-        """The outbox has what the task shows, as it was asked for once more.
+        """Note that a newly fetched task was merged into the outbox.
 
         Args:
             task: The task.
-            is_ahead: Whether it may show what the connection has not brought yet.
+            is_ahead: Whether it may contain what the connection brings later.
         """
         if task.status == self._outbox.status:
             self._status = task.status
@@ -121,15 +88,15 @@ class OverlapResolver:
         have = self._outbox.whole() if self._pending else None
         for artifact in () if have is None else have.artifacts:
             if (pending := self._pending.get(artifact.artifact_id)) is not None:
-                pending.update_known(self._outbox.writing.text(artifact.parts))
+                pending.update_known(self._outbox.texts.text(artifact.parts))
 
     def drop_store(self) -> list[Event]:
-        """Gives what is new where there is no store; `filter` does from here on."""
+        """Stop to wait for the store, which does not exist, and return the events that are new."""
         self._has_no_store = True
         return [new for name in list(self._pending) for new in self._release(name)]
 
     def finish(self) -> list[Event]:
-        """Gives what the connection ended with where there is no store."""
+        """Return the artifacts that the connection ended with, if there is no store."""
         whole: list[Event] = [
             self._follow(name)
             for name, pending in self._pending.items()
@@ -139,7 +106,7 @@ class OverlapResolver:
         return whole
 
     def _place(self, event: TaskArtifactUpdateEvent) -> list[Event]:
-        """What is new of an artifact that is not followed."""
+        """Return what is new of an artifact that is not followed."""
         artifact_id = event.artifact.artifact_id
         pending = self._pending.get(artifact_id)
         if pending is None:
@@ -148,38 +115,38 @@ class OverlapResolver:
                 self._followed.add(artifact_id)
                 return [event]
             pending = self._pending[artifact_id] = _Pending(known or "")
-        pending.add(event, self._outbox.writing.text(event.artifact.parts))
+        pending.add(event, self._outbox.texts.text(event.artifact.parts))
         if not self._is_new(artifact_id, pending):
             return []
         new = self._follow(artifact_id)
         del self._pending[artifact_id]
-        return [new if event.append and not pending.goes_on else event]
+        return [new if event.append and not pending.continues else event]
 
     def _begins(self, event: TaskArtifactUpdateEvent, known: str | None) -> bool:
-        """Whether an artifact is followed from its first event on."""
+        """Return whether an artifact is followed from its first event on."""
         if self._has_no_store:
             return event.append or known is None
-        past, artifact_id = self._outbox.past, event.artifact.artifact_id
-        is_first = known is None and not event.append and not past.is_partial(artifact_id)
-        if known is None:  # it may have been there while no connection was open
-            past.skipped(artifact_id)
+        texts, artifact_id = self._outbox.texts, event.artifact.artifact_id
+        is_first = known is None and not event.append and not texts.is_partial(artifact_id)
+        if known is None:  # it may have existed while no connection was open
+            texts.note_missed(artifact_id)
         return is_first
 
     def _is_new(self, artifact_id: str, pending: _Pending) -> bool:
-        """Whether an artifact has become what it cannot have been before."""
-        past, known = self._outbox.past, pending.known
-        if not pending.is_whole or (past.is_partial(artifact_id) and not self._has_no_store):
+        """Return whether an artifact has a text that it cannot have had before."""
+        texts, known = self._outbox.texts, pending.known
+        if not pending.is_whole or (texts.is_partial(artifact_id) and not self._has_no_store):
             return False
         text = pending.text
         if self._has_no_store:
             return not known.startswith(text)
-        return not past.may_hold(artifact_id, text, known)
+        return not texts.may_be_old(artifact_id, text, known)
 
     def _follow(self, artifact_id: str) -> TaskArtifactUpdateEvent:
-        """Follows an artifact from here on, and gives it as the connection has it."""
+        """Follow an artifact from here on, and return it as the connection has it."""
         self._followed.add(artifact_id)
         if not self._has_no_store:
-            self._outbox.past.skipped(artifact_id)
+            self._outbox.texts.note_missed(artifact_id)
         return self._pending[artifact_id].whole()
 
     def _release(self, artifact_id: str) -> list[TaskArtifactUpdateEvent]:
@@ -196,16 +163,16 @@ class OverlapResolver:
 
 
 class _Pending:
-    """What a connection has brought of an artifact, while it is unknown what of it is new.
+    """The events of a connection for one artifact, while it is unknown which of them are new.
 
     Args:
-        known: What the caller has of it, written as text.
+        known: The text that the caller has of it.
 
     Attributes:
-        known: The same, by now.
-        is_whole: Whether the connection says what the artifact is: it brought all of it.
-        is_missing: Whether the last chunk was not yet seen at the end of what the caller has, or
-            behind that: where not, there is no hurry to ask for the task.
+        known: The text that the caller has by now.
+        is_whole: Whether the connection has brought the artifact from its beginning.
+        is_missing: Whether the caller's text does not show the last chunk yet: a reason to get the
+            task soon.
     """
 
     def __init__(self, known: str) -> None:
@@ -218,7 +185,7 @@ class _Pending:
         self._size = 0
 
     def add(self, event: TaskArtifactUpdateEvent, text: str) -> None:
-        """Takes an event."""
+        """Take an event."""
         self._last, self.is_missing = text, True
         self._after = max(0, len(self.known) - len(text))
         if not event.append:
@@ -230,30 +197,30 @@ class _Pending:
                 self.is_whole, self._held = False, None
 
     def update_known(self, known: str) -> None:
-        """Takes what the caller has by now."""
+        """Take the text that the caller has by now."""
         self.known = known
         if known.find(self._last, self._after) >= 0:
             self.is_missing = False
 
     @property
     def text(self) -> str:
-        """What the connection brought, one after the other."""
+        """The text that the connection brought."""
         return "".join(text for text, _ in self._held or ())
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the last event goes on where the caller stands."""
+    def continues(self) -> bool:
+        """Whether the last event continues the caller's text."""
         return self.text == self.known + self._last
 
     def whole(self) -> TaskArtifactUpdateEvent:
-        """The artifact as the connection says it is."""
+        """Return the artifact as the connection has it."""
         events = [event for _, event in self._held or ()]
         parts = tuple(part for event in events for part in event.artifact.parts)
         artifact = msgspec.structs.replace(events[0].artifact, parts=parts)
         return msgspec.structs.replace(events[-1], artifact=artifact, append=False)
 
     def after_the_known(self) -> list[TaskArtifactUpdateEvent]:
-        """The chunks that are new if the first one goes on where the caller stood."""
+        """Return the chunks that are new if the first one continued the caller's text."""
         new: list[TaskArtifactUpdateEvent] = []
         at = self._began_at
         for text, event in self._held or ():

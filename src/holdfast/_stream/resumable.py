@@ -208,7 +208,7 @@ class ResumableStream:
         try:
             if self._failure is not None:
                 raise self._failure
-            event = self.outbox.take() if self.outbox.queue else None
+            event = self.outbox.take() if self.outbox.pending else None
             while event is None:
                 is_reading = machine.action is Action.READ and not self._source.is_closed
                 if is_reading and (response := self._next_nowait()) is not None:
@@ -218,7 +218,7 @@ class ResumableStream:
                     await self._finish()
                     return None
                 await (self._read() if is_reading else self._do(machine.action))
-                event = self.outbox.take() if self.outbox.queue else None
+                event = self.outbox.take() if self.outbox.pending else None
         except A2AError as error:
             self._failure = error  # which the next call raises if this one is cancelled
             if not isinstance(error, OutcomeUnknownError):
@@ -516,12 +516,12 @@ class ResumableStream:
                 if connection is not None and machine.action is Action.STOP:
                     async for response in connection:
                         if response.task is not None:
-                            self.outbox.correct(response.task)
+                            self.outbox.refresh_final(response.task)
                     await self.close()  # the next request may need its slot
                 if not self.outbox.is_whole and self.outbox.task_id is not None:
                     task = await self._source.get_task(self.outbox.task_id)
                     machine.check_origin(task)
-                    self.outbox.correct(task)
+                    self.outbox.refresh_final(task)
         if machine.action is Action.STOP:
             await self.close()
 

@@ -35,8 +35,8 @@ from holdfast._integrations.a2a_sdk.httpx_settings import LentClient
 from holdfast._integrations.a2a_sdk.messages import to_card, to_params, to_proto
 from holdfast._integrations.a2a_sdk.validation import check_card, check_config, check_names
 from holdfast._model.codec import MalformedError
+from holdfast._stream.artifact_texts import flattened
 from holdfast._stream.difference import difference
-from holdfast._stream.overlap import FlattenedText
 from holdfast.auth import ClientCallContext
 from holdfast.client import connect
 from holdfast.errors import A2AError
@@ -464,12 +464,12 @@ def _late_artifacts(emitted: Task | None, final: Task | None) -> Iterable[Event]
     """
     if emitted is None or final is None or emitted is final:
         return ()
-    writing = FlattenedText()
-    texts = {artifact.artifact_id: writing.text(artifact.parts) for artifact in emitted.artifacts}
+    stand_ins: dict[bytes, str] = {}
+    texts = {a.artifact_id: flattened(a.parts, stand_ins) for a in emitted.artifacts}
     changed = {
         artifact.artifact_id
         for artifact in final.artifacts
-        if texts.get(artifact.artifact_id) != writing.text(artifact.parts)
+        if texts.get(artifact.artifact_id) != flattened(artifact.parts, stand_ins)
     }
     return [
         event
