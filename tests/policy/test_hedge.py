@@ -20,6 +20,7 @@ from holdfast import (
 from holdfast._policy.hedge import HedgeBudget, Latencies, hedge_delay
 from holdfast.errors import InternalError
 from holdfast.extend import PassThrough
+from holdfast.observe import RequestFinished
 from holdfast.policies import HedgePolicy
 from holdfast.protocol import GET_TASK
 from holdfast.testing import Delay, Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
@@ -353,6 +354,50 @@ async def test_a_caller_who_leaves_ends_both(moment):
 
     assert network.given_up == (1 if moment < 0.1 else 2)
     assert len(asyncio.all_tasks()) == before
+
+
+class EndsSlowly(PassThrough):
+    """An attempt layer that takes half a second to end after a cancellation."""
+
+    async def through(self, call, onward, /):
+        try:
+            return await onward(call)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.5)
+            raise
+
+
+async def test_a_hedge_that_is_cancelled_twice_reports_its_finished_attempts():
+    agent, ends = FakeAgent(), []
+
+    def observe(observation):
+        if isinstance(observation, RequestFinished):
+            ends.append(observation)
+
+    seconds = [0.0, 0.0, *ever_quicker(40), 60.0, 0.0]
+    client = connect(
+        agent.url,
+        engine=Latent(agent, latency=lambda _: seconds.pop(0)),
+        resilience=HEDGED,
+        attempt_layers=[EndsSlowly],
+        observers=[observe],
+    )
+    task = await client.send_message("hello", return_immediately=True)
+    for _ in range(40):
+        await client.get_task(task.id)
+    agent.inject(Refuse(), on="GetTask")  # met by the hedge, while the first attempt waits
+    reading = asyncio.create_task(client.get_task(task.id))
+    await asyncio.sleep(0.3)
+
+    reading.cancel()
+    await asyncio.sleep(0.1)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    assert seconds == []
+    assert ends[-1].attempts == 1
+    await client.close()
 
 
 def fake(name, behaviour="done", **options):

@@ -920,6 +920,24 @@ async def test_concurrent_verifications_share_one_fetch():
     assert net.urls == [CARD, KEYS_URL]
 
 
+def test_a_key_is_found_while_another_event_loop_fetches_its_set():
+    net = Net(pages={KEYS_URL: SIGNER.jwks}, takes={KEYS_URL: 5.0})
+    client = connect(
+        card_of(), engine=net, card_verifier=CardVerifier(KEYS_URL), require_signature=True
+    )
+
+    async def verify_in_two_loops():
+        first = asyncio.create_task(client.agent_card())
+        await asyncio.sleep(1)
+        net.takes = {}
+        await asyncio.to_thread(run, client.agent_card())
+        assert client.card_verification.outcome == "verified"
+        await first
+        await client.close()
+
+    run(verify_in_two_loops())
+
+
 async def test_a_cancelled_caller_does_not_cancel_the_shared_fetch():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()}, takes={KEYS_URL: 5.0})
 

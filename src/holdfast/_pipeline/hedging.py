@@ -68,9 +68,11 @@ class HedgeLayer(PassThrough):
             reply = await _first_answer(*tries)
             progress.endpoint = reply.endpoint or progress.endpoint
         finally:
-            await self._end(tries)
-            if twin is not None:
-                progress.join(twin.progress)
+            try:
+                await self._end(tries)
+            finally:  # also if the call is cancelled once more meanwhile
+                if twin is not None:
+                    progress.join(twin.progress)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
     async def _tried(self, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:

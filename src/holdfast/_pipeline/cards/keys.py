@@ -2,10 +2,10 @@
 
 Rules: a set is fetched through the engine, from the address that the caller named or from where
 that origin redirects to, and is bounded in size and number of keys. If a key is not in the set,
-the set is fetched again, but at most every ten seconds, so that unknown key ids cannot cause
-requests at will. Concurrent callers share one fetch, which continues if they leave: no caller
-waits for two fetches. While a set cannot be fetched, its old keys count for a day; signatures with
-other keys are unverifiable.
+the set is fetched again, but not within ten seconds of the last fetch, so that unknown key ids
+cannot cause requests at will. Concurrent callers of one event loop share one fetch, which
+continues if they leave: no caller waits for two fetches. While a set cannot be fetched, its old
+keys count for a day; signatures with other keys are unverifiable.
 """
 
 from __future__ import annotations
@@ -152,7 +152,13 @@ class FetchedKeys:
         await self._fetches.here().close()
 
     async def _fetch(self) -> None:
+        await self._load()
+        # Not before: a caller in another event loop does not wait for this fetch, and needs its
+        # own until there are keys.
         self._tried_at = asyncio.get_running_loop().time()
+
+    async def _load(self) -> None:
+        """Fetch the set, or note why it cannot be fetched."""
         request = HttpRequest(
             method="GET",
             url=self._url,
