@@ -240,7 +240,7 @@ def test_auth_a_login_that_is_not_kept_leaves_no_older_one_for_its_token(scene, 
     def full(_self, _login):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("holdfast._cli.logins.store.Logins.save", full)
+    monkeypatch.setattr("holdfast._cli.agent.login_store.Logins.save", full)
     scene.run(*DEVICE)
 
     assert not [one for one in scene.files if one.suffix == ".login"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.kit.cli_harness import AGENT, PLAIN, holdfast
 
-from holdfast._cli.options.configuration import read_configuration
+from holdfast._cli.options.configuration_files import read_configuration
 from holdfast.testing import FakeAgent, completes, works_forever
 
 SECRET = "canary-4bd1f0a7"

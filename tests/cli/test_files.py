@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.kit.cli_harness import AGENT, holdfast
 
-from holdfast._cli.agent.files import files_of, safe_name
+from holdfast._cli.agent.download import files_of, safe_name
 from holdfast.errors import A2AConnectionError, LimitExceededError, NetworkPolicyError
 from holdfast.extend import HttpReply
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, asks, completes, works_forever

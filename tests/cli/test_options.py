@@ -10,7 +10,8 @@ from tests.kit.cli_harness import AGENT, holdfast
 from holdfast import data_part
 from holdfast._cli.agent.reference import read_reference
 from holdfast._cli.agent.wire_log import LoggedEngine
-from holdfast._cli.options.values import masked_reference, read_duration, shown_duration
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.values import read_duration, shown_duration
 from holdfast.errors import A2AConnectionError
 from holdfast.extend import HttpRequest
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Respond, asks, completes, works_forever

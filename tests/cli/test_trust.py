@@ -10,8 +10,8 @@ from tests.kit.cli_harness import AGENT, PLAIN, holdfast
 from tests.kit.paths import ROOT
 
 from holdfast._cli.app import app
-from holdfast._cli.options.setting_option import SettingOption
-from holdfast._cli.options.trust import RULES
+from holdfast._cli.options.configuration import RULES
+from holdfast._cli.options.parameters import SettingOption
 from holdfast.testing import FakeAgent, FakeNetwork
 
 PAGE = ROOT / "docs" / "settings.md"

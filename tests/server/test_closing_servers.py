@@ -10,7 +10,7 @@ import pytest
 from tests.kit.raw_server import serve
 
 from holdfast._auth.oauth.redirects import LoopbackRedirect
-from holdfast._cli.push.receiver import Served
+from holdfast._cli.agent.push_receiver import Served
 from holdfast._server.http_server import HttpServer
 from holdfast.server import A2AServer
 from holdfast.testing import FakeAgent, FaultProxy, LoopbackServer

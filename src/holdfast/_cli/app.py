@@ -19,7 +19,7 @@ from holdfast._cli.options.flags import (
     version_line,
     with_options,
 )
-from holdfast._cli.options.setting_option import loaded_configuration
+from holdfast._cli.options.parameters import loaded_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -284,7 +284,7 @@ class CliEnvironment:
             OSError: That file cannot be read.
             ValueError: It is not UTF-8.
         """
-        from holdfast._cli.options.configuration import read_configuration
+        from holdfast._cli.options.configuration_files import read_configuration
 
         path = None if named is None else Path(named).expanduser()
         return read_configuration(path, home=self.home, directory=self.directory)

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from holdfast import errors
 from holdfast._cli.agent.credentials import Need, ways_in
-from holdfast._cli.options.values import masked_reference, shown_duration
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._pipeline.interfaces import declared_versions
 from holdfast._wire.bindings import BINDINGS, PROTOCOL_VERSIONS

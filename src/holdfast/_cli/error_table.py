@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from holdfast import errors
 from holdfast._cli import error_hints as hints
 from holdfast._cli.errors import AUTH, FAILURE, TIMEOUT, UNREACHABLE, Failure, one_line
-from holdfast._cli.options.values import masked_reference, shown_duration
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.values import shown_duration
 from holdfast._pipeline.interfaces import CHECK_ADDRESS
 from holdfast._wire.security import ADVICE
 

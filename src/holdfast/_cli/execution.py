@@ -28,9 +28,9 @@ from holdfast._cli.errors import (
     internal,
     unwritable,
 )
-from holdfast._cli.options.setting_option import loaded_configuration, notices
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.parameters import loaded_configuration, notices
 from holdfast._cli.options.settings import read_settings
-from holdfast._cli.options.values import masked_reference
 from holdfast._cli.output.base import OutputError, output_for
 from holdfast._cli.output.events import Failed, Notice, WaitEnded
 from holdfast._wire.origins import SECURITY_LOGGER

@@ -5,8 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import click
+
+from holdfast._cli.agent.outcomes import comment, stated_end_reason, warn_of_gap
+from holdfast._cli.options.masking import secrets_in_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.events import (
+    ConfigDeleted,
     MessageSending,
     Notice,
     Result,
@@ -14,13 +19,18 @@ from holdfast._cli.output.events import (
     StreamEvent,
     TaskBegan,
 )
-from holdfast._cli.output.sanitizer import shortened
-from holdfast._wire.versions import OLDER_VERSION
-from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
-from holdfast.types import ListTasksResponse, Message, Role, SendMessageResponse, Task, TaskState
+from holdfast.errors import A2AError, TaskNotCancelableError
+from holdfast.types import (
+    ListTasksResponse,
+    Message,
+    Role,
+    SendMessageResponse,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from holdfast._cli.agent.session import Session
@@ -29,18 +39,16 @@ if TYPE_CHECKING:
     from holdfast.types import Part
 
 __all__ = [
-    "OUTCOMES",
     "Filters",
     "cancel_task",
-    "comment",
-    "described_ending",
+    "create_push_config",
+    "delete_push_config",
+    "get_push_config",
     "get_task",
+    "list_push_configs",
     "list_tasks",
-    "named_outcome",
     "send",
-    "stated_end_reason",
     "subscribe_to_task",
-    "warn_of_gap",
 ]
 
 
@@ -57,10 +65,6 @@ class Filters(TypedDict):
 
 _CANCEL_TIMEOUT_S = 60.0
 """Seconds that a cancellation waits for the end of the task by default."""
-
-
-_MAX_REASON_CHARACTERS = 300
-"""Characters of an agent's reason that a warning shows; the task has the whole reason."""
 
 
 async def send(
@@ -287,88 +291,71 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
     comment(session, output, task, reason=await stated_end_reason(events))
 
 
-async def stated_end_reason(events: EventStream) -> str:
-    """Return the agent's reason for ending a stream, if the ended task itself states none."""
-    task = events.task
-    message = None if task is None else task.status.message
-    if task is None or not task.state.is_terminal or (message is not None and message.text):
-        return ""
-    try:
-        await events.result()
-    except TaskTerminalError as error:
-        if isinstance(error.__cause__, A2AError):
-            return f": {error.__cause__.message}"
-    return ""
+# ── Push configurations ──────────────────────────────────────────────────────────────────────
 
 
-def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
-    """Warn that status messages may be missing, unless a warning was shown already."""
-    offers = session.card is not None and bool(session.card.capabilities.streaming)
-    if offers and events.is_polled and session.protocol_version == OLDER_VERSION:
-        output.emit(
-            Notice.warning(
-                "the task was polled instead of subscribed to, because servers of protocol 0.3 "
-                "may store a task's text once more for each subscriber; status messages may be "
-                "missing"
-            )
-        )
-    elif offers and events.gap and not events.reconnects:
-        output.emit(
-            Notice.warning(
-                "the stream was cut and not resumed: the task was polled instead; status messages "
-                "may be missing"
-            )
-        )
-
-
-def comment(
-    session: Session, output: Output, task: Task, *, goes_on: bool = False, reason: str = ""
+async def create_push_config(
+    session: Session, output: Output, *, config: TaskPushNotificationConfig
 ) -> None:
-    """Report an outcome other than success, and the command that continues from here."""
-    if task.state in OUTCOMES:
-        output.emit(Notice.warning(f"{named_outcome(task)}{reason or _stated_reason(task)}"))
-    if task.state is TaskState.INPUT_REQUIRED:
-        output.emit(Notice.hint(session.command("send", "--task-id", task.id, "<reply>")))
-    elif task.state is TaskState.AUTH_REQUIRED:
-        output.emit(
-            Notice.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
-        )
-        reply = session.command("send", "--task-id", task.id, "<reply>")
-        output.emit(Notice.hint(f"or answer the agent: {reply}"))
-    elif goes_on and not task.state.is_terminal:
-        output.emit(Notice.hint(session.command("task", "get", "--wait", task.id)))
+    """Set where the agent sends push notifications of a task.
 
-
-def described_ending(task: Task) -> str:
-    """Describe how a task ended without success, with the agent's reason.
-
-    Returns:
-        One line; an empty text for a completed or unfinished task.
+    Raises:
+        click.UsageError: The secrets in it are for another agent.
     """
-    if not task.state.is_terminal or task.state is TaskState.COMPLETED:
-        return ""
-    return f"{named_outcome(task)}{_stated_reason(task)}"
+    for name in ("push_token", "push_credentials"):
+        if name in session.settings.withheld:  # without them the configuration would differ
+            raise click.UsageError(session.settings.withheld[name])
+    output.hide((*config.secrets, *secrets_in_reference(config.url)))
+    await session.prepare()
+    created = await session.client.create_task_push_notification_config(
+        config, timeout=session.left(), headers=session.svc_params
+    )
+    output.emit(Result(created))
 
 
-def named_outcome(task: Task) -> str:
-    """Return the task's id and its state, in words and by name."""
-    return f"task {task.id} {OUTCOMES[task.state]} ({task.state})"
+async def get_push_config(
+    session: Session, output: Output, *, task_id: str, config_id: str
+) -> None:
+    """Show one configuration."""
+    session.asks_for_config = True
+    await session.prepare()
+    config = await session.client.get_task_push_notification_config(
+        task_id, config_id, timeout=session.left(), headers=session.svc_params
+    )
+    output.emit(Result(config))
 
 
-def _stated_reason(task: Task) -> str:
-    """Return the reason that the agent gives for a task's end, after a colon; empty if none."""
-    message = task.status.message
-    if message is None or not task.state.is_terminal:
-        return ""
-    reason = " ".join(message.text.split())
-    return f": {shortened(reason, _MAX_REASON_CHARACTERS)}" if reason else ""
+async def list_push_configs(
+    session: Session,
+    output: Output,
+    *,
+    task_id: str,
+    limit: int | None,
+    page_token: str | None,
+) -> None:
+    """Show one page of a task's configurations."""
+    await session.prepare()
+    page = await session.client.list_task_push_notification_configs(
+        task_id,
+        limit=limit,
+        page_token=page_token,
+        timeout=session.left(),
+        headers=session.svc_params,
+    )
+    output.emit(Result(page))
+    if page.next_page_token:
+        output.emit(
+            Notice.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+        )
 
 
-OUTCOMES: Mapping[TaskState, str] = {
-    TaskState.FAILED: "failed",
-    TaskState.REJECTED: "was rejected",
-    TaskState.CANCELED: "was canceled",
-    TaskState.INPUT_REQUIRED: "waits for your answer",
-    TaskState.AUTH_REQUIRED: "waits for an authorization",
-}
-"""The words for a task that did not succeed, after its name."""
+async def delete_push_config(
+    session: Session, output: Output, *, task_id: str, config_id: str
+) -> None:
+    """Delete one configuration; a missing one counts as deleted."""
+    session.asks_for_config = True
+    await session.prepare()
+    await session.client.delete_task_push_notification_config(
+        task_id, config_id, timeout=session.left(), headers=session.svc_params
+    )
+    output.emit(ConfigDeleted(task_id, config_id))

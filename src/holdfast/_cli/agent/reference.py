@@ -19,7 +19,8 @@ from urllib.request import url2pathname
 
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
-from holdfast._cli.options.values import masked_reference, names_user, nearest
+from holdfast._cli.options.masking import masked_reference, names_user
+from holdfast._cli.options.values import nearest
 from holdfast._model.hosts import ip_literal, is_loopback
 from holdfast._wire.network_scope import NetworkReach, innermost, scope_of_host
 from holdfast.errors import A2AError

@@ -11,67 +11,46 @@ import logging
 import math
 import shlex
 import uuid
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import click
 
 from holdfast._aio.cancel_scope import wait_within
-from holdfast._cli.agent.cards import CachedCards, CardCache, card_verifier
-from holdfast._cli.agent.credentials import Credentials, origin_of
+from holdfast._cli.agent.connection import Connection
+from holdfast._cli.agent.credentials import origin_of
 from holdfast._cli.agent.progress import ProgressReporter
-from holdfast._cli.agent.reference import ListedAddress
-from holdfast._cli.environment import LOGINS
 from holdfast._cli.errors import CommandError, Failure, out_of_time
-from holdfast._cli.options.settings import CLIENT_KEY_PASSWORD
-from holdfast._cli.options.values import (
-    masked_reference,
-    read_secret,
-    secrets_in_params,
-    secrets_in_reference,
-)
+from holdfast._cli.options.masking import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast._cli.output.events import Notice
 from holdfast._client.client import chosen_interface
-from holdfast._client.connect import connect
 from holdfast._model.extras import install_command
 from holdfast._model.operations import SEND_NAMES
-from holdfast._net.engine import EngineWithin
-from holdfast._pipeline.cards.fetch import CardLocation
-from holdfast._pipeline.grpc_extra import use_of_grpc
 from holdfast._pipeline.interfaces import declared_versions, leaves_room_for
-from holdfast._pipeline.layers import ReachLayer
 from holdfast._pipeline.listeners import (
     AttemptStarted,
 )
-from holdfast._policy.resilience import Resilience
 from holdfast._version import __version__
 from holdfast._wire.bindings import (
-    BINDINGS,
-    HTTP_BINDINGS,
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
     spoken_version,
 )
-from holdfast._wire.origins import origin
-from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupportedError
+from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from types import TracebackType
 
+    from holdfast._cli.agent.login_store import Logins
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.logins.store import KeptCredentials, Login, Logins
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
-    from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
-    from holdfast._net.engine import HttpEngine
-    from holdfast._net.tls_config import TlsConfig
     from holdfast._pipeline.listeners import Observation
-    from holdfast._pipeline.transport import AuthProvider, Layer
+    from holdfast._pipeline.transport import AuthProvider
     from holdfast._wire.bindings import ProtocolVersion
     from holdfast.types import AgentCard, AgentInterface, Event, Task
 
@@ -81,12 +60,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger("holdfast.cli")
 
-_CERTIFICATE = {
-    "cert_file": "--client-cert",
-    "key_file": "--client-key",
-    "key_password": CLIENT_KEY_PASSWORD,
-}
-"""Members of a `TlsConfig` whose errors name the options of the command line instead."""
 
 _MIN_TIMEOUT_S = 0.001
 """Seconds; the timeout of a call after the deadline, so that the call itself reports it."""
@@ -148,68 +121,25 @@ class Session:
         self._is_warned_of_version = False
         self.reference = reference
         self._ends = math.inf
-        self._credentials = (
-            Credentials(settings.bearer, settings.api_key, answers=settings.is_credential_origin)
-            if settings.credentials
-            else None
+        self.env = world.env
+        self._connection = Connection(
+            world,
+            settings,
+            reference,
+            protocol_version=self.asked_version,
+            consumer=self._saw,
+            observer=self._observed,
+            journal=journal,
         )
-        # A command for one agent has no alternative: it retries an unreachable agent.
-        resilience = Resilience(breaker=None)
+        self.client = self._connection.client
+        self.engine = self._connection.engine
+        self.plain_engine = self._connection.plain_engine
         self._progress = ProgressReporter(
             self,
             output,
-            max_attempts=resilience.retry.max_retries + 1,
+            max_attempts=self._connection.max_attempts,
             reports_replies=journal is None,
         )
-        self.env = world.env
-        engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
-        self.plain_engine: HttpEngine = engine
-        grpc = use_of_grpc(engine, None)
-        self._usable_bindings = HTTP_BINDINGS if grpc == "missing" else BINDINGS
-        layers: tuple[Layer, ...] = ()
-        if isinstance(reference, ListedAddress):
-            engine = EngineWithin(engine, reference.reach, only=origin(reference))
-            layers = (partial(ReachLayer, reach=reference.reach),)
-        if settings.debug:
-            from holdfast._cli.agent.wire_log import LoggedEngine, LoggedGrpc
-
-            engine, layers = LoggedEngine(engine), (*layers, LoggedGrpc)
-        self.engine: HttpEngine = engine
-        self._world = world
-        verifier = card_verifier(settings)
-        try:
-            self._login = None if self._credentials else self._login_credentials(reference)
-            self._auth = self._credentials or self._login
-            self.client: Client = connect(
-                _card_of_endpoint(settings) if settings.is_endpoint else reference,
-                auth=self._auth,
-                timeout=settings.timeout,
-                resilience=resilience,
-                card_ttl=math.inf,
-                engine=self._with_cached_cards(),
-                extensions=settings.extensions,
-                bindings=tuple(
-                    name for name in settings.transports if name in self._usable_bindings
-                ),
-                supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
-                protocol_version=self.asked_version,
-                consumers=(self._saw,),
-                observers=(self._observed,),
-                attempt_layers=layers,
-                card_verifier=verifier,
-                require_signature=settings.require_signature,
-                journal=journal,
-                env=world.env,
-            )
-        except ValueError as error:
-            flag = "--endpoint" if settings.is_endpoint else "--agent-card"
-            raise click.UsageError(f"{flag}: {error}") from None
-        except InvalidAgentCardError:
-            if not settings.is_endpoint:
-                raise
-            where, binding = masked_reference(settings.agent_card), settings.transports[0]
-            message = f"--endpoint: {where!r} is not an address for {binding}"
-            raise click.UsageError(message) from None
 
     async def __aenter__(self) -> Self:
         self.begin()
@@ -251,27 +181,6 @@ class Session:
         failure = failure or out_of_time(self.settings.timeout)
         return await wait_within(self.left(), work, lambda: CommandError(failure))
 
-    def _with_cached_cards(self) -> HttpEngine:
-        """Return the engine of the client's requests: the card may come from the cache.
-
-        Not with a client certificate, which is a credential, and not for an entry of a catalog,
-        which is limited to the networks of its catalog.
-        """
-        reference, settings = self.reference, self.settings
-        is_own = settings.client_cert is not None or settings.client_key is not None
-        if settings.no_cache or settings.is_endpoint or is_own or not isinstance(reference, str):
-            return self.engine
-        directory = None if isinstance(reference, ListedAddress) else self._world.cache()
-        if directory is None:
-            return self.engine
-        return CachedCards(
-            self.engine,
-            CardCache(directory),
-            self.env,
-            urls=CardLocation.of(reference).urls,
-            is_verifying=not settings.insecure,
-        )
-
     @property
     def svc_params(self) -> dict[str, str]:
         """The headers that carry the service parameters."""
@@ -280,40 +189,12 @@ class Session:
     @property
     def auth(self) -> AuthProvider | None:
         """The source of credentials."""
-        return self._auth
+        return self._connection.auth
 
     @property
     def logins(self) -> Logins:
         """The user's logins."""
-        from holdfast._cli.logins.store import Logins  # requires an extra
-
-        return Logins(self._world.home())
-
-    def _login_credentials(self, reference: str | Path) -> KeptCredentials | None:
-        """Return the tokens of the user's logins, if any may apply."""
-        if not self._world.home().joinpath(*LOGINS).is_dir():
-            return None
-        from holdfast._cli.logins.store import KeptCredentials
-
-        logins = self.logins
-        if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
-            return None
-        return KeptCredentials(
-            logins,
-            self._client_secret,
-            self.plain_engine,
-            self.env,
-            answers=self.settings.is_credential_origin,
-        )
-
-    def _client_secret(self, login: Login) -> str | None:
-        """Return the client's secret, unless its source binds it to another login."""
-        client_id, issuer = self.settings.client_of_secret
-        is_other = client_id not in {None, login.client_id} or (
-            issuer is not None and login.issuer not in {None, issuer}
-        )
-        stated = self.settings.client_secret
-        return None if is_other or not stated else read_secret(stated)
+        return self._connection.logins
 
     def check(self) -> None:
         """Check the settings before anything is sent, and show warnings about them.
@@ -378,23 +259,25 @@ class Session:
         if isinstance(self.reference, Path) and bound_to not in {None, origin_of(card)}:
             message = f"--agent-card: {self.reference} changed while the command began"
             raise click.UsageError(message)
-        if self._login is not None and self._login.fit(card):
+        login, credentials = self._connection.login, self._connection.credentials
+        if login is not None and login.fit(card):
             self._output.emit(
                 Notice.warning(
                     "the token of your login is not sent: the card declares no scheme for it "
                     "(OAuth, OpenID Connect or bearer)"
                 )
             )
-        if self._credentials is not None:
+        if credentials is not None:
             try:
-                self._credentials.fit(card)
+                credentials.fit(card)
             except ValueError as error:
                 raise click.UsageError(f"--api-key: {error}") from None
 
     @property
     def undeclared(self) -> set[str]:
         """The flags of the credentials that no scheme of the card takes."""
-        return set() if self._credentials is None else self._credentials.undeclared
+        credentials = self._connection.credentials
+        return set() if credentials is None else credentials.undeclared
 
     async def chosen(self) -> AgentInterface | None:
         """Return the interface that calls would use; None, with a warning, if there is none."""
@@ -447,22 +330,7 @@ class Session:
 
     def command(self, *words: str) -> str:
         """Return a command that continues, with the settings of this one about the agent."""
-        settings = self.settings
-        transports = [word for name in settings.transports for word in ("--transport", name)]
-        extensions = [word for uri in settings.extensions for word in ("--extension", uri)]
-        insecure = ["--insecure"] if settings.insecure else []
-        for flag, path in (
-            ("--client-cert", settings.client_cert),
-            ("--client-key", settings.client_key),
-        ):
-            insecure += [] if path is None else [flag, path]
-        is_newest = settings.version == PROTOCOL_VERSION
-        version = [] if is_newest else ["--a2a-version", settings.version]
-        config = [] if settings.config is None else ["--config", settings.config]
-        flag = "--endpoint" if settings.is_endpoint else "--agent-card"
-        card = [flag, masked_reference(settings.agent_card)]
-        agent = (*card, *config, *version, *transports, *extensions, *insecure)
-        return shlex.join(("holdfast", *words, *agent))
+        return shlex.join(("holdfast", *words, *self.settings.agent_words))
 
     def go_on(self, task_id: str) -> str:
         """Return the command that resumes a task, with the settings of this one."""
@@ -510,7 +378,7 @@ class Session:
         """Report settings that are in effect and may surprise."""
         settings = self.settings
         for name in settings.transports:
-            if name not in self._usable_bindings:
+            if name not in self._connection.usable_bindings:
                 install = install_command("grpc")
                 self._output.emit(
                     Notice.warning(f"--transport {name} is skipped: it needs an extra, {install}")
@@ -520,7 +388,7 @@ class Session:
         secrets = secrets_in_params(settings.svc_params) + secrets_in_reference(
             settings.agent_card
         )
-        if self._auth is not None or secrets:
+        if self.auth is not None or secrets:
             self._output.emit(
                 Notice.warning(
                     "SECURITY: a credential, or what may be one, is sent over a connection "
@@ -528,54 +396,6 @@ class Session:
                     "read it"
                 )
             )
-
-
-def _card_of_endpoint(settings: Settings) -> AgentCard:
-    """Return the substitute for a card if the caller names an interface (``--endpoint``).
-
-    The agent's capabilities are unknown then, so that calls try them.
-    """
-    from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
-
-    url = settings.agent_card
-    return AgentCard(
-        name=masked_reference(url),
-        capabilities=AgentCapabilities(
-            streaming=True, push_notifications=True, extended_agent_card=True
-        ),
-        supported_interfaces=(
-            AgentInterface(
-                url=url,
-                protocol_binding=settings.transports[0],
-                protocol_version=settings.version,
-            ),
-        ),
-    )
-
-
-def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
-    """Return the certificate of the client, if it has one.
-
-    Raises:
-        click.UsageError: The certificate cannot be read.
-    """
-    if settings.client_cert is None and settings.client_key is None:
-        return {}
-    from holdfast._net.tls_config import TlsConfig
-
-    try:
-        tls = TlsConfig(
-            cert_file=settings.client_cert,
-            key_file=settings.client_key,
-            key_password=settings.client_key_password,
-            verify=not settings.insecure,
-        )
-    except (OSError, ValueError) as error:
-        message = str(error)
-        for name, flag in _CERTIFICATE.items():
-            message = message.replace(name, flag)
-        raise click.UsageError(message) from None
-    return {"tls": tls}
 
 
 def _check_version(version: str) -> None:

@@ -12,7 +12,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast._cli.options.values import hidden, masked_reference
+from holdfast._cli.options.masking import hidden, masked_reference
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamWrapper
 from holdfast._wire.redaction import secrets_in

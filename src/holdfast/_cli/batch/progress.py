@@ -1,4 +1,4 @@
-"""The progress of a ``holdfast run``: counts, and a line for people."""
+"""The progress of a ``holdfast run``, on a line for people, and the summary at its end."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from holdfast._cli.batch.session import answer_of, was_not_sent
+from holdfast._cli.agent.outcomes import described_ending
+from holdfast._cli.batch.plan import STANDARD, Plan
+from holdfast._cli.batch.session import JournaledSession, answer_of, failure_of, was_not_sent
+from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.values import shown_duration
-from holdfast._cli.output.events import Notice, ProgressLine
+from holdfast._cli.output.events import Notice, ProgressLine, RunEnded
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._client.answer import Answer
+from holdfast.errors import JournalError, RunItemChangedError
 from holdfast.types import Task
 
 if TYPE_CHECKING:
     from holdfast._cli.batch.availability import Outage
-    from holdfast._cli.batch.input import Lines
+    from holdfast._cli.batch.input import Line, Lines
     from holdfast._cli.output.base import Output
     from holdfast._client.batch import BulkRun
 
-__all__ = ["Counts", "Progress"]
+__all__ = ["Counts", "Progress", "Summary"]
 
 _REDRAW_INTERVAL_S = 0.2
 """Seconds between two updates of the progress line on a terminal."""
@@ -108,6 +112,128 @@ class Counts:
 
 def _counted(count: int, label: str) -> list[str]:
     return [f"{count} {label}"] if count else []
+
+
+class Summary:
+    """The counts of a run, its first problem of each kind, and the command that continues.
+
+    Args:
+        session: The agent and the journal.
+        output: Where the summary goes.
+        plan: The options of the run.
+
+    Attributes:
+        counts: The counts.
+        has_open: Whether an answer may still come to a line whose result is an error.
+    """
+
+    def __init__(self, session: JournaledSession, output: Output, plan: Plan) -> None:
+        self._session = session
+        self._output = output
+        self._plan = plan
+        self.counts = Counts()
+        self.has_open = False
+        self._changed: list[int] = []
+        self._first_failed: tuple[int, str] | None = None
+        self._first_unanswered: tuple[int, str] | None = None
+        self._unsendable = 0
+
+    def add(self, line: Line, outcome: Answer | Exception) -> None:
+        """Count a line whose result is written, and keep the first problem of each kind."""
+        self.counts.add(outcome)
+        answer = answer_of(outcome)
+        if isinstance(outcome, RunItemChangedError):
+            self._changed.append(line.number)
+        elif answer is None:
+            reason = failure_of(outcome, self._session).message
+            self._first_unanswered = self._first_unanswered or (line.number, reason)
+        elif isinstance(answer, Task) and (ending := described_ending(answer)):
+            self._first_failed = self._first_failed or (line.number, ending)
+        if _is_permanently_unsent(outcome):
+            self._unsendable += 1
+
+    def report(
+        self, remaining: int | None, fault: CommandError | None, *, is_interrupted: bool
+    ) -> None:
+        """Report the outcome of the run.
+
+        Args:
+            remaining: The number of lines without an answer or error; None if it is unknown.
+            fault: What ended the run; None for nothing.
+            is_interrupted: Whether Ctrl-C ended it.
+
+        Raises:
+            CommandError: The run failed, or lines have no answer.
+            KeyboardInterrupt: Ctrl-C ended the run.
+        """
+        counts, session = self.counts, self._session
+        summary = counts.text(remaining)
+        if self._changed:
+            self._output.emit(Notice.warning(_changed_lines_message(sorted(self._changed))))
+        count = counts.errors + counts.not_sent - len(self._changed)
+        self._warn_of_first(self._first_failed, counts.failed, "failed")
+        self._warn_of_first(self._first_unanswered, count, "have no answer")
+        if fault is None and not is_interrupted and counts.unanswered:
+            verb = "has" if counts.unanswered == 1 else "have"
+            message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"
+            failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._retry_hint())
+            fault = CommandError(failure)
+        if fault is None and self._plan.output != STANDARD:
+            self._output.emit(
+                RunEnded({"runId": self._plan.name, **counts.members(remaining)}, summary)
+            )
+        else:
+            self._output.emit(Notice("Summary", summary))
+        if fault is not None:
+            raise fault
+        if is_interrupted:
+            self._output.emit(Notice.hint(f"to resume: {session.command(*self._plan.words())}"))
+            raise KeyboardInterrupt
+
+    def _warn_of_first(self, first: tuple[int, str] | None, count: int, problem: str) -> None:
+        """Warn of the first line of a kind with its reason; the results have the others."""
+        if first is None:
+            return
+        number, reason = first
+        more = f"; {count - 1} more {problem}" if count > 1 else ""
+        self._output.emit(Notice.warning(f"line {number}: {reason}{more}"))
+
+    def _retry_hint(self) -> str:
+        """Return the hint about lines without an answer."""
+        plan, command = self._plan, self._session.command
+        if self.has_open:
+            retry = command(*plan.words(), "--retry-errors")
+            return f"to retry these: {retry}"
+        if self.counts.not_sent > self._unsendable:
+            return f"to retry what was not sent: {command(*plan.words())}"
+        if self._changed:
+            give = "give each changed message an id of its own, otherwise it is not sent"
+            return f"{give}; then, to resume: {command(*plan.words())}"
+        if self.counts.not_sent:
+            return "the results say why"
+        retry = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
+        return f"to send them again, although the agent may have executed them: {retry}"
+
+
+_MAX_LINE_NUMBERS = 5
+"""Line numbers to show in a warning about many lines."""
+
+
+def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
+    """Return whether the same command would not send the message, either."""
+    if isinstance(outcome, JournalError):
+        return outcome.reason == "exists" and was_not_sent(outcome)
+    return isinstance(outcome, RunItemChangedError)
+
+
+def _changed_lines_message(numbers: list[int]) -> str:
+    is_plural = len(numbers) > 1
+    first = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
+    rest = " and others" if len(numbers) > _MAX_LINE_NUMBERS else ""
+    problem = (
+        f"{len(numbers)} {'lines have' if is_plural else 'line has'} the id of another message"
+    )
+    return f"{problem}: line{'s' if is_plural else ''} {first}{rest}"
 
 
 class Progress:

@@ -20,7 +20,7 @@ from holdfast._cli.batch.session import (
     unusable_journal,
 )
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.options.values import masked_reference
+from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.output import text
 from holdfast._cli.output.events import Notice, Record
 from holdfast._journal.protocol import shown

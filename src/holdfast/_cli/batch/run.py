@@ -13,11 +13,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast._cli.agent.actions import described_ending
 from holdfast._cli.batch.availability import MAX_OUTAGE_S, is_away
 from holdfast._cli.batch.input import BadLine, Line
-from holdfast._cli.batch.plan import STANDARD, check_not_already_running
-from holdfast._cli.batch.progress import Counts, Progress
+from holdfast._cli.batch.plan import check_not_already_running
+from holdfast._cli.batch.progress import Progress, Summary
 from holdfast._cli.batch.session import (
     answer_of,
     check_journal,
@@ -28,7 +27,7 @@ from holdfast._cli.batch.session import (
 )
 from holdfast._cli.errors import CommandError, Failure, why_away
 from holdfast._cli.options.values import shown_duration
-from holdfast._cli.output.events import Notice, RunEnded
+from holdfast._cli.output.events import Notice
 from holdfast._client.batch import RunItem
 from holdfast.errors import (
     A2AConnectionError,
@@ -39,7 +38,6 @@ from holdfast.errors import (
     ReconnectError,
     RunItemChangedError,
 )
-from holdfast.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -58,8 +56,6 @@ __all__ = ["Run"]
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still come."""
 
-_MAX_LINE_NUMBERS = 5
-"""Line numbers to show in a warning about many lines."""
 
 _CHECK_INTERVAL_S = 0.5
 """Seconds between two checks whether the agent is unreachable."""
@@ -92,16 +88,13 @@ class Run:
         self._output = output
         self._plan = plan
         self._interrupts = interrupts
-        self._counts = Counts()
+        self._summary = Summary(session, output, plan)
+        self._counts = self._summary.counts
         self._on_the_way: dict[str, Line] = {}
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
-        self._changed: list[int] = []
-        self._first_failed: tuple[int, str] | None = None
-        self._first_unanswered: tuple[int, str] | None = None
-        self._unsendable = 0
-        self._has_open = self._is_away = False
+        self._is_away = False
         self._stop: Callable[[], None] = lambda: None
         self._in_flight: Callable[[], int] = lambda: 0
 
@@ -125,7 +118,9 @@ class Run:
                     await self._work(lines, results)
             finally:
                 results.close()
-            self._report_outcome(self._remaining(lines, results))
+            remaining = self._remaining(lines, results)
+            is_interrupted = self._interruptions > 0
+            self._summary.report(remaining, self._fault, is_interrupted=is_interrupted)
         finally:
             lines.close()
 
@@ -248,7 +243,7 @@ class Run:
                 self._write(line, _changed(line, self._plan.output), results)
             elif earlier.is_error:
                 self._counts.errors += 1
-                self._has_open = True  # as far as this run knows
+                self._summary.has_open = True  # as far as this run knows
             else:
                 self._counts.earlier += 1
 
@@ -310,22 +305,12 @@ class Run:
             raise
         except OSError as error:  # the journal has it
             raise self._unwritable(error) from None
-        self._counts.add(outcome)
-        answer = answer_of(outcome)
-        if isinstance(outcome, RunItemChangedError):
-            self._changed.append(line.number)
-        elif answer is None:
-            reason = failure_of(outcome, self._session).message
-            self._first_unanswered = self._first_unanswered or (line.number, reason)
-        elif isinstance(answer, Task) and (ending := described_ending(answer)):
-            self._first_failed = self._first_failed or (line.number, ending)
-        if _is_permanently_unsent(outcome):
-            self._unsendable += 1
+        self._summary.add(line, outcome)
 
     def _stop_if_unsendable(self, outcome: Answer | Exception) -> None:
         """Stop sending if nothing can be sent."""
         self._outage.saw(outcome)
-        self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
+        self._summary.has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
         if self._outage.has_ended_with(outcome):
             failure = failure_of(outcome, self._session)
             self._give_up(self._with_resume_hint(failure, "sending has stopped"))
@@ -409,8 +394,6 @@ class Run:
         self._fault = self._fault or CommandError(failure)
         self._stop()
 
-    # ── The summary ──────────────────────────────────────────────────────────────────────────
-
     def _remaining(self, lines: Lines, results: Results) -> int | None:
         """Return the number of lines without an answer or error; None if it is unknown."""
         if not self._is_ended:
@@ -427,82 +410,10 @@ class Run:
             return None
         return without - self._counts.unwritten
 
-    def _report_outcome(self, remaining: int | None) -> None:
-        """Report the outcome of the run.
-
-        Raises:
-            CommandError: The run failed, or lines have no answer.
-            KeyboardInterrupt: Ctrl-C ended the run.
-        """
-        counts, session, fault = self._counts, self._session, self._fault
-        summary = counts.text(remaining)
-        if self._changed:
-            self._output.emit(Notice.warning(_changed_lines_message(sorted(self._changed))))
-        count = counts.errors + counts.not_sent - len(self._changed)
-        self._warn_of_first(self._first_failed, counts.failed, "failed")
-        self._warn_of_first(self._first_unanswered, count, "have no answer")
-        if fault is None and not self._interruptions and counts.unanswered:
-            verb = "has" if counts.unanswered == 1 else "have"
-            message = f"{counts.unanswered} of {counts.results} lines {verb} no answer"
-            failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._retry_hint())
-            fault = CommandError(failure)
-        if fault is None and self._plan.output != STANDARD:
-            self._output.emit(
-                RunEnded({"runId": self._plan.name, **counts.members(remaining)}, summary)
-            )
-        else:
-            self._output.emit(Notice("Summary", summary))
-        if fault is not None:
-            raise fault
-        if self._interruptions:
-            self._output.emit(Notice.hint(f"to resume: {session.command(*self._plan.words())}"))
-            raise KeyboardInterrupt
-
-    def _warn_of_first(self, first: tuple[int, str] | None, count: int, problem: str) -> None:
-        """Warn of the first line of a kind with its reason; the results have the others."""
-        if first is None:
-            return
-        number, reason = first
-        more = f"; {count - 1} more {problem}" if count > 1 else ""
-        self._output.emit(Notice.warning(f"line {number}: {reason}{more}"))
-
-    def _retry_hint(self) -> str:
-        """Return the hint about lines without an answer."""
-        plan, command = self._plan, self._session.command
-        if self._has_open:
-            retry = command(*plan.words(), "--retry-errors")
-            return f"to retry these: {retry}"
-        if self._counts.not_sent > self._unsendable:
-            return f"to retry what was not sent: {command(*plan.words())}"
-        if self._changed:
-            give = "give each changed message an id of its own, otherwise it is not sent"
-            return f"{give}; then, to resume: {command(*plan.words())}"
-        if self._counts.not_sent:
-            return "the results say why"
-        retry = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
-        return f"to send them again, although the agent may have executed them: {retry}"
-
 
 async def _looking(is_over: Callable[[], bool]) -> None:
     while not is_over():  # noqa: ASYNC110  only time can make it true
         await asyncio.sleep(_CHECK_INTERVAL_S)
-
-
-def _is_permanently_unsent(outcome: Answer | Exception) -> bool:
-    """Return whether the same command would not send the message, either."""
-    if isinstance(outcome, JournalError):
-        return outcome.reason == "exists" and was_not_sent(outcome)
-    return isinstance(outcome, RunItemChangedError)
-
-
-def _changed_lines_message(numbers: list[int]) -> str:
-    is_plural = len(numbers) > 1
-    first = ", ".join(map(str, numbers[:_MAX_LINE_NUMBERS]))
-    rest = " and others" if len(numbers) > _MAX_LINE_NUMBERS else ""
-    problem = (
-        f"{len(numbers)} {'lines have' if is_plural else 'line has'} the id of another message"
-    )
-    return f"{problem}: line{'s' if is_plural else ''} {first}{rest}"
 
 
 def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:

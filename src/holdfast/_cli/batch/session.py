@@ -14,7 +14,8 @@ import click
 from holdfast._cli.agent.session import Session
 from holdfast._cli.error_table import describe
 from holdfast._cli.errors import CommandError, Failure, internal
-from holdfast._cli.options.values import masked_reference, shown_duration
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.json_output import document
 from holdfast._client.answer import Answer
 from holdfast._client.resolve import journal_file

@@ -5,22 +5,90 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, get_args
 
 import click
 
 from holdfast._cli.commands import execute
-from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, OAUTH, with_options
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, with_options
+from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path, setting_option
 from holdfast._cli.options.settings import read_settings
-from holdfast._cli.options.values import read_secret
+from holdfast._cli.options.values import Flow, read_id, read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.options.flags import Flow
 
 __all__ = ["LoginRequest", "auth"]
+
+OAUTH = (
+    setting_option(
+        "--flow",
+        type=Choice(get_args(Flow)),
+        default="device-code",
+        help="How to log in.",
+    ),
+    setting_option(
+        "--issuer",
+        metavar="URL",
+        type=ParsedParam("url", read_id),
+        show_default="what the card names",
+        help="The authorization server; its metadata name its endpoints (RFC 8414, OpenID Connect "
+        "Discovery).",
+    ),
+    setting_option(
+        "--trust-server",
+        multiple=True,
+        metavar="ORIGIN",
+        type=ParsedParam("origin", read_id, r"[,\s]+"),
+        help="Log in at this origin, as https://id.example.com, if the card names it; can be "
+        "repeated.",
+    ),
+    setting_option(
+        "--client-id",
+        metavar="ID",
+        type=ParsedParam("id", read_id),
+        help="The client's id at the authorization server.",
+    ),
+    setting_option(
+        "--client-secret-file",
+        metavar="PATH",
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        help="File of the client's secret, - for standard input; A2ACLI_CLIENT_SECRET in the "
+        "environment if left out.",
+    ),
+    setting_option(
+        "--client-auth",
+        type=Choice(["client_secret_basic", "client_secret_post", "none"]),
+        show_default="what the server takes",
+        help="How the client authenticates at the authorization server.",
+    ),
+    setting_option(
+        "--scope",
+        multiple=True,
+        metavar="SCOPE",
+        type=ParsedParam("scope", read_id, r"\s+"),
+        show_default="what the card requires",
+        help="Scope that the token is requested for; can be repeated.",
+    ),
+    setting_option(
+        "--resource",
+        metavar="URI",
+        type=ParsedParam("uri", read_id),
+        show_default="the agent's origin",
+        help="Resource that the token is for (RFC 8707), as the server names the agent; none "
+        "sends no resource, for servers that refuse the parameter.",
+    ),
+    setting_option(
+        "--allow-unadvertised-pkce",
+        is_flag=True,
+        help="Log in by authorization-code although the server does not advertise PKCE with S256 "
+        "(RFC 7636).",
+    ),
+)
+
 
 _JOIN_INTERVAL_S = 0.1
 """Seconds after which a signal during the read of a pipe takes effect, at the latest."""
@@ -50,7 +118,7 @@ def login(ctx: click.Context, /, **options: Any) -> int:
     ~/.config/holdfast/logins in files that only you can read, and renewed when it expires.
     --bearer and --api-key take precedence over it.
     """
-    from holdfast._cli.logins.login import log_in
+    from holdfast._cli.agent.login import log_in
 
     request = LoginRequest.of(options)
     return execute(ctx, lambda session, output: log_in(session, output, request))
@@ -61,7 +129,7 @@ def login(ctx: click.Context, /, **options: Any) -> int:
 @click.pass_context
 def logout(ctx: click.Context, /, **_options: object) -> int:
     """Forget the token of an agent. It is not revoked at the authorization server."""
-    from holdfast._cli.logins.login import log_out
+    from holdfast._cli.agent.login import log_out
 
     return execute(ctx, log_out)
 
@@ -75,8 +143,8 @@ def status(ctx: click.Context, /, **_options: object) -> int:
     Without an agent, which a file found in the working directory does not name here, all logins
     are shown.
     """
+    from holdfast._cli.agent.login import show_all_logins, show_login
     from holdfast._cli.execution import announce
-    from holdfast._cli.logins.login import show_all_logins, show_login
     from holdfast._cli.output.base import output_for
 
     settings = read_settings(ctx, needs_agent=False)

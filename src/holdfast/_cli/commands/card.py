@@ -14,7 +14,7 @@ import click
 
 from holdfast._cli.commands import execute
 from holdfast._cli.errors import AUTH, CommandError, Failure
-from holdfast._cli.options.flags import CARD, CONTEXT, EVERYWHERE, LINES, with_options
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, LINES, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from holdfast._cli.output.base import Output
 
 __all__ = ["card"]
+
+CARD = (
+    click.option(
+        "--validate",
+        is_flag=True,
+        help="Check the card against the protocol's schema; a violation ends the command with "
+        "an error.",
+    ),
+    click.option(
+        "--extended",
+        is_flag=True,
+        help="Show the card for authenticated clients. Credentials are sent for it only where "
+        "the public card declares a scheme that takes them.",
+    ),
+)
+
 
 _MAX_SHOWN_VIOLATIONS = 20
 """Maximum number of faults to report one by one."""

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._cli.commands.auth import OAUTH
+from holdfast._cli.commands.conformance import TCK
+from holdfast._cli.commands.push_config import PUSHING
 from holdfast._cli.environment import LOGINS
 from holdfast._cli.groups import HelpContext
 from holdfast._cli.options.flags import (
@@ -14,18 +17,14 @@ from holdfast._cli.options.flags import (
     HISTORY,
     MESSAGE_METADATA,
     METADATA,
-    OAUTH,
     OUTPUT_FORMATS,
     POLLING,
-    PUSHING,
     REPLY,
-    TCK,
     WAITING,
     with_options,
 )
-from holdfast._cli.options.setting_option import configuration_of, notices
+from holdfast._cli.options.parameters import Choice, configuration_of, notices
 from holdfast._cli.options.settings import effective
-from holdfast._cli.options.values import Choice
 
 if TYPE_CHECKING:
     from holdfast._cli.environment import CliEnvironment
@@ -87,7 +86,7 @@ def _logins(world: CliEnvironment) -> tuple[dict[str, str], list[str]]:
         return {}, []
     if not home.joinpath(*LOGINS).is_dir():
         return {}, []
-    from holdfast._cli.logins.store import Logins  # requires an extra
+    from holdfast._cli.agent.login_store import Logins  # requires an extra
 
     store = Logins(home)
     logins, problems = store.all()

@@ -8,14 +8,34 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast._cli.commands import execute
-from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, LINES, TCK, with_options
-from holdfast._cli.options.values import Choice, ParsedParam, complete_path, read_id
+from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, LINES, with_options
+from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path, setting_option
+from holdfast._cli.options.values import read_id
 
 if TYPE_CHECKING:
     from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
 
 __all__ = ["conformance"]
+
+GET_TCK = (
+    "git clone -b 1.0-dev https://github.com/a2aproject/a2a-tck && cd a2a-tck && uv venv && "
+    "uv pip install -e ."
+)
+"""The commands that install the A2A TCK."""
+
+
+TCK = (
+    setting_option(
+        "--tck",
+        metavar="DIRECTORY",
+        type=ParsedParam("path", read_id),
+        shell_complete=complete_path,
+        show_default=False,
+        help=f"The TCK, as it is cloned. To get it: {GET_TCK}",
+    ),
+)
+
 
 _MEASURING = (
     *TCK,

@@ -12,17 +12,44 @@ from holdfast._cli.options.flags import (
     CONTEXT,
     EVERYWHERE,
     LINES,
-    PUSHING,
     STREAMING,
     with_options,
 )
-from holdfast._cli.options.values import ParsedParam, read_id, read_listen, read_push_url
+from holdfast._cli.options.masking import hidden
+from holdfast._cli.options.parameters import ParsedParam, setting_option
+from holdfast._cli.options.values import (
+    read_id,
+    read_listen,
+    read_push_credentials,
+    read_push_url,
+    read_secret,
+)
 
 if TYPE_CHECKING:
     from holdfast._cli.agent.session import Session
     from holdfast._cli.output.base import Output
 
 __all__ = ["push_config"]
+
+PUSHING = (
+    setting_option(
+        "--push-token",
+        metavar="TOKEN",
+        type=ParsedParam("token", read_secret),
+        mask=hidden,
+        help="Token that the agent sends as X-A2A-Notification-Token. A flag shows in the "
+        "process table and the shell's history; the environment variable does not.",
+    ),
+    setting_option(
+        "--push-credentials",
+        metavar="'SCHEME CREDENTIALS'",
+        type=ParsedParam("credentials", read_push_credentials),
+        mask=hidden,
+        help="What the agent sends as Authorization, such as 'Bearer TOKEN'; Bearer alone lets "
+        "the agent choose the token. A flag shows in the process table and the shell's "
+        "history; the environment variable does not.",
+    ),
+)
 
 
 _PAGES = (
@@ -84,7 +111,7 @@ def push_config(**_options: object) -> None:
 @click.pass_context
 def push_config_create(ctx: click.Context, /, task_id: str, url: str, **options: Any) -> int:
     """Have the agent send push notifications of a task to URL."""
-    from holdfast._cli.push import actions
+    from holdfast._cli.agent import actions
     from holdfast.types import TaskPushNotificationConfig
 
     config = TaskPushNotificationConfig(
@@ -109,7 +136,7 @@ def push_config_get(
     ctx: click.Context, /, task_id: str, config_id: str, **_options: object
 ) -> int:
     """Show one configuration of a task."""
-    from holdfast._cli.push import actions
+    from holdfast._cli.agent import actions
 
     return execute(
         ctx,
@@ -125,7 +152,7 @@ def push_config_get(
 @click.pass_context
 def push_config_list(ctx: click.Context, /, task_id: str, **options: Any) -> int:
     """List the configurations of a task."""
-    from holdfast._cli.push import actions
+    from holdfast._cli.agent import actions
 
     return execute(
         ctx,
@@ -148,7 +175,7 @@ def push_config_delete(
     ctx: click.Context, /, task_id: str, config_id: str, **_options: object
 ) -> int:
     """Delete one push notification configuration of a task."""
-    from holdfast._cli.push import actions
+    from holdfast._cli.agent import actions
 
     return execute(
         ctx,
@@ -173,7 +200,7 @@ def push_config_receive(ctx: click.Context, /, task_id: str, **options: Any) -> 
     host, port = options["listen"]
 
     async def act(session: Session, output: Output) -> None:
-        from holdfast._cli.push.receiver import receive  # heavy: not imported for help
+        from holdfast._cli.agent.push_receiver import receive  # heavy: not imported for help
 
         await receive(
             session, output, task_id=task_id, host=host, port=port, url=options["receiver_url"]

@@ -10,18 +10,10 @@ import click
 from holdfast._cli.errors import INTERRUPTED, CommandError, Failure
 from holdfast._cli.options.configuration import DEFAULT, FLAG, Source
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, POLLING, with_options
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path
 from holdfast._cli.options.settings import read_settings
-from holdfast._cli.options.values import (
-    Choice,
-    ParsedParam,
-    complete_path,
-    masked_reference,
-    read_grace,
-    read_id,
-    read_rate,
-    shown_duration,
-    shown_rate,
-)
+from holdfast._cli.options.values import read_grace, read_id, read_rate, shown_duration, shown_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

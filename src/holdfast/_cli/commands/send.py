@@ -20,7 +20,8 @@ from holdfast._cli.options.flags import (
     WAITING,
     with_options,
 )
-from holdfast._cli.options.values import ParsedParam, complete_path, read_metadata
+from holdfast._cli.options.parameters import ParsedParam, complete_path
+from holdfast._cli.options.values import read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +205,7 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     Without a terminal, TEXT is sent as by holdfast send.
     """
     from holdfast._cli.agent import actions
-    from holdfast._cli.chat import Chat
+    from holdfast._cli.agent.chat import Chat
     from holdfast._cli.options.parts import read_text
     from holdfast._cli.output.chat_text import ChatOutput
 

@@ -13,7 +13,8 @@ import click
 
 from holdfast._cli.errors import unusable
 from holdfast._cli.options.flags import CONTEXT, EVERYWHERE, with_options
-from holdfast._cli.options.values import ParsedParam, complete_path, read_id
+from holdfast._cli.options.parameters import ParsedParam, complete_path
+from holdfast._cli.options.values import read_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

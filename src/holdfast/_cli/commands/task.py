@@ -21,15 +21,13 @@ from holdfast._cli.options.flags import (
     WAITING,
     with_options,
 )
-from holdfast._cli.options.setting_option import setting_option
-from holdfast._cli.options.values import (
+from holdfast._cli.options.parameters import (
     ParsedParam,
     complete_path,
     complete_state,
-    read_id,
-    read_state,
-    read_time,
+    setting_option,
 )
+from holdfast._cli.options.values import read_id, read_state, read_time
 
 __all__ = ["task"]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from holdfast._cli.commands.conformance import GET_TCK
 from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.options.flags import GET_TCK
 from holdfast._cli.output import text
 from holdfast._cli.output.events import Measurement, Notice
 from holdfast._model.operations import CARD_PATHS, GET_TASK

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
-from holdfast._cli.options.setting_option import setting_option as _option
+from holdfast._cli.options.masking import hidden, hidden_params, masked_reference
+from holdfast._cli.options.parameters import Choice, ParsedParam, complete_path
+from holdfast._cli.options.parameters import setting_option as _option
 from holdfast._cli.options.values import (
     SHORT_BINDINGS,
-    Choice,
-    ParsedParam,
-    complete_path,
-    hidden,
-    hidden_params,
-    masked_reference,
     read_bearer,
     read_duration,
     read_endpoint,
     read_extension,
     read_id,
     read_metadata,
-    read_push_credentials,
     read_secret,
     read_svc_param,
     read_timeout,
@@ -41,26 +36,20 @@ from holdfast._wire.versions import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
     "AUTHORIZING",
-    "CARD",
     "CONTEXT",
     "DEFAULT_POLL_INTERVAL_S",
     "DEFAULT_TIMEOUT_S",
     "EVERYWHERE",
     "EVERYWHERE_BRIEFLY",
-    "GET_TCK",
     "HISTORY",
     "LINES",
     "MESSAGE_METADATA",
     "METADATA",
-    "OAUTH",
     "OUTPUT_FORMATS",
     "POLLING",
-    "PUSHING",
     "REPLY",
     "STREAMING",
-    "TCK",
     "WAITING",
-    "Flow",
     "version_line",
     "with_options",
 ]
@@ -131,20 +120,6 @@ TRUST = (
 )
 """Options about the signatures of cards."""
 
-CARD = (
-    click.option(
-        "--validate",
-        is_flag=True,
-        help="Check the card against the protocol's schema; a violation ends the command with "
-        "an error.",
-    ),
-    click.option(
-        "--extended",
-        is_flag=True,
-        help="Show the card for authenticated clients. Credentials are sent for it only where "
-        "the public card declares a scheme that takes them.",
-    ),
-)
 
 EVERYWHERE = (
     _option(
@@ -391,109 +366,6 @@ LINES = (
     ),
 )
 """The same flag for commands without a stream."""
-PUSHING = (
-    _option(
-        "--push-token",
-        metavar="TOKEN",
-        type=ParsedParam("token", read_secret),
-        mask=hidden,
-        help="Token that the agent sends as X-A2A-Notification-Token. A flag shows in the "
-        "process table and the shell's history; the environment variable does not.",
-    ),
-    _option(
-        "--push-credentials",
-        metavar="'SCHEME CREDENTIALS'",
-        type=ParsedParam("credentials", read_push_credentials),
-        mask=hidden,
-        help="What the agent sends as Authorization, such as 'Bearer TOKEN'; Bearer alone lets "
-        "the agent choose the token. A flag shows in the process table and the shell's "
-        "history; the environment variable does not.",
-    ),
-)
-
-Flow = Literal["device-code", "client-credentials", "authorization-code"]
-"""The flows of a login; all but the second require a person."""
-OAUTH = (
-    _option(
-        "--flow",
-        type=Choice(get_args(Flow)),
-        default="device-code",
-        help="How to log in.",
-    ),
-    _option(
-        "--issuer",
-        metavar="URL",
-        type=ParsedParam("url", read_id),
-        show_default="what the card names",
-        help="The authorization server; its metadata name its endpoints (RFC 8414, OpenID Connect "
-        "Discovery).",
-    ),
-    _option(
-        "--trust-server",
-        multiple=True,
-        metavar="ORIGIN",
-        type=ParsedParam("origin", read_id, r"[,\s]+"),
-        help="Log in at this origin, as https://id.example.com, if the card names it; can be "
-        "repeated.",
-    ),
-    _option(
-        "--client-id",
-        metavar="ID",
-        type=ParsedParam("id", read_id),
-        help="The client's id at the authorization server.",
-    ),
-    _option(
-        "--client-secret-file",
-        metavar="PATH",
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        help="File of the client's secret, - for standard input; A2ACLI_CLIENT_SECRET in the "
-        "environment if left out.",
-    ),
-    _option(
-        "--client-auth",
-        type=Choice(["client_secret_basic", "client_secret_post", "none"]),
-        show_default="what the server takes",
-        help="How the client authenticates at the authorization server.",
-    ),
-    _option(
-        "--scope",
-        multiple=True,
-        metavar="SCOPE",
-        type=ParsedParam("scope", read_id, r"\s+"),
-        show_default="what the card requires",
-        help="Scope that the token is requested for; can be repeated.",
-    ),
-    _option(
-        "--resource",
-        metavar="URI",
-        type=ParsedParam("uri", read_id),
-        show_default="the agent's origin",
-        help="Resource that the token is for (RFC 8707), as the server names the agent; none "
-        "sends no resource, for servers that refuse the parameter.",
-    ),
-    _option(
-        "--allow-unadvertised-pkce",
-        is_flag=True,
-        help="Log in by authorization-code although the server does not advertise PKCE with S256 "
-        "(RFC 7636).",
-    ),
-)
-GET_TCK = (
-    "git clone -b 1.0-dev https://github.com/a2aproject/a2a-tck && cd a2a-tck && uv venv && "
-    "uv pip install -e ."
-)
-"""The commands that install the A2A TCK."""
-TCK = (
-    _option(
-        "--tck",
-        metavar="DIRECTORY",
-        type=ParsedParam("path", read_id),
-        shell_complete=complete_path,
-        show_default=False,
-        help=f"The TCK, as it is cloned. To get it: {GET_TCK}",
-    ),
-)
 
 
 def with_options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:

@@ -10,8 +10,9 @@ import click
 from holdfast._cli.errors import MissingAgentError
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S
-from holdfast._cli.options.setting_option import SettingOption, beside, configuration_of, value_of
-from holdfast._cli.options.values import hidden, read_switch
+from holdfast._cli.options.masking import hidden, masked_reference
+from holdfast._cli.options.parameters import SettingOption, beside, configuration_of, value_of
+from holdfast._cli.options.values import read_switch
 from holdfast._wire.versions import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -119,6 +120,24 @@ class Settings(NamedTuple):
         """The flags of the given credentials, of any source."""
         secrets = {"--bearer": self.bearer, "--api-key": self.api_key}
         return {flag for flag, secret in secrets.items() if secret is not None}
+
+    @property
+    def agent_words(self) -> tuple[str, ...]:
+        """The words of a command with the same settings about the agent."""
+        transports = [word for name in self.transports for word in ("--transport", name)]
+        extensions = [word for uri in self.extensions for word in ("--extension", uri)]
+        insecure = ["--insecure"] if self.insecure else []
+        for flag, path in (
+            ("--client-cert", self.client_cert),
+            ("--client-key", self.client_key),
+        ):
+            insecure += [] if path is None else [flag, path]
+        is_newest = self.version == PROTOCOL_VERSION
+        version = [] if is_newest else ["--a2a-version", self.version]
+        config = [] if self.config is None else ["--config", self.config]
+        flag = "--endpoint" if self.is_endpoint else "--agent-card"
+        card = [flag, masked_reference(self.agent_card)]
+        return (*card, *config, *version, *transports, *extensions, *insecure)
 
 
 class ResolvedSetting(NamedTuple):

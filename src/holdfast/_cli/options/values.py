@@ -7,31 +7,22 @@ import os
 import re
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
+from holdfast._cli.options.masking import names_user
 from holdfast._wire.versions import BINDINGS, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from click.shell_completion import CompletionItem
+    from collections.abc import Iterable
 
     from holdfast.types import AuthenticationInfo, TaskState
 
 __all__ = [
     "SHORT_BINDINGS",
-    "Choice",
-    "ParsedParam",
-    "complete_path",
-    "complete_state",
+    "Flow",
     "did_you_mean",
-    "hidden",
-    "hidden_params",
-    "masked_reference",
-    "names_user",
     "nearest",
     "read_bearer",
     "read_duration",
@@ -52,11 +43,12 @@ __all__ = [
     "read_timeout",
     "read_transport",
     "read_version",
-    "secrets_in_params",
-    "secrets_in_reference",
     "shown_duration",
     "shown_rate",
 ]
+
+Flow = Literal["device-code", "client-credentials", "authorization-code"]
+"""The flows of a login; all but the second require a person."""
 
 _DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+"
 _DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)"
@@ -333,14 +325,14 @@ def read_state(text: str) -> TaskState:
     name = text.strip().upper().replace("-", "_").removeprefix("TASK_STATE_")
     state = TaskState.__members__.get(name)
     if state is None or state is TaskState.UNSPECIFIED:  # which would be no filter
-        states = _states()
+        states = state_names()
         advice = did_you_mean(name.lower().replace("_", "-"), states)
         message = f"{text!r} is not a state of tasks; the states are {', '.join(states)}{advice}"
         raise ValueError(message)
     return state
 
 
-def _states() -> tuple[str, ...]:
+def state_names() -> tuple[str, ...]:
     """Return the names of states, for people to read."""
     from holdfast.types import TaskState
 
@@ -371,123 +363,3 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return the end of an error about a misspelled word: the nearest name, if one is like it."""
     similar = nearest(word, names)
     return "" if similar is None else f"; did you mean {similar}?"
-
-
-def hidden(_text: str) -> str:
-    """Return a placeholder of a secret, which shows that there is one."""
-    return "***"
-
-
-def hidden_params(text: str) -> str:
-    """Return the names of service parameters, without their values."""
-    return re.sub(_AFTER_NAME, ":***", text)
-
-
-_AFTER_NAME = r":.*"
-
-
-def secrets_in_params(params: Mapping[str, str]) -> list[str]:
-    """Return the possible secrets in service parameters: all outside the protocol."""
-    from holdfast._wire.redaction import secrets_in
-    from holdfast._wire.security import PROTOCOL_HEADERS
-
-    foreign = {name: value for name, value in params.items() if name not in PROTOCOL_HEADERS}
-    return [*foreign.values(), *secrets_in(foreign)]
-
-
-def masked_reference(text: str) -> str:
-    """Return a reference to an agent without possible secrets: user, password, query."""
-    address, mark, query = text.partition("?")
-    pairs = (f"{name}***" for name, _ in _pairs(query))
-    return f"{re.sub(_USER, '***@', address)}{mark}{'&'.join(pairs)}"
-
-
-def names_user(text: str) -> bool:
-    """Return whether an address has a user name, perhaps with a password."""
-    return re.search(_USER, text.partition("?")[0]) is not None
-
-
-def secrets_in_reference(text: str) -> list[str]:
-    """Return the secrets in an address: user and password, and possible keys in its query."""
-    from holdfast._wire.redaction import secrets_in
-
-    address, _, query = text.partition("?")
-    users = [user.removesuffix("@") for user in re.findall(_USER, address)]
-    secrets = [*users, *(user.partition(":")[2] for user in users)]
-    for name, value in _pairs(query):
-        secrets += secrets_in({name.removesuffix("=").lower() or "token": value})
-    return [*secrets, *(unquote(value) for value in secrets)]
-
-
-_USER = r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@"
-"""Also with a slash in the password, which makes the address wrong, not the password public."""
-
-
-def _pairs(query: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a query with their equals signs, and the values; a value may be alone."""
-    for pair in query.split("&") if query else ():
-        name, equals, value = pair.partition("=")
-        yield (f"{name}=", value) if equals and value.strip("=") else ("", pair)
-
-
-def complete_path(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Leave the completion of a path to the shell."""
-    from click.shell_completion import CompletionItem  # only completions need it
-
-    return [CompletionItem(incomplete, type="file")]
-
-
-def complete_state(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the states whose names begin with a text."""
-    from click.shell_completion import CompletionItem  # only completions need it
-
-    return [CompletionItem(name) for name in _states() if name.startswith(incomplete.lower())]
-
-
-class Choice(click.Choice[str]):
-    """One of a few words; the error about another one suggests the nearest."""
-
-    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
-        """Return the error, with the nearest word."""
-        message = super().get_invalid_choice_message(value, ctx).rstrip(".")
-        return f"{message}{did_you_mean(str(value), self.choices)}"
-
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[object]
-else:
-    _ParamType = click.ParamType  # generic since click 8.4
-
-
-class ParsedParam(_ParamType):
-    """A value that a function parses; its `ValueError` becomes a usage error.
-
-    Args:
-        name: The name of the value in help.
-        read: Parses it, or raises `ValueError`.
-        separator: The separator of values in an environment variable; a regular expression.
-    """
-
-    def __init__(self, name: str, read: Callable[[str], object], separator: str = "\n") -> None:
-        self.name = name
-        self._read = read
-        self._separator = separator
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """Parse the text of a flag or a variable; a default is unchanged."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._read(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-    def split_envvar_value(self, rv: str) -> Sequence[str]:
-        """Split the value of a variable for an option that can be repeated."""
-        return [value for value in re.split(self._separator, rv) if value.strip()]

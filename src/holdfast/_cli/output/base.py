@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from holdfast._cli.options.values import secrets_in_params, secrets_in_reference
+from holdfast._cli.options.masking import secrets_in_params, secrets_in_reference
 from holdfast._cli.output.events import Failed, MessageSending, Notice, ProgressLine
 from holdfast._cli.output.sanitizer import clean, clean_line
 

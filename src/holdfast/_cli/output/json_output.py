@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._cli.output import text
 from holdfast._cli.output.base import Output, encoding_of, write
+from holdfast._cli.output.card_text import verified
 from holdfast._cli.output.events import (
     CardShown,
     ConfigDeleted,
@@ -101,7 +101,7 @@ class JsonOutput(Output):
             case CardShown(card, _, verification):
                 self._document(document(card))
                 if verification is not None:  # the document is the protocol's own
-                    self._diagnostic("Signature", text.verified(verification))
+                    self._diagnostic("Signature", verified(verification))
             case SettingsShown():
                 self._document(_settings(event))
             case Record(members):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast._cli.options.values import hidden, masked_reference
+from holdfast._cli.options.masking import hidden, masked_reference
 from holdfast._cli.output.sanitizer import clean, clean_line
 from holdfast.types import (
     Artifact,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from holdfast._cli.agent.download import Saved
     from holdfast._cli.options.configuration import Configuration
     from holdfast._cli.options.settings import ResolvedSetting
-    from holdfast._pipeline.cards.verification import CardVerification
-    from holdfast.types import AgentCard, AgentInterface, SecurityScheme
 
 __all__ = [
     "View",
@@ -45,18 +43,17 @@ __all__ = [
     "clean",
     "clean_line",
     "contents",
+    "entry",
     "field",
     "identifiers",
     "part_tail",
     "render",
-    "render_card",
     "render_deleted",
     "render_saved",
     "render_sent",
     "render_settings",
     "render_status",
     "state",
-    "verified",
 ]
 
 
@@ -168,7 +165,7 @@ def block(label: str, text: str) -> Iterator[str]:
     yield ""
 
 
-def _entry(label: str, text: str | None) -> Iterator[str]:
+def entry(label: str, text: str | None) -> Iterator[str]:
     """Yield a field, or a block for several lines; nothing for a missing text."""
     if not text:
         return
@@ -209,7 +206,7 @@ def render_status(
     """
     yield field("State", str(status.state))
     if view.verbose:
-        yield from _entry("Updated", status.timestamp)
+        yield from entry("Updated", status.timestamp)
         if metadata:
             yield from _json("Task metadata", metadata)
     if status.message is not None:
@@ -219,7 +216,7 @@ def render_status(
 def _status_message(message: Message, view: View) -> Iterator[str]:
     """Yield the agent's message about the state."""
     if text := message.text:
-        yield from _entry("Status message", text)
+        yield from entry("Status message", text)
     other_parts = [part for part in message.parts if part.text is None]
     if other_parts:
         yield field("Status parts", str(len(other_parts)))
@@ -236,7 +233,7 @@ def artifact_head(artifact: Artifact, view: View) -> Iterator[str]:
     """Yield the facts of an artifact besides its name and its content."""
     if view.verbose:
         yield field("Artifact ID", artifact.artifact_id)
-        yield from _entry("Artifact description", artifact.description)
+        yield from entry("Artifact description", artifact.description)
         if artifact.metadata:
             yield from _json("Artifact metadata", artifact.metadata)
 
@@ -318,13 +315,13 @@ def _joined(parts: Sequence[Part], view: View) -> Iterator[Part]:
 
 def _text(part: Part, view: View) -> Iterator[str]:
     if view.verbose:
-        yield from _entry("Media type", part.media_type)
+        yield from entry("Media type", part.media_type)
     yield from block("Text", part.text or "")
 
 
 def _data(part: Part, view: View) -> Iterator[str]:
     if view.verbose:
-        yield from _entry("Media type", part.media_type)
+        yield from entry("Media type", part.media_type)
     yield from _json("Data", part.data)
 
 
@@ -349,88 +346,3 @@ _PART_RENDERERS: tuple[
     (lambda part: part.data is not msgspec.UNSET, _data),
     (lambda _part: True, _unknown),
 )
-
-
-# ── Cards ────────────────────────────────────────────────────────────────────────────────────
-
-
-def render_card(
-    card: AgentCard,
-    chosen: AgentInterface | None,
-    view: View,
-    verification: CardVerification | None,
-) -> Iterator[str]:
-    """Yield the lines for a card.
-
-    Args:
-        card: The card.
-        chosen: The interface that calls would use; None if there is none.
-        view: What to show.
-        verification: The outcome of its signature check.
-    """
-    yield field("Name", card.name)
-    yield from _entry("Description", card.description)
-    yield field("Version", card.version)
-    if card.provider is not None:
-        yield field("Provider", f"{card.provider.organization} {card.provider.url}")
-    yield from _entry("Documentation", card.documentation_url)
-    yield field("Streaming", _YES_NO[card.capabilities.streaming])
-    yield field("Push notifications", _YES_NO[card.capabilities.push_notifications])
-    yield field("Extended card", _YES_NO[card.capabilities.extended_agent_card])
-    for extension in card.capabilities.extensions:
-        yield field("Extension", f"{extension.uri}{' (required)' if extension.required else ''}")
-    for interface in card.supported_interfaces:
-        yield field("Interface", _interface(interface))
-    yield field("Transport", None if chosen is None else _interface(chosen))
-    for name, scheme in card.security_schemes.items():
-        yield field("Security scheme", f"{name}: {_scheme(scheme)}")
-    for requirement in card.security_requirements:
-        needed = (f"{name} {' '.join(s.list)}".strip() for name, s in requirement.schemes.items())
-        yield field("Security requirement", " and ".join(needed))
-    yield field("Input modes", ", ".join(card.default_input_modes))
-    yield field("Output modes", ", ".join(card.default_output_modes))
-    for skill in card.skills:
-        yield field("Skill", f"{skill.id}: {skill.name}")
-        yield from _entry("Skill description", skill.description)
-        yield from _entry("Skill tags", ", ".join(skill.tags))
-        if view.verbose:
-            for example in skill.examples:
-                yield from _entry("Skill example", example)
-            yield from _entry("Skill input modes", ", ".join(skill.input_modes))
-            yield from _entry("Skill output modes", ", ".join(skill.output_modes))
-    if verification is not None:
-        yield field("Signature", verified(verification))
-
-
-def verified(verification: CardVerification) -> str:
-    """Return the outcome of a card's signature check, in one line."""
-    if verification.outcome != "verified":
-        return f"{verification.outcome}: {verification.reason}"
-    by = "the key" if verification.key_id is None else f"key {verification.key_id!r}"
-    origin = "" if verification.key_url is None else f" of {verification.key_url}"
-    without = ", ".join(verification.unsigned)
-    return f"verified by {by}{origin}" + (f"; not signed, and not used: {without}" * bool(without))
-
-
-_YES_NO: Mapping[bool | None, str] = {True: "yes", False: "no", None: "no"}
-
-
-def _interface(interface: AgentInterface) -> str:
-    version = interface.protocol_version or "(no version)"
-    tenant = f" tenant {interface.tenant}" if interface.tenant else ""
-    return f"{interface.protocol_binding} {version} {interface.url}{tenant}"
-
-
-def _scheme(scheme: SecurityScheme) -> str:
-    if (key := scheme.api_key_security_scheme) is not None:
-        return f"API key in {key.location} {key.name}"
-    if (http := scheme.http_auth_security_scheme) is not None:
-        return f"HTTP {http.scheme}"
-    flows_by_name = {
-        "OAuth 2.0": scheme.oauth2_security_scheme,
-        "OpenID Connect": scheme.open_id_connect_security_scheme,
-        "mutual TLS": scheme.mtls_security_scheme,
-    }
-    return next(
-        (name for name, flow in flows_by_name.items() if flow is not None), "of unknown kind"
-    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast._cli.output import text
 from holdfast._cli.output.base import Output, write
+from holdfast._cli.output.card_text import render_card
 from holdfast._cli.output.events import (
     CardShown,
     ConfigDeleted,
@@ -110,7 +111,7 @@ class TextOutput(Output):
             case ConfigDeleted(task_id, config_id):
                 self._lines(text.render_deleted(task_id, config_id))
             case CardShown(card, interface, verification):
-                self._lines(text.render_card(card, interface, view, verification))
+                self._lines(render_card(card, interface, view, verification))
             case SettingsShown(settings, configuration, logins):
                 self._lines(text.render_settings(settings, configuration, logins))
             case Record(_, lines):

@@ -14,7 +14,7 @@ import msgspec
 from holdfast._auth.oauth.files import read_private, write_private
 from holdfast._cli.agent.credentials import asks_for_token
 from holdfast._cli.environment import LOGINS
-from holdfast._cli.options.flags import Flow
+from holdfast._cli.options.values import Flow
 from holdfast._model.operations import GET_AGENT_CARD
 from holdfast._wire.challenges import bearer_challenge
 from holdfast._wire.credentials import Credentials

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from holdfast._aio.accepting import settle_accepted
-from holdfast._cli.agent.actions import comment
+from holdfast._cli.agent.outcomes import comment
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output.events import Notice, Result, StreamEnded, StreamEvent, TaskBegan
 from holdfast._model.hosts import is_loopback

@@ -15,22 +15,28 @@ from holdfast._cli.options.configuration import (
     ENVIRONMENT,
     FLAG,
     PREFIX,
+    RULES,
     looks_like_setting,
+    rule_of,
 )
-from holdfast._cli.options.trust import RULES, rule_of
-from holdfast._cli.options.values import read_switch
+from holdfast._cli.options.values import did_you_mean, read_switch, state_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from click.shell_completion import CompletionItem
     from click.types import OptionHelpExtra
 
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.options.configuration import Configuration, FileSetting, Ignored, Source
 
 __all__ = [
+    "Choice",
+    "ParsedParam",
     "SettingOption",
     "beside",
+    "complete_path",
+    "complete_state",
     "configuration_of",
     "loaded_configuration",
     "notices",
@@ -40,7 +46,7 @@ __all__ = [
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-_CONFIGURATION = "holdfast._cli.options.setting_option.configuration"
+_CONFIGURATION = "holdfast._cli.options.parameters.configuration"
 _MAX_UNKNOWN_NAMES = 50
 """Maximum number of unknown names to report; a file may have thousands."""
 
@@ -277,3 +283,69 @@ def _read_files(ctx: click.Context, named: str | None) -> Configuration:
     except (OSError, ValueError) as error:
         message = f"--config {named} cannot be read: {getattr(error, 'strerror', None) or error}"
         raise click.UsageError(message, ctx) from None
+
+
+# ── Types of values ──────────────────────────────────────────────────────────────────────────
+
+
+def complete_path(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Leave the completion of a path to the shell."""
+    from click.shell_completion import CompletionItem  # only completions need it
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_state(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the states whose names begin with a text."""
+    from click.shell_completion import CompletionItem  # only completions need it
+
+    return [CompletionItem(name) for name in state_names() if name.startswith(incomplete.lower())]
+
+
+class Choice(click.Choice[str]):
+    """One of a few words; the error about another one suggests the nearest."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return the error, with the nearest word."""
+        message = super().get_invalid_choice_message(value, ctx).rstrip(".")
+        return f"{message}{did_you_mean(str(value), self.choices)}"
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[object]
+else:
+    _ParamType = click.ParamType  # generic since click 8.4
+
+
+class ParsedParam(_ParamType):
+    """A value that a function parses; its `ValueError` becomes a usage error.
+
+    Args:
+        name: The name of the value in help.
+        read: Parses it, or raises `ValueError`.
+        separator: The separator of values in an environment variable; a regular expression.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], object], separator: str = "\n") -> None:
+        self.name = name
+        self._read = read
+        self._separator = separator
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Parse the text of a flag or a variable; a default is unchanged."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        """Split the value of a variable for an option that can be repeated."""
+        return [value for value in re.split(self._separator, rv) if value.strip()]

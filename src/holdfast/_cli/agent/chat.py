@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._cli.agent.actions import OUTCOMES, named_outcome, stated_end_reason, warn_of_gap
+from holdfast._cli.agent.outcomes import OUTCOMES, named_outcome, stated_end_reason, warn_of_gap
 from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
 from holdfast._cli.output.events import Failed, MessageSending, Notice, StreamEnded, StreamEvent

@@ -15,18 +15,19 @@ import click
 
 from holdfast._auth.oauth.servers import discover
 from holdfast._cli.errors import AUTH, TIMEOUT, UNREACHABLE, CommandError, Failure, one_line
+from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.settings import CLIENT_SECRET
-from holdfast._cli.options.values import masked_reference, read_secret
+from holdfast._cli.options.values import read_secret
 from holdfast._cli.output.events import Notice, Record
 from holdfast.errors import A2AError, AuthenticationError, NetworkPolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast._cli.agent.login_store import Login
     from holdfast._cli.agent.session import Session
     from holdfast._cli.commands.auth import LoginRequest
     from holdfast._cli.environment import CliEnvironment
-    from holdfast._cli.logins.store import Login
     from holdfast._cli.output.base import Output
     from holdfast._net.engine import HttpEngine
     from holdfast.auth.oauth import (
@@ -57,7 +58,7 @@ _UNNAMED = (
 
 async def log_in(session: Session, output: Output, request: LoginRequest) -> None:
     from holdfast._auth.oauth.requests import concerns_resource, oauth_library
-    from holdfast._cli.logins.store import Login
+    from holdfast._cli.agent.login_store import Login
     from holdfast.errors import AuthenticationError
 
     source = session.settings.agent_source
@@ -274,7 +275,7 @@ async def show_login(session: Session, output: Output) -> None:
 
 
 async def show_all_logins(world: CliEnvironment, output: Output) -> None:
-    from holdfast._cli.logins.store import Logins
+    from holdfast._cli.agent.login_store import Logins
     from holdfast.errors import AuthenticationError
 
     logins = Logins(world.home())

@@ -1,0 +1,250 @@
+"""The connection of a command to one agent: engine, cached cards, credentials, and the client.
+
+Rules: nothing is fetched here. A client certificate is a credential, and an entry of a catalog is
+limited to the networks of its catalog: neither shares cached cards with other commands.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast._cli.agent.cards import CachedCards, CardCache, card_verifier
+from holdfast._cli.agent.credentials import Credentials
+from holdfast._cli.agent.reference import ListedAddress
+from holdfast._cli.environment import LOGINS, CliEnvironment
+from holdfast._cli.options.masking import masked_reference
+from holdfast._cli.options.settings import CLIENT_KEY_PASSWORD, Settings
+from holdfast._cli.options.values import read_secret
+from holdfast._client.connect import connect
+from holdfast._net.engine import EngineWithin, HttpEngine
+from holdfast._pipeline.cards.fetch import CardLocation
+from holdfast._pipeline.grpc_extra import use_of_grpc
+from holdfast._pipeline.layers import ReachLayer
+from holdfast._policy.resilience import Resilience
+from holdfast._wire.bindings import BINDINGS, HTTP_BINDINGS, ProtocolVersion
+from holdfast._wire.origins import origin
+from holdfast.errors import InvalidAgentCardError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast._auth.providers import AuthProvider
+    from holdfast._cli.agent.login_store import KeptCredentials, Login, Logins
+    from holdfast._client.client import Client
+    from holdfast._journal.protocol import Journal
+    from holdfast._net.tls_config import TlsConfig
+    from holdfast._pipeline.listeners import Consumer, Observer
+    from holdfast._pipeline.transport import Layer
+    from holdfast.types import AgentCard
+
+__all__ = ["Connection"]
+
+_CERTIFICATE = {
+    "cert_file": "--client-cert",
+    "key_file": "--client-key",
+    "key_password": CLIENT_KEY_PASSWORD,
+}
+"""Members of a `TlsConfig` whose errors name the options of the command line instead."""
+
+
+class Connection:
+    """The client of a command, and what it is made of.
+
+    Args:
+        world: The environment of the command.
+        settings: The settings of the command.
+        reference: Where the card is.
+        protocol_version: The version to speak; None leaves it to the card.
+        consumer: Gets each event of a task.
+        observer: Gets each observation of a call.
+        journal: Where calls are recorded; None for nowhere.
+
+    Attributes:
+        client: The client.
+        engine: Sends requests.
+        plain_engine: The same without a log of its traffic: for requests for secrets.
+        credentials: The credentials of the settings; None if there are none.
+        login: The tokens of the user's logins; None if none may apply.
+        auth: One of the two; None without either.
+        usable_bindings: The bindings that are installed.
+        max_attempts: Maximum number of attempts of a call.
+
+    Raises:
+        click.UsageError: The reference, or a certificate, is invalid.
+    """
+
+    def __init__(
+        self,
+        world: CliEnvironment,
+        settings: Settings,
+        reference: str | Path,
+        *,
+        protocol_version: ProtocolVersion | None,
+        consumer: Consumer,
+        observer: Observer,
+        journal: Journal | None,
+    ) -> None:
+        self._world = world
+        self._settings = settings
+        self._reference = reference
+        # A command for one agent has no alternative: it retries an unreachable agent.
+        resilience = Resilience(breaker=None)
+        self.max_attempts = resilience.retry.max_retries + 1
+        engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
+        self.plain_engine: HttpEngine = engine
+        grpc = use_of_grpc(engine, None)
+        self.usable_bindings = HTTP_BINDINGS if grpc == "missing" else BINDINGS
+        layers: tuple[Layer, ...] = ()
+        if isinstance(reference, ListedAddress):
+            engine = EngineWithin(engine, reference.reach, only=origin(reference))
+            layers = (partial(ReachLayer, reach=reference.reach),)
+        if settings.debug:
+            from holdfast._cli.agent.wire_log import LoggedEngine, LoggedGrpc
+
+            engine, layers = LoggedEngine(engine), (*layers, LoggedGrpc)
+        self.engine: HttpEngine = engine
+        verifier = card_verifier(settings)
+        self.credentials = (
+            Credentials(settings.bearer, settings.api_key, answers=settings.is_credential_origin)
+            if settings.credentials
+            else None
+        )
+        try:
+            self.login = None if self.credentials else self._login_credentials()
+            self.auth: AuthProvider | None = self.credentials or self.login
+            self.client: Client = connect(
+                _card_of_endpoint(settings) if settings.is_endpoint else reference,
+                auth=self.auth,
+                timeout=settings.timeout,
+                resilience=resilience,
+                card_ttl=math.inf,
+                engine=self._with_cached_cards(),
+                extensions=settings.extensions,
+                bindings=tuple(
+                    name for name in settings.transports if name in self.usable_bindings
+                ),
+                supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
+                protocol_version=protocol_version,
+                consumers=(consumer,),
+                observers=(observer,),
+                attempt_layers=layers,
+                card_verifier=verifier,
+                require_signature=settings.require_signature,
+                journal=journal,
+                env=world.env,
+            )
+        except ValueError as error:
+            flag = "--endpoint" if settings.is_endpoint else "--agent-card"
+            raise click.UsageError(f"{flag}: {error}") from None
+        except InvalidAgentCardError:
+            if not settings.is_endpoint:
+                raise
+            where, binding = masked_reference(settings.agent_card), settings.transports[0]
+            message = f"--endpoint: {where!r} is not an address for {binding}"
+            raise click.UsageError(message) from None
+
+    def _with_cached_cards(self) -> HttpEngine:
+        """Return the engine of the client's requests: the card may come from the cache.
+
+        Not with a client certificate, which is a credential, and not for an entry of a catalog,
+        which is limited to the networks of its catalog.
+        """
+        reference, settings = self._reference, self._settings
+        is_own = settings.client_cert is not None or settings.client_key is not None
+        if settings.no_cache or settings.is_endpoint or is_own or not isinstance(reference, str):
+            return self.engine
+        directory = None if isinstance(reference, ListedAddress) else self._world.cache()
+        if directory is None:
+            return self.engine
+        return CachedCards(
+            self.engine,
+            CardCache(directory),
+            self._world.env,
+            urls=CardLocation.of(reference).urls,
+            is_verifying=not settings.insecure,
+        )
+
+    @property
+    def logins(self) -> Logins:
+        """The user's logins."""
+        from holdfast._cli.agent.login_store import Logins  # requires an extra
+
+        return Logins(self._world.home())
+
+    def _login_credentials(self) -> KeptCredentials | None:
+        """Return the tokens of the user's logins, if any may apply."""
+        if not self._world.home().joinpath(*LOGINS).is_dir():
+            return None
+        from holdfast._cli.agent.login_store import KeptCredentials
+
+        logins, reference = self.logins, self._reference
+        if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
+            return None
+        return KeptCredentials(
+            logins,
+            self._client_secret,
+            self.plain_engine,
+            self._world.env,
+            answers=self._settings.is_credential_origin,
+        )
+
+    def _client_secret(self, login: Login) -> str | None:
+        """Return the client's secret, unless its source binds it to another login."""
+        client_id, issuer = self._settings.client_of_secret
+        is_other = client_id not in {None, login.client_id} or (
+            issuer is not None and login.issuer not in {None, issuer}
+        )
+        stated = self._settings.client_secret
+        return None if is_other or not stated else read_secret(stated)
+
+
+def _card_of_endpoint(settings: Settings) -> AgentCard:
+    """Return the substitute for a card if the caller names an interface (``--endpoint``).
+
+    The agent's capabilities are unknown then, so that calls try them.
+    """
+    from holdfast.types import AgentCapabilities, AgentCard, AgentInterface
+
+    url = settings.agent_card
+    return AgentCard(
+        name=masked_reference(url),
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=True, extended_agent_card=True
+        ),
+        supported_interfaces=(
+            AgentInterface(
+                url=url,
+                protocol_binding=settings.transports[0],
+                protocol_version=settings.version,
+            ),
+        ),
+    )
+
+
+def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
+    """Return the certificate of the client, if it has one.
+
+    Raises:
+        click.UsageError: The certificate cannot be read.
+    """
+    if settings.client_cert is None and settings.client_key is None:
+        return {}
+    from holdfast._net.tls_config import TlsConfig
+
+    try:
+        tls = TlsConfig(
+            cert_file=settings.client_cert,
+            key_file=settings.client_key,
+            key_password=settings.client_key_password,
+            verify=not settings.insecure,
+        )
+    except (OSError, ValueError) as error:
+        message = str(error)
+        for name, flag in _CERTIFICATE.items():
+            message = message.replace(name, flag)
+        raise click.UsageError(message) from None
+    return {"tls": tls}

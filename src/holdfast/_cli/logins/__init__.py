@@ -1,1 +1,0 @@
-"""Logins at agents, by OAuth: the flows and the store."""

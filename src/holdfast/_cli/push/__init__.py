@@ -1,1 +1,0 @@
-"""Push notification configurations, and their receiver."""
