@@ -627,7 +627,7 @@ CONSTRUCTORS = {
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
-        "*breaker=BreakerPolicy() *rate_limit=RateLimitPolicy() *concurrency=None "
+        "*breaker=BreakerPolicy() *retry_after=RetryAfterPolicy() *concurrency=None "
         "*hedge=None "
         "*reconnect=ReconnectPolicy() *reconcile=ReconcilePolicy() "
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
@@ -646,7 +646,7 @@ CONSTRUCTORS = {
     ),
     "CircuitChanged": "*request_id *operation *agent *state *failures *retry_after",
     "ConcurrencyPolicy": "*limit *queue=1000",
-    "RateLimitPolicy": "*queue=1000",
+    "RetryAfterPolicy": "*queue=1000",
     "RequestFinished": "*request_id *operation *agent *attempts *duration *error",
     "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",

@@ -8,7 +8,7 @@ from holdfast._policy.breaker import BreakerFailure, BreakerPolicy
 from holdfast._policy.budget import BudgetPolicy
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.hedge import HedgePolicy
-from holdfast._policy.limiter import ConcurrencyPolicy, RateLimitPolicy
+from holdfast._policy.limiter import ConcurrencyPolicy, RetryAfterPolicy
 from holdfast._policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
 from holdfast._policy.reconnect import ReconnectPolicy
 from holdfast._policy.resilience import Resilience
@@ -30,10 +30,10 @@ __all__ = [
     "HedgePolicy",
     "Limits",
     "OnUnknown",
-    "RateLimitPolicy",
     "ReconcilePolicy",
     "ReconnectPolicy",
     "Resilience",
+    "RetryAfterPolicy",
     "RetryPolicy",
     "Timeouts",
     "TlsConfig",

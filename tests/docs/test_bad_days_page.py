@@ -62,7 +62,7 @@ def test_what_the_page_calls_default_is_default():
             backoff_factor=1.2,
             max_open_for=60,
         ),
-        rate_limit=holdfast.RateLimitPolicy(queue=1000),
+        retry_after=holdfast.RetryAfterPolicy(queue=1000),
         concurrency=None,
         hedge=None,
     )

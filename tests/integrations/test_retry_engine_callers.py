@@ -64,7 +64,7 @@ async def of_client(operation, faults, *, max_retries=3, timeout=None, budget=BU
         retry=RetryPolicy(max_retries=max_retries, base_delay=1.0),
         budget=budget,
         breaker=None,
-        rate_limit=None,
+        retry_after=None,
     )
     client = connect(
         await warm.agent_card(), engine=Timed(agent), env=Dice(0.5), resilience=resilience
@@ -123,7 +123,7 @@ async def test_the_time_that_a_listener_takes_is_part_of_the_wait(slow):
     agent = FakeAgent()
     policy = RetryPolicy(max_retries=1, jitter=False, on_retry=listen)
     client = connect(
-        agent.url, engine=FakeNetwork(agent), resilience=Resilience(retry=policy, rate_limit=None)
+        agent.url, engine=FakeNetwork(agent), resilience=Resilience(retry=policy, retry_after=None)
     )
     await client.agent_card()
     agent.inject(AWAY[0], on="ListTasks", times=9)

@@ -16,8 +16,8 @@ from holdfast import (
     ConcurrencyPolicy,
     DeadlineExceededError,
     RateLimitedError,
-    RateLimitPolicy,
     Resilience,
+    RetryAfterPolicy,
     RetryPolicy,
     TaskState,
     Timeouts,
@@ -515,7 +515,7 @@ async def test_who_has_no_time_to_wait_is_told_at_once():
 
 async def test_the_line_has_an_end():
     agent = FakeAgent()
-    client = await with_a_task(agent, resilience=Resilience(rate_limit=RateLimitPolicy(queue=3)))
+    client = await with_a_task(agent, resilience=Resilience(retry_after=RetryAfterPolicy(queue=3)))
     agent.inject(rate_limited(30), on="GetTask")
     waiting = [asyncio.create_task(client.get_task("task-1"))]
     await asyncio.sleep(1)
@@ -621,7 +621,7 @@ async def test_a_gateway_that_says_when_it_is_back_is_believed_and_not_judged():
 
 async def test_without_the_policy_each_call_waits_for_itself():
     agent = FakeAgent()
-    client = await with_a_task(agent, resilience=Resilience(rate_limit=None))
+    client = await with_a_task(agent, resilience=Resilience(retry_after=None))
     agent.inject(rate_limited(30), on="GetTask")
     first = asyncio.create_task(client.get_task("task-1"))
     await asyncio.sleep(1)

@@ -41,7 +41,7 @@ def test_policies_are_frozen_so_that_clients_can_share_them():
             setattr(policy, policy.__struct_fields__[0], None)
 
 
-@pytest.mark.parametrize("name", ["budget", "breaker", "rate_limit", "concurrency", "hedge"])
+@pytest.mark.parametrize("name", ["budget", "breaker", "retry_after", "concurrency", "hedge"])
 def test_what_can_be_switched_off_is_switched_off_by_none(name):
     with pytest.raises(TypeError, match=f"{name} must be .*Policy, or None to switch it off, not"):
         Resilience(**{name: False})

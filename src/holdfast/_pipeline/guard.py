@@ -27,7 +27,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TURN = "turn, as the agent has asked others to come later"
+_TURN = "turn, as a Retry-After of the agent runs"
 
 
 class GuardLayer(PassThrough):
@@ -52,10 +52,10 @@ class GuardLayer(PassThrough):
         if endpoint is None:
             return await onward(call)
         clock = (call.progress.call_group.loop or asyncio.get_running_loop()).time
-        limits = self._resilience.rate_limit
-        if endpoint.has_gates and limits is not None:
+        policy = self._resilience.retry_after
+        if endpoint.has_gates and policy is not None:
             # Before the permit: a half-open probe would keep it while it waits.
-            await _take_turn(endpoint, call, self._breaker(call, endpoint), queue=limits.queue)
+            await _take_turn(endpoint, call, self._breaker(call, endpoint), queue=policy.queue)
         breaker = self._breaker(call, endpoint)
         started = clock()
         permit = None if breaker is None else self._permit(call, breaker, now=started)
@@ -123,7 +123,7 @@ class GuardLayer(PassThrough):
         resilience = self._resilience
         if call.progress.lacks_credentials:
             return None
-        if resilience.rate_limit is not None and asks_to_wait(error):
+        if resilience.retry_after is not None and asks_to_wait(error):
             endpoint.on_retry_after(
                 call.operation,
                 min(error.retry_after or 0.0, resilience.retry.max_retry_after),
@@ -167,7 +167,7 @@ async def _take_turn(
     ahead, waits = gate.wait_ahead(), gate.waiting
     if ahead >= call.deadline.left(now):
         raise RateLimitedError(
-            f"the agent has asked others to come later, and the next turn is in {ahead:.3g} s, "
+            f"a Retry-After of the agent runs, and the next turn is in {ahead:.3g} s, "
             "after the deadline; nothing was sent",
             executed=False,
             transient=True,
@@ -176,7 +176,7 @@ async def _take_turn(
         )
     if waits >= queue:
         raise QueueFullError(
-            f"{waits} calls wait already until the agent takes more; nothing was sent",
+            f"{waits} calls wait already for the end of the agent's Retry-After; nothing was sent",
             executed=False,
             transient=True,
             retry_after=ahead,

@@ -48,7 +48,7 @@ class RetryLayer(PassThrough):
         self.budget = resilience.budget
         self.observers = observers
         self.engine = RetryEngine(resilience.retry, env)
-        self._has_gates = resilience.rate_limit is not None
+        self._has_gates = resilience.retry_after is not None
 
     async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
         progress = call.progress

@@ -1,4 +1,4 @@
-"""Limits of calls in flight and of queued calls, and the recognition of rate limiting."""
+"""Limits of calls in flight and of queued calls, and the recognition of Retry-After."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast._model.settings import check_count
 if TYPE_CHECKING:
     from holdfast.errors import A2AError
 
-__all__ = ["ConcurrencyPolicy", "RateLimitPolicy", "asks_to_wait"]
+__all__ = ["ConcurrencyPolicy", "RetryAfterPolicy", "asks_to_wait"]
 
 _BUSY: frozenset[int | str | None] = frozenset({429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 """HTTP and gRPC statuses of rate limiting."""
@@ -42,11 +42,11 @@ class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
         check_count("queue", self.queue)
 
 
-class RateLimitPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How calls wait after an agent has answered one with rate limiting and Retry-After.
+class RetryAfterPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How calls wait while a Retry-After of the agent runs (RFC 9110, 10.2.3).
 
-    All calls of that kind (sends or reads) to that endpoint wait, and start at a growing rate
-    afterwards; a cancel never waits.
+    After one call was rate-limited (429, 503), all calls of its kind (sends or reads) to that
+    endpoint wait, and start at a growing rate afterwards; a cancel never waits.
 
     Attributes:
         queue: Calls that may be queued, 0 or more; the next one fails with `QueueFullError`.

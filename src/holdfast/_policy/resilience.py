@@ -10,7 +10,7 @@ from holdfast._model.settings import check_count, check_kind, check_kinds
 from holdfast._policy.breaker import BreakerPolicy
 from holdfast._policy.budget import BudgetPolicy
 from holdfast._policy.hedge import HedgePolicy
-from holdfast._policy.limiter import ConcurrencyPolicy, RateLimitPolicy
+from holdfast._policy.limiter import ConcurrencyPolicy, RetryAfterPolicy
 from holdfast._policy.reconcile import ReconcilePolicy
 from holdfast._policy.reconnect import ReconnectPolicy
 from holdfast._policy.retry import RetryPolicy
@@ -22,7 +22,7 @@ __all__ = ["Resilience"]
 _OPTIONAL = {
     "budget": BudgetPolicy,
     "breaker": BreakerPolicy,
-    "rate_limit": RateLimitPolicy,
+    "retry_after": RetryAfterPolicy,
     "concurrency": ConcurrencyPolicy,
     "hedge": HedgePolicy,
 }
@@ -37,8 +37,8 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         retry: When to retry a failed call.
         budget: When to stop retrying because too many calls fail; None for no retry budget.
         breaker: When the circuit of a failing agent opens; None for no circuit breaker.
-        rate_limit: How calls wait after the agent has answered one with Retry-After; None delays
-            only that call.
+        retry_after: How all calls wait while a Retry-After of the agent runs; None delays only the
+            call that was rate-limited.
         hedge: When to send a slow read a second time; None for no hedging.
         concurrency: How many calls may be in flight at once; None for no limit.
         reconnect: How to resume a stream that was cut.
@@ -56,7 +56,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     budget: BudgetPolicy | None = BudgetPolicy()
     breaker: BreakerPolicy | None = BreakerPolicy()
-    rate_limit: RateLimitPolicy | None = RateLimitPolicy()
+    retry_after: RetryAfterPolicy | None = RetryAfterPolicy()
     concurrency: ConcurrencyPolicy | None = None
     hedge: HedgePolicy | None = None
     reconnect: ReconnectPolicy = ReconnectPolicy()
@@ -90,7 +90,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             retry=RetryPolicy(max_retries=0),
             budget=None,
             breaker=None,
-            rate_limit=None,
+            retry_after=None,
             reconnect=ReconnectPolicy(max_reconnects=0),
             reconcile=ReconcilePolicy(timeout=0),
         )
