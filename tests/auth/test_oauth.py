@@ -94,9 +94,9 @@ class Scene:
     def shown(self):
         """The tokens that the agent saw, besides for its card."""
         return [
-            one.headers.get("authorization", "")
-            for one in self.agent.received
-            if not one.url.endswith("agent-card.json")
+            request.headers.get("authorization", "")
+            for request in self.agent.received
+            if not request.url.endswith("agent-card.json")
         ]
 
 
@@ -190,7 +190,7 @@ async def test_a_token_that_expires_at_once_is_used_once_by_all_waiting_calls():
     scene = Scene(lifetime=0, latency=1)
     tokens = await asyncio.gather(*(scene.auth.token() for _ in range(5)))
 
-    assert {one.access_token for one in tokens} == {"token-1"}
+    assert {token.access_token for token in tokens} == {"token-1"}
 
 
 async def test_a_refresh_token_is_used_once_and_rotated():
@@ -202,7 +202,7 @@ async def test_a_refresh_token_is_used_once_and_rotated():
     await scene.auth.token()
 
     assert (first.refresh_token, second.refresh_token) == ("refresh-1", "refresh-2")
-    asked = [(one["grant_type"], one.get("refresh_token")) for one in scene.server.asked[1:]]
+    asked = [(form["grant_type"], form.get("refresh_token")) for form in scene.server.asked[1:]]
     assert asked == [("refresh_token", "refresh-1"), ("refresh_token", "refresh-2")]
 
 
@@ -332,7 +332,7 @@ def test_event_loops_in_threads_take_turns_with_one_refresh_token():
         thread.join(20)
 
     assert found == ["token-2"] * 3
-    assert [one.get("refresh_token") for one in scene.server.asked[1:]] == ["refresh-1"]
+    assert [form.get("refresh_token") for form in scene.server.asked[1:]] == ["refresh-1"]
 
 
 def test_a_token_outlives_the_loop_that_fetched_it():
@@ -427,7 +427,7 @@ async def test_step_up_requests_a_missing_scope(status):
         await client.send_message("hello")
         await client.send_message("hello")
 
-    assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
+    assert [form["scope"] for form in scene.server.asked] == ["read", "read write"]
     assert scene.shown == ["Bearer token-2"] * 2
 
 
@@ -529,7 +529,7 @@ async def test_a_scope_that_the_server_does_not_grant_removes_no_other():
         scene.server.guard = wants("token-1")
         await client.list_tasks()
 
-    assert [one["scope"] for one in scene.server.asked] == ["read", "read admin"]
+    assert [form["scope"] for form in scene.server.asked] == ["read", "read admin"]
 
 
 async def test_concurrent_calls_that_lack_a_scope_request_it_once():
@@ -548,7 +548,7 @@ async def test_concurrent_calls_that_lack_a_scope_request_it_once():
         )
         await asyncio.gather(*(client.list_tasks() for _ in range(5)))
 
-    assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
+    assert [form["scope"] for form in scene.server.asked] == ["read", "read write"]
 
 
 @pytest.mark.rule("P07")
@@ -559,7 +559,7 @@ async def test_step_up_requests_no_scope_that_the_caller_does_not_allow():
         with pytest.raises(PermissionDeniedError, match=r"step_up= does not allow admin"):
             await client.list_tasks()
 
-    assert [one["scope"] for one in scene.server.asked] == ["read"]
+    assert [form["scope"] for form in scene.server.asked] == ["read"]
 
 
 @pytest.mark.rule("P07")
@@ -575,7 +575,7 @@ async def test_step_up_true_requests_the_scopes_that_the_card_declares(declared)
         with told:
             await client.list_tasks()
 
-    asked = [one["scope"] for one in scene.server.asked]
+    asked = [form["scope"] for form in scene.server.asked]
     assert asked == (["read", "read write"] if declared else ["read"])
 
 
@@ -608,7 +608,7 @@ async def test_a_failed_step_up_affects_no_concurrent_one(first):
         await asyncio.sleep(4000)
         await client.get_task(made.id)
 
-    scopes = [one["scope"] for one in scene.server.asked]
+    scopes = [form["scope"] for form in scene.server.asked]
     assert scopes[0] == "read"
     assert scopes[-1] == "read write"
 
@@ -626,7 +626,7 @@ async def test_concurrent_step_ups_for_different_scopes_both_succeed():
         scene.server.guard = guard
         await asyncio.gather(client.list_tasks(), client.get_task(made.id))
 
-    asked = [one["scope"] for one in scene.server.asked]
+    asked = [form["scope"] for form in scene.server.asked]
     assert asked == ["read", "read admin", "read admin write"]
 
 
@@ -717,8 +717,10 @@ async def test_an_error_that_echoes_the_request_shows_no_secret(caplog):
     scene.env.offset += 4000
     sent = [SECRET, quote_plus(SECRET), scene.server.requests[0].headers["authorization"]]
     scene.server.replies = [
-        answer({"error": f"x refresh-1 {one}", "error_description": f"refresh-1 {one}"}, 400)
-        for one in sent
+        answer(
+            {"error": f"x refresh-1 {request}", "error_description": f"refresh-1 {request}"}, 400
+        )
+        for request in sent
     ]
     for secret in sent:
         with pytest.raises(AuthenticationError) as caught:
@@ -774,7 +776,7 @@ async def test_each_reconnect_of_a_stream_has_a_fresh_token():
 
     assert answer_.text == "abcd"
     names = {"SendStreamingMessage", "SubscribeToTask"}
-    opened = [one for one in scene.agent.received if one.operation in names]
+    opened = [request for request in scene.agent.received if request.operation in names]
     tokens = [one.headers["authorization"] for one in opened]
     assert len(set(tokens)) == len(tokens) == 3
 
@@ -799,7 +801,7 @@ async def test_a_token_is_for_the_origin_of_the_agent(address, resource):
         await client.list_tasks()
         token = await scene.auth.token(await client.agent_card())
 
-    assert [one["resource"] for one in scene.server.asked] == [resource]
+    assert [form["resource"] for form in scene.server.asked] == [resource]
     assert scene.shown == [f"Bearer {token.access_token}"]
 
 
@@ -816,9 +818,11 @@ async def test_tokens_of_two_agents_are_separate_and_renewed_separately(refreshe
                 await client.list_tasks()
         await asyncio.sleep(90)
 
-    asked = [one["resource"] for one in scene.server.asked]
+    asked = [form["resource"] for form in scene.server.asked]
     assert asked == ["https://one.test", "https://two.test"] * 2
-    assert [one.headers["authorization"] for one in agents[1].received if "rpc" in one.url] == [
+    assert [
+        request.headers["authorization"] for request in agents[1].received if "rpc" in request.url
+    ] == [
         "Bearer token-2",
         "Bearer token-2",
         "Bearer token-4",
@@ -835,7 +839,7 @@ async def test_resource_is_set_or_left_out_by_the_caller(resource, asked):
         await client.list_tasks()
         await scene.auth.token()
 
-    assert [one.get("resource") for one in scene.server.asked] == [asked]
+    assert [form.get("resource") for form in scene.server.asked] == [asked]
 
 
 @pytest.mark.parametrize(
@@ -874,7 +878,7 @@ async def test_endpoints_are_discovered_from_the_issuer():
     await asyncio.sleep(4000)
     await scene.auth.token()
 
-    paths = [urlsplit(one.url).path for one in scene.server.requests]
+    paths = [urlsplit(request.url).path for request in scene.server.requests]
     assert paths == ["/.well-known/openid-configuration", "/token", "/token"]
 
 
@@ -992,11 +996,11 @@ async def test_a_card_that_names_another_server_gets_no_token_of_the_first():
         with pytest.raises(AuthenticationError):
             await client.list_tasks()
 
-    assert [urlsplit(one.url).path for one in scene.server.requests] == [
+    assert [urlsplit(request.url).path for request in scene.server.requests] == [
         "/device_authorization",
         "/other/token",
     ]
-    assert not any(b"refresh" in one.body for one in scene.server.requests)
+    assert not any(b"refresh" in request.body for request in scene.server.requests)
 
 
 @pytest.mark.parametrize("scheme", [flow(""), flow("nowhere"), flow("http://id.test/token")])
@@ -1274,8 +1278,8 @@ async def test_token_files_are_readable_only_by_their_owner(tmp_path):
     assert again.server.asked == []
 
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(one.stat().st_mode) for one in directory.iterdir()} == {0o600}
-    assert not [one for one in directory.iterdir() if one.name.startswith(".")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+    assert not [path for path in directory.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.rule("P08")
@@ -1382,7 +1386,7 @@ async def test_a_lock_is_released_although_a_forked_process_has_its_file(tmp_pat
 
 def duplicated_locks():
     """What a child has that was forked while locks are held."""
-    opened = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    opened = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
     locks = [one for one in opened if os.path.realpath(one).endswith(".lock")]
     return [os.dup(int(one.name)) for one in locks]
 

@@ -20,7 +20,7 @@ from holdfast.types import Role, Task, TaskStatus
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 
-def said(text):
+def message_text(text):
     return None if text is None else Message(role=Role.AGENT, parts=(Part(text=text),))
 
 
@@ -28,7 +28,7 @@ def task(state, *artifacts, says=None):
     return Task(
         id="t-1",
         context_id="c-1",
-        status=TaskStatus(state=state, message=said(says)),
+        status=TaskStatus(state=state, message=message_text(says)),
         artifacts=tuple(
             Artifact(artifact_id=f"a-{n}", parts=tuple(Part(text=text) for text in texts))
             for n, texts in enumerate(artifacts)
@@ -42,7 +42,7 @@ COMPLETED, INPUT_REQUIRED = TaskState.COMPLETED, TaskState.INPUT_REQUIRED
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (Answer(message=said("hi")), "hi"),
+        (Answer(message=message_text("hi")), "hi"),
         (Answer(message=Message(parts=(Part(text="a"), Part(text="b")))), "a\nb"),
         (Answer(message=Message()), ""),
         (Answer(task=task(COMPLETED, ["hel", "lo"])), "hello"),
@@ -66,7 +66,7 @@ def test_text_of_each_kind_of_answer(answer, text):
         (Answer(task=task(INPUT_REQUIRED, says="which one?")), True, "which one?"),
         (Answer(task=task(INPUT_REQUIRED)), True, ""),
         (Answer(task=task(COMPLETED, says="done")), False, ""),
-        (Answer(message=said("hi")), False, ""),
+        (Answer(message=message_text("hi")), False, ""),
         (Answer(), False, ""),
     ],
 )
@@ -79,7 +79,7 @@ def test_question_is_not_part_of_the_text(answer, needs_input, question):
     [
         (Answer(task=task(COMPLETED)), ("t-1", "c-1")),
         (Answer(message=Message(task_id="t-2", context_id="c-2")), ("t-2", "c-2")),
-        (Answer(message=said("hi")), (None, None)),
+        (Answer(message=message_text("hi")), (None, None)),
         (Answer(), (None, None)),
     ],
 )
@@ -113,7 +113,7 @@ def test_raise_for_outcome_raises_with_reason_and_task(state, kind, reason):
 
 
 @pytest.mark.parametrize(
-    ("told", "retry_after"),
+    ("document", "retry_after"),
     [
         ({"code": -32603, "message": "closed", "data": {"retryAfter": 60}}, 60.0),
         ({"code": "closed"}, None),
@@ -121,8 +121,8 @@ def test_raise_for_outcome_raises_with_reason_and_task(state, kind, reason):
         (["closed"], None),
     ],
 )
-def test_raise_for_outcome_uses_the_error_in_the_metadata_as_cause(told, retry_after):
-    message = Message(parts=(Part(text="closed"),), metadata={"error": told})
+def test_raise_for_outcome_uses_the_error_in_the_metadata_as_cause(document, retry_after):
+    message = Message(parts=(Part(text="closed"),), metadata={"error": document})
     ended = Task(id="t-1", status=TaskStatus(state=TaskState.FAILED, message=message))
 
     with pytest.raises(TaskFailedError, match="ended in FAILED: closed") as caught:

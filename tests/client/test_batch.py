@@ -54,12 +54,12 @@ async def test_each_message_gets_its_answer():
 
     results = await collected(connected(agent).run(["a", "b", "c"]))
 
-    assert {key: one.answer.text for key, one in results.items()} == {
+    assert {key: result.answer.text for key, result in results.items()} == {
         "0": "aa",
         "1": "bb",
         "2": "cc",
     }
-    assert all(one.error is None and not one.was_resumed for one in results.values())
+    assert all(result.error is None and not result.was_resumed for result in results.values())
     assert now() == pytest.approx(1, abs=0.1)  # together
 
 
@@ -86,18 +86,18 @@ async def test_rate_bounds_the_sends_per_second():
 
 
 async def test_messages_are_read_only_while_a_slot_is_free():
-    taken = []
+    read_messages = []
 
     async def messages():
         for number in range(6):
-            taken.append(number)
+            read_messages.append(number)
             yield str(number)
 
     client = connected(doubles(after=10))
     async with aclosing(messages()) as source, client.run(source, concurrency=2) as run:
         await anext(run)
 
-        assert len(taken) <= 4
+        assert len(read_messages) <= 4
 
 
 async def test_an_error_of_one_message_is_its_result():
@@ -174,9 +174,9 @@ async def test_stop_lets_messages_in_flight_complete():
     first = await anext(run)
     run.stop()
 
-    rest = await collected(run)
+    remaining = await collected(run)
 
-    assert len({first.key, *rest}) == 4
+    assert len({first.key, *remaining}) == 4
     assert len(agent.tasks) == 4
 
 
@@ -213,7 +213,7 @@ async def test_an_exception_of_the_source_is_raised_after_the_results_in_flight(
     run = connected(agent, engine=network).run(messages())
     results, error = await ended(run)
 
-    assert sorted(one.answer.text for one in results) == ["aa", "bb"]
+    assert sorted(result.answer.text for result in results) == ["aa", "bb"]
     assert str(error) == "the file is gone"
     assert (network.in_flight, agent.open_streams) == (0, 0)
     with pytest.raises(StopAsyncIteration):
@@ -225,7 +225,7 @@ async def test_messages_after_a_repeated_key_are_not_sent_and_earlier_ones_compl
     agent = doubles(after=10)
     results, error = await ended(connected(agent).run(items))
 
-    assert sorted(one.key for one in results) == ["x", "y"]
+    assert sorted(result.key for result in results) == ["x", "y"]
     assert str(error) == "the key 'x' was given to more than one message"
     assert len(agent.executions) == 2
 
@@ -278,7 +278,7 @@ async def test_a_killed_run_is_resumed_and_nothing_is_sent_twice(tmp_path):
     agent = doubles(after=10)
     messages = [str(n) for n in range(20)]
     path = tmp_path / "calls.db"
-    seen = {}
+    answers = {}
     for _ in range(30):
         journal = SqliteJournal(path, store_messages=True)
         client = connected(agent, journal=journal)
@@ -287,7 +287,7 @@ async def test_a_killed_run_is_resumed_and_nothing_is_sent_twice(tmp_path):
             async with asyncio.timeout(7):
                 async for result in run:
                     assert result.error is None
-                    seen[result.key] = result.answer.text
+                    answers[result.key] = result.answer.text
         except TimeoutError:
             pass
         else:
@@ -297,9 +297,9 @@ async def test_a_killed_run_is_resumed_and_nothing_is_sent_twice(tmp_path):
             await client.close()
             await journal.close()
 
-    assert seen == {str(n): str(n) * 2 for n in range(20)}
+    assert answers == {str(n): str(n) * 2 for n in range(20)}
     assert len(agent.executions) == 20
-    assert all(len(made) == 1 for made in agent.executions.values())
+    assert all(len(attempts) == 1 for attempts in agent.executions.values())
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -307,7 +307,7 @@ async def test_a_changed_message_does_not_get_the_answer_of_another(tmp_path, ke
     def items(*texts):
         if not keyed:
             return list(texts)
-        return [RunItem(key=str(place), content=text) for place, text in enumerate(texts)]
+        return [RunItem(key=str(index), content=text) for index, text in enumerate(texts)]
 
     agent = doubles()
     async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
@@ -330,8 +330,8 @@ async def test_a_changed_message_does_not_get_the_answer_of_another(tmp_path, ke
 )
 async def test_the_same_content_in_another_context_is_another_message(tmp_path, change):
     def item(**more):
-        said = {"parts": [{"text": "yes"}], "contextId": "c1", "role": "ROLE_USER"}
-        return RunItem(key="k", content={**said, **more})
+        document = {"parts": [{"text": "yes"}], "contextId": "c1", "role": "ROLE_USER"}
+        return RunItem(key="k", content={**document, **more})
 
     agent = doubles()
     async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
@@ -468,19 +468,19 @@ async def test_a_call_that_another_run_finishes_is_not_taken_over(tmp_path):
     agent = doubles(after=100)
     journals = [SqliteJournal(tmp_path / "calls.db", lease=3) for _ in range(2)]
     first, second = (connected(agent, journal=journal) for journal in journals)
-    one = asyncio.create_task(collected(first.run(["a"], run_id="r")))
+    first_run = asyncio.create_task(collected(first.run(["a"], run_id="r")))
     await asyncio.sleep(1)
 
-    other = await collected(second.run(["a"], run_id="r"))
+    second_results = await collected(second.run(["a"], run_id="r"))
 
-    assert (await one)["0"].answer.text == other["0"].answer.text == "aa"
+    assert (await first_run)["0"].answer.text == second_results["0"].answer.text == "aa"
     assert len(agent.executions) == 1
     for client, journal in zip((first, second), journals, strict=True):
         await client.close()
         await journal.close()
 
 
-def held(agent, **known):
+def pending_record(agent, **members):
     """A call of the run ``r`` that somebody holds for a while."""
     wall = VirtualWall().wall()
     return CallRecord(
@@ -488,7 +488,7 @@ def held(agent, **known):
         agent=agent.url,
         began=wall,
         label="r:0",
-        **{"lease_until": wall + 95, **known},
+        **{"lease_until": wall + 95, **members},
     )
 
 
@@ -496,7 +496,7 @@ async def test_the_timeout_includes_the_wait_for_another_holder(tmp_path):
     agent = doubles(after=1000)
     task = await connected(agent).send_message("a", return_immediately=True)
     journal = SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(held(agent, task_id=task.id, state=str(task.state)))
+    await journal.begin(pending_record(agent, task_id=task.id, state=str(task.state)))
     async with connected(agent, journal=journal) as client:
         (result,) = (await collected(client.run(["a"], run_id="r", timeout=100))).values()
 
@@ -510,7 +510,7 @@ async def test_the_timeout_includes_fetching_an_answer_again(tmp_path):
     agent = doubles()
     task = await connected(agent).ask("a")
     journal = SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(held(agent, task_id=task.task.id, state="TASK_STATE_WORKING"))
+    await journal.begin(pending_record(agent, task_id=task.task.id, state="TASK_STATE_WORKING"))
 
     async def answer():
         await asyncio.sleep(50)
@@ -551,7 +551,7 @@ async def test_the_timeout_applies_to_a_silent_journal(tmp_path):
 async def test_a_message_that_its_holder_could_not_send_is_sent_by_the_waiting_run(tmp_path):
     agent = doubles()
     journal = SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(held(agent))
+    await journal.begin(pending_record(agent))
 
     async def refuse():
         await asyncio.sleep(5)
@@ -577,15 +577,15 @@ async def test_concurrent_runs_report_alike_what_neither_could_send(tmp_path):
         *(collected(client.run(["a"], run_id="night")) for client in clients)
     )
 
-    assert [one["0"].error.executed for one in each] == [False, False]
-    assert [one["0"].was_resumed for one in each] == [False, False]
+    assert [results["0"].error.executed for results in each] == [False, False]
+    assert [results["0"].was_resumed for results in each] == [False, False]
     for client, journal in zip(clients, journals, strict=True):
         await client.close()
         await journal.close()
 
 
 @pytest.mark.parametrize(
-    ("known", "outcome", "executed"),
+    ("members", "outcome", "executed"),
     [
         ({"outcome": "refused", "detail": "InvalidParamsError: no"}, "refused", None),
         ({"outcome": "forgotten"}, "forgotten", None),
@@ -593,18 +593,18 @@ async def test_concurrent_runs_report_alike_what_neither_could_send(tmp_path):
     ],
 )
 async def test_a_call_that_ended_without_an_answer_is_reported_with_its_outcome(
-    tmp_path, known, outcome, executed
+    tmp_path, members, outcome, executed
 ):
     agent = doubles()
     journal = SqliteJournal(tmp_path / "calls.db")
-    await journal.begin(held(agent, **known))
+    await journal.begin(pending_record(agent, **members))
     async with connected(agent, journal=journal) as client:
         (result,) = (await collected(client.run(["a"], run_id="r"))).values()
 
     error = result.error
     assert isinstance(error, CallEndedError)
     assert (error.outcome, error.executed, error.message_id) == (outcome, executed, "m1")
-    assert error.detail == known.get("detail")
+    assert error.detail == members.get("detail")
     assert outcome in str(error)
     assert agent.executions == {}
     await journal.close()
@@ -671,7 +671,7 @@ async def test_a_run_recognizes_its_messages_under_another_address_of_the_agent(
             results = await collected(client.run(["a", "b"], run_id="night"))
 
             assert [results[key].answer.text for key in "01"] == ["aa", "bb"]
-            assert all(one.was_resumed for one in results.values())
+            assert all(result.was_resumed for result in results.values())
 
     assert len(agent.executions) == 2
     await journal.close()
@@ -683,10 +683,13 @@ async def test_finished_messages_stay_finished_if_a_run_moves_to_another_agent(
 ):
     journal = SqliteJournal(tmp_path / "calls.db", store_messages=store_messages)
     here, there = FakeAgent("here"), FakeAgent("there", url="http://other.test")
-    async with connected(here, journal=journal) as one, connected(there, journal=journal) as other:
-        await collected(one.run(["a"], run_id="night"))
+    async with (
+        connected(here, journal=journal) as first,
+        connected(there, journal=journal) as second,
+    ):
+        await collected(first.run(["a"], run_id="night"))
 
-        results = await collected(other.run(["a", "b"], run_id="night"))
+        results = await collected(second.run(["a", "b"], run_id="night"))
 
     assert results["1"].answer.text == "there"
     assert len(there.executions) == 1
@@ -704,16 +707,19 @@ async def test_finished_messages_stay_finished_if_a_run_moves_to_another_agent(
 async def test_a_pending_call_of_another_agent_is_left_to_runs_that_name_that_agent(tmp_path):
     journal = SqliteJournal(tmp_path / "calls.db")
     here, there = doubles(after=60), FakeAgent("there", url="http://other.test")
-    async with connected(here, journal=journal) as one, connected(there, journal=journal) as other:
-        await collected(one.run(["a"], run_id="night", timeout=5))
+    async with (
+        connected(here, journal=journal) as first,
+        connected(there, journal=journal) as second,
+    ):
+        await collected(first.run(["a"], run_id="night", timeout=5))
 
-        error = (await collected(other.run(["a"], run_id="night")))["0"].error
-        results = await collected(one.run(["a"], run_id="night"))
+        error = (await collected(second.run(["a"], run_id="night")))["0"].error
+        results = await collected(first.run(["a"], run_id="night"))
 
     assert isinstance(error, OutcomeUnknownError)
     assert (error.executed, error.search_error.reason) == (None, "other_agent")
-    told = f"was recorded for {here.url}, and {there.url} does not know it: name the agent"
-    assert told in str(error)
+    advice = f"was recorded for {here.url}, and {there.url} does not know it: name the agent"
+    assert advice in str(error)
     assert error.search_error.agent == here.url
     assert there.executions == {}
     assert results["0"].answer.text == "aa"
@@ -725,7 +731,9 @@ async def test_a_task_of_another_message_with_the_same_id_is_not_the_answer(tmp_
     task = (await connected(agent).ask("something else")).task
     journal = SqliteJournal(tmp_path / "calls.db")
     for number, outcome in enumerate([None, "answered"]):
-        record = held(agent, task_id=task.id, state="TASK_STATE_WORKING", lease_until=0.0)
+        record = pending_record(
+            agent, task_id=task.id, state="TASK_STATE_WORKING", lease_until=0.0
+        )
         names = {"message_id": f"m{number}", "label": f"r:{number}", "context_id": "c-7"}
         await journal.begin(replace(record, agent="http://other.test", **names))
         if outcome is not None:
@@ -752,9 +760,9 @@ class Outdated(SqliteJournal):
     """Gives what was there a second ago."""
 
     async def find_label(self, *label):
-        found = await super().find_label(*label)
+        record = await super().find_label(*label)
         await asyncio.sleep(1)
-        return found
+        return record
 
 
 async def test_concurrent_runs_of_one_name_share_the_work(tmp_path):
@@ -768,12 +776,12 @@ async def test_concurrent_runs_of_one_name_share_the_work(tmp_path):
 
     assert len(agent.executions) == 3
     for results in each:
-        assert {key: one.answer.text for key, one in results.items()} == {
+        assert {key: result.answer.text for key, result in results.items()} == {
             "0": "aa",
             "1": "bb",
             "2": "cc",
         }
-    assert sum(not one.was_resumed for results in each for one in results.values()) == 3
+    assert sum(not result.was_resumed for results in each for result in results.values()) == 3
     for client, journal in zip(clients, journals, strict=True):
         await client.close()
         await journal.close()
@@ -794,7 +802,7 @@ async def test_concurrent_runs_of_one_name_share_the_calls_of_an_earlier_one(tmp
 
     assert len(agent.executions) == 3
     for results in each:
-        assert sorted(one.answer.text for one in results.values()) == ["aa", "bb", "cc"]
+        assert sorted(result.answer.text for result in results.values()) == ["aa", "bb", "cc"]
     for client, journal in zip(clients, journals, strict=True):
         await client.close()
         await journal.close()
@@ -805,20 +813,20 @@ async def test_a_call_taken_over_from_a_run_is_awaited_there(tmp_path, is_resume
     agent = doubles(after=300)
     path = tmp_path / "calls.db"
     journals = [SqliteJournal(path) for _ in range(2)]
-    ours, theirs = (connected(agent, journal=journal) for journal in journals)
+    holder, taker = (connected(agent, journal=journal) for journal in journals)
     if is_resumed:
-        await collected(ours.run(["a"], run_id="night", timeout=1))
-    running = asyncio.create_task(collected(ours.run(["a"], run_id="night")))
+        await collected(holder.run(["a"], run_id="night", timeout=1))
+    running = asyncio.create_task(collected(holder.run(["a"], run_id="night")))
     await asyncio.sleep(35)
     with sqlite3.connect(path) as late:  # its lease is over, and it has not noticed
         late.execute("UPDATE calls SET lease_until = 0")
     late.close()
-    (call,) = await theirs.pending()
+    (call,) = await taker.pending()
 
     assert (await call.resume()).text == "aa"
     assert (await running)["0"].answer.text == "aa"
     assert len(agent.executions) == 1
-    for client, journal in zip((ours, theirs), journals, strict=True):
+    for client, journal in zip((holder, taker), journals, strict=True):
         await client.close()
         await journal.close()
 
@@ -835,7 +843,9 @@ async def test_a_call_that_is_finished_elsewhere_just_before_the_claim_has_its_a
     agent = doubles()
     task = (await connected(agent).ask("a")).task
     journal = Overtaken(tmp_path / "calls.db")
-    await journal.begin(held(agent, task_id=task.id, state=str(task.state), lease_until=0.0))
+    await journal.begin(
+        pending_record(agent, task_id=task.id, state=str(task.state), lease_until=0.0)
+    )
     async with connected(agent, journal=journal) as client:
         (result,) = (await collected(client.run(["a"], run_id="r"))).values()
 
@@ -915,8 +925,10 @@ async def test_a_key_that_equals_the_position_of_another_item_is_refused():
 
 
 async def test_unread_results_are_dropped_without_a_warning():
-    told, go = [], asyncio.Event()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    loop_errors, go = [], asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: loop_errors.append(context)
+    )
 
     async def breaks(*_):
         await go.wait()
@@ -932,7 +944,7 @@ async def test_unread_results_are_dropped_without_a_warning():
     gc.collect()
     await asyncio.sleep(1)
 
-    assert told == []
+    assert loop_errors == []
 
 
 # ── Sources and hooks that end early, and half characters ────────────────────────────────────────
@@ -947,15 +959,15 @@ async def test_a_run_that_waited_for_another_one_has_its_timeout_once(path):
     agent, journal = FakeAgent(completes("42", after=1000)), SqliteJournal(path)
     clock = asyncio.get_running_loop().time
     async with (
-        connected(agent, journal=journal) as one,
-        connected(agent, journal=journal) as other,
+        connected(agent, journal=journal) as first,
+        connected(agent, journal=journal) as second,
     ):
-        first, began = one.run(["How far?"], run_id="r"), clock()
-        taking = asyncio.create_task(anext(first, None))
+        first_run, began = first.run(["How far?"], run_id="r"), clock()
+        taking = asyncio.create_task(anext(first_run, None))
         await asyncio.sleep(5)
-        waiting = asyncio.create_task(anext(other.run(["How far?"], run_id="r", timeout=60)))
+        waiting = asyncio.create_task(anext(second.run(["How far?"], run_id="r", timeout=60)))
         await asyncio.sleep(55)
-        await first.close()
+        await first_run.close()
 
         result = await waiting
 
@@ -971,9 +983,9 @@ async def test_a_cancelled_source_is_an_error_and_not_the_end_of_the_run(is_asyn
 
     async def messages():
         yield "one"
-        lost = asyncio.get_running_loop().create_future()
-        lost.cancel()
-        await lost
+        never_done = asyncio.get_running_loop().create_future()
+        never_done.cancel()
+        await never_done
 
     def plain():
         yield "one"
@@ -987,31 +999,33 @@ async def test_a_cancelled_source_is_an_error_and_not_the_end_of_the_run(is_asyn
     assert "cancelled" in str(error)
 
 
-@pytest.mark.parametrize("way", ["close", "stop", "fault"])
-async def test_a_generator_of_messages_is_closed_with_the_run(way):
+@pytest.mark.parametrize("source_kind", ["close", "stop", "fault"])
+async def test_a_generator_of_messages_is_closed_with_the_run(source_kind):
     agent, closed = FakeAgent(completes("42")), []
 
     async def messages():
         try:
             while True:
-                yield RunItem(key="same" if way == "fault" else str(uuid.uuid4()), content="one")
+                yield RunItem(
+                    key="same" if source_kind == "fault" else str(uuid.uuid4()), content="one"
+                )
         finally:
             await asyncio.sleep(0)
-            closed.append(way)
+            closed.append(source_kind)
 
     source = messages()
     async with connected(agent) as client:
         run = client.run(source, concurrency=1)
         await anext(run)
-        if way == "close":
+        if source_kind == "close":
             await run.close()
-        elif way == "stop":
+        elif source_kind == "stop":
             run.stop()
             assert await anext(run, None) is None
         else:
             await ended(run)
 
-        assert closed == [way]
+        assert closed == [source_kind]
 
 
 async def test_a_message_whose_interceptor_is_cancelled_is_not_skipped():

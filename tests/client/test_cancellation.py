@@ -151,11 +151,11 @@ def one_call(client, dice):
     )()
 
 
-async def cancel_many(client, dice, wanted):
+async def cancel_many(client, dice, count):
     """Cancels that many calls, in batches that run at the same time; returns what ended well."""
     loop = asyncio.get_running_loop()
     cancelled, well = 0, 0
-    while cancelled < wanted:
+    while cancelled < count:
         batch = [asyncio.create_task(one_call(client, dice)) for _ in range(BATCH)]
         for task in batch:
             loop.call_later(dice.uniform(0, 0.8), task.cancel)
@@ -195,7 +195,9 @@ def test_cancelled_calls_leak_nothing(binding, seed, caplog):
             shared=shared,
             interceptors=[slow],
             consumers=[slow.consumer],
-            observers=[lambda seen: charges.append(seen) if charged(seen) else None],
+            observers=[
+                lambda observation: charges.append(observation) if charged(observation) else None
+            ],
             resilience=Resilience(
                 retry=RetryPolicy(base_delay=0.2, on_retry=slow.on_retry),
                 budget=BudgetPolicy(tokens=TOKENS, success_gives=0, seconds_per_token=10**12),
@@ -210,7 +212,7 @@ def test_cancelled_calls_leak_nothing(binding, seed, caplog):
         assert network.peak <= SLOTS
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert tokens_spent(shared) == len(charges) > 0
-        assert {len(made) for made in agent.executions.values()} == {1}
+        assert {len(attempts) for attempts in agent.executions.values()} == {1}
 
         network.stormy = False
         await asyncio.sleep(60)  # the card is too old by now, if it was kept at all
@@ -230,8 +232,12 @@ def charged(observation):
 
 
 def tokens_spent(endpoints):
-    known = endpoints._endpoints.values()
-    return sum(TOKENS - budget.tokens for one in known for budget in one._budgets.values())
+    endpoints_used = endpoints._endpoints.values()
+    return sum(
+        TOKENS - budget.tokens
+        for endpoint in endpoints_used
+        for budget in endpoint._budgets.values()
+    )
 
 
 @pytest.mark.rule("D07")

@@ -66,7 +66,7 @@ async def test_tool_calls_are_answered_in_the_same_task_until_it_completes(bindi
     for turn in fake.turns[1:]:
         assert (turn.message.task_id, turn.message.context_id) == (task.id, "c-1")
     assert len({turn.message.message_id for turn in fake.turns}) == 3
-    assert all(len(made) == 1 for made in fake.agent.executions.values())
+    assert all(len(attempts) == 1 for attempts in fake.agent.executions.values())
     assert fake.agent.open_streams == 0
 
 
@@ -108,7 +108,7 @@ async def test_results_are_sent_with_the_history():
     await fake.client().ask(content, tools=[add])
 
     assert part_of(fake.turns[0].message, "history") is None
-    said = {
+    history = {
         "kind": "user_input",
         "parts": [
             {"type": "text", "text": "hi"},
@@ -128,7 +128,7 @@ async def test_results_are_sent_with_the_history():
         "content": "Let me see.",
         "tool_calls": [{"id": "call-1", "name": "add", "arguments": '{"a": 1}'}],
     }
-    assert part_of(fake.turns[1].message, "history")["events"] == [said, first]
+    assert part_of(fake.turns[1].message, "history")["events"] == [history, first]
     results, second = part_of(fake.turns[2].message, "history")["events"][2:]
     [result] = results["results"]
     assert (results["kind"], result["kind"], result["parent_id"]) == (
@@ -195,7 +195,7 @@ async def test_calls_that_arrive_one_by_one_are_answered_together(streaming):
     answer = await fake.client(streaming=streaming).ask("hi", tools=[add])
 
     assert answer.text == "done"
-    assert [given for given, *_ in fake.results(2)] == ["call-2", "call-3"]
+    assert [call_id for call_id, *_ in fake.results(2)] == ["call-2", "call-3"]
 
 
 @streamed_or_polled
@@ -359,7 +359,7 @@ def anything(**given: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "said"),
+    ("tool", "message"),
     [
         (untyped, "parameter 'a' of the tool untyped needs a type"),
         (unknown, r"parameter 'a' of the tool unknown cannot be described: .*Untyped"),
@@ -371,16 +371,16 @@ def anything(**given: int) -> None:
         (7, "function with a name"),
     ],
 )
-async def test_a_function_that_cannot_be_described_is_refused_by_name(tool, said):
+async def test_a_function_that_cannot_be_described_is_refused_by_name(tool, message):
     fake = Scripted(completes("done"))
 
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         await fake.client().ask("hi", tools=[tool])
     assert fake.agent.received == []
 
 
 @pytest.mark.parametrize(
-    ("build", "error", "said"),
+    ("build", "error", "message"),
     [
         (lambda: ClientTools([add, add]), ValueError, "two tools have the name 'add'"),
         (lambda: ClientTools([add], max_turns=0), ValueError, "max_turns"),
@@ -395,8 +395,8 @@ async def test_a_function_that_cannot_be_described_is_refused_by_name(tool, said
         ),
     ],
 )
-def test_invalid_tools_are_refused(build, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_tools_are_refused(build, error, message):
+    with pytest.raises(error, match=message):
         build()
 
 
@@ -424,7 +424,7 @@ def stopping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "reply"),
     [
         ("nothing", "{}", "there is no tool 'nothing'; there are add, broken, refusing"),
         ("broken", '{"secret": "k-123"}', "the tool failed: ValueError"),
@@ -440,7 +440,7 @@ def stopping() -> None:
         ("add", '{"a": "\ud800"}', "the arguments are not a JSON object: "),
     ],
 )
-async def test_an_error_result_is_sent_to_the_agent(name, arguments, told, caplog):
+async def test_an_error_result_is_sent_to_the_agent(name, arguments, reply, caplog):
     caplog.set_level(logging.CRITICAL, "holdfast")
     fake = Scripted(calls(call(1, name, arguments)), completes("done"))
 
@@ -449,7 +449,7 @@ async def test_an_error_result_is_sent_to_the_agent(name, arguments, told, caplo
     [(_, _, content, error)] = fake.results(1)
     assert answer.text == "done"
     assert content == ""
-    assert error.startswith(told)
+    assert error.startswith(reply)
     assert "k-123" not in error
 
 

@@ -150,7 +150,7 @@ def test_ids_that_contradict_the_message_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "media_type", "given", "expected"),
+    ("name", "media_type", "filename", "expected"),
     [
         ("notes.txt", "text/plain", {}, "notes.txt"),
         ("picture.png", "image/png", {}, "picture.png"),
@@ -159,11 +159,11 @@ def test_ids_that_contradict_the_message_are_refused(name):
         ("notes.txt", "text/plain", {"filename": "other"}, "other"),
     ],
 )
-def test_file_part_reads_and_names_the_file(tmp_path, name, media_type, given, expected):
+def test_file_part_reads_and_names_the_file(tmp_path, name, media_type, filename, expected):
     path = tmp_path / name
     path.write_bytes(b"\x00\xff")
 
-    parts = [file_part(path, **given), file_part(str(path), **given)]
+    parts = [file_part(path, **filename), file_part(str(path), **filename)]
     path.unlink()
 
     assert parts == [Part(raw=b"\x00\xff", filename=expected, media_type=media_type)] * 2
@@ -175,7 +175,7 @@ def test_file_part_of_a_missing_file_is_an_os_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "options", "kind", "why"),
+    ("path", "options", "kind", "reason"),
     [
         (b"x", {}, TypeError, "path must be str or Path, not bytes; pass .* Part\\(raw=…\\)"),
         (None, {}, TypeError, "path must be str or Path, not NoneType"),
@@ -189,8 +189,8 @@ def test_file_part_of_a_missing_file_is_an_os_error(tmp_path):
         ("..", {}, IsADirectoryError, "directory: '..'"),
     ],
 )
-def test_file_part_names_an_invalid_path(path, options, kind, why):
-    with pytest.raises(kind, match=f"(?i){why}"):
+def test_file_part_names_an_invalid_path(path, options, kind, reason):
+    with pytest.raises(kind, match=f"(?i){reason}"):
         file_part(path, **options)
 
 
@@ -295,7 +295,7 @@ def test_any_parts_make_a_message(parts, new_id):
 
 
 @pytest.mark.parametrize(
-    ("part", "what"),
+    ("part", "subject"),
     [
         (Part(text=b"x"), "the text of part 1 must be str, not bytes"),
         (Part(raw="x"), "the raw of part 1 must be bytes, not str"),
@@ -304,8 +304,8 @@ def test_any_parts_make_a_message(parts, new_id):
         (Part(text="", media_type=b"a/b"), "the media_type of part 1 must be str, not bytes"),
     ],
 )
-def test_a_part_of_the_wrong_type_is_refused(part, what):
-    with pytest.raises(TypeError, match=what):
+def test_a_part_of_the_wrong_type_is_refused(part, subject):
+    with pytest.raises(TypeError, match=subject):
         to_message(part, new_id="m")
 
 
@@ -315,7 +315,7 @@ ITSELF["list"].append(ITSELF["list"])
 
 
 @pytest.mark.parametrize(
-    ("value", "why"),
+    ("value", "reason"),
     [
         ({"a": [1.5, float("nan")]}, '["a"][1] is nan, which is not JSON'),
         ({"a": float("inf")}, '["a"] is inf, which is not JSON'),
@@ -331,21 +331,21 @@ ITSELF["list"].append(ITSELF["list"])
         ({"é": {HALF: 1}}, r'["\u00e9"] has a key with an unpaired surrogate (\ud800 at'),
     ],
 )
-async def test_metadata_and_data_that_are_not_json_are_refused_with_the_path(value, why):
+async def test_metadata_and_data_that_are_not_json_are_refused_with_the_path(value, reason):
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
-        with pytest.raises(ValueError, match=f"^{re.escape('metadata' + why)}"):
+        with pytest.raises(ValueError, match=f"^{re.escape('metadata' + reason)}"):
             await client.send_message("hi", metadata=value)
-        with pytest.raises(ValueError, match=f"^{re.escape('message_metadata' + why)}"):
+        with pytest.raises(ValueError, match=f"^{re.escape('message_metadata' + reason)}"):
             await client.ask("hi", message_metadata=value)
-        with pytest.raises(ValueError, match=f"^{re.escape('metadata' + why)}"):
+        with pytest.raises(ValueError, match=f"^{re.escape('metadata' + reason)}"):
             await client.cancel_task("t", metadata=value)
     for part in (Part(text="x", metadata=value), data_part(value)):
         name = "data" if part.metadata is None else "metadata"
-        where = f"message.parts[1].{name}{why}"
-        with pytest.raises(ValueError, match=f"^{re.escape(where)}"):
+        path = f"message.parts[1].{name}{reason}"
+        with pytest.raises(ValueError, match=f"^{re.escape(path)}"):
             to_message(["hi", part], new_id="m")
-    with pytest.raises(ValueError, match=f"^{re.escape('message.metadata' + why)}"):
+    with pytest.raises(ValueError, match=f"^{re.escape('message.metadata' + reason)}"):
         to_message(Message(parts=(HI,), metadata=value), new_id="m")
 
     assert agent.received == []
@@ -371,7 +371,7 @@ def test_too_deep_nesting_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("content", "where"),
+    ("content", "path"),
     [
         (HALF, "message.parts[0].text"),
         (["hi", HALF], "message.parts[1].text"),
@@ -386,9 +386,11 @@ def test_too_deep_nesting_is_refused():
     ],
     ids=repr,
 )
-def test_a_message_that_utf8_cannot_encode_is_refused_with_the_path(content, where):
-    why = rf"^{re.escape(where)} has an unpaired surrogate \(\\ud800 at index \d+\), which UTF-8"
-    with pytest.raises(ValueError, match=why):
+def test_a_message_that_utf8_cannot_encode_is_refused_with_the_path(content, path):
+    pattern = (
+        rf"^{re.escape(path)} has an unpaired surrogate \(\\ud800 at index \d+\), which UTF-8"
+    )
+    with pytest.raises(ValueError, match=pattern):
         to_message(content, new_id="m")
 
 
@@ -408,7 +410,7 @@ PUSH = {"task_id": "t", "url": "http://push.test/"}
 
 
 @pytest.mark.parametrize(
-    ("call", "where"),
+    ("call", "path"),
     [
         (lambda c: c.ask("hi", context_id=HALF), "context_id"),
         (lambda c: c.send_message("hi", task_id=HALF), "task_id"),
@@ -446,10 +448,10 @@ PUSH = {"task_id": "t", "url": "http://push.test/"}
         ),
     ],
 )
-async def test_a_call_with_a_text_that_utf8_cannot_encode_sends_nothing(call, where):
+async def test_a_call_with_a_text_that_utf8_cannot_encode_sends_nothing(call, path):
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
-        with pytest.raises(ValueError, match=rf"^{re.escape(where)} has an unpaired surrogate"):
+        with pytest.raises(ValueError, match=rf"^{re.escape(path)} has an unpaired surrogate"):
             await call(client)
         with pytest.raises(ValueError, match="the header x-a has"):
             await client.ask("hi", headers={"x-a": HALF})
@@ -489,12 +491,12 @@ async def test_metadata_and_push_config_must_have_their_types():
 
 
 def test_create_text_message_object_creates_an_id():
-    one = create_text_message_object(content="hello")
-    other = create_text_message_object(Role.AGENT, "hello")
+    first = create_text_message_object(content="hello")
+    second = create_text_message_object(Role.AGENT, "hello")
 
-    assert (one.role, one.text, other.role) == (Role.USER, "hello", Role.AGENT)
-    assert one.message_id
-    assert one.message_id != other.message_id
+    assert (first.role, first.text, second.role) == (Role.USER, "hello", Role.AGENT)
+    assert first.message_id
+    assert first.message_id != second.message_id
     assert create_text_message_object().parts == (Part(text=""),)
 
 
@@ -506,8 +508,8 @@ def test_create_text_message_object_takes_a_role_and_text(arguments):
 
 @pytest.mark.parametrize("message", [{"text": "x"}, {"role": "ROLE_USER", "text": "x"}])
 def test_a_dict_with_content_in_the_wrong_member_names_the_right_one(message):
-    told = r"""'text' is not a member of the message; write {"parts": \[{"text": …}\]}"""
-    with pytest.raises(ValueError, match=told):
+    expected = r"""'text' is not a member of the message; write {"parts": \[{"text": …}\]}"""
+    with pytest.raises(ValueError, match=expected):
         to_message(message, new_id="m-1")
 
 
@@ -530,16 +532,16 @@ def test_an_sdk_value_is_named_with_what_to_pass(members, instead):
 @pytest.mark.parametrize("how", ["ask", "send_message", "stream_message", "conversation"])
 async def test_metadata_of_the_message_and_of_the_request_are_separate(how):
     agent = FakeAgent()
-    said = Message(parts=(HI,), metadata={"own": 1, "both": 1})
+    message = Message(parts=(HI,), metadata={"own": 1, "both": 1})
     both = {"metadata": {"of": "request"}, "message_metadata": {"both": 2}}
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
         if how == "conversation":
-            await client.conversation().ask(said, **both)
+            await client.conversation().ask(message, **both)
         elif how == "stream_message":
-            async with client.stream_message(said, **both) as events:
+            async with client.stream_message(message, **both) as events:
                 await events.result()
         else:
-            await getattr(client, how)(said, **both)
+            await getattr(client, how)(message, **both)
         with pytest.raises(TypeError, match="message_metadata must be a dict"):
             await client.send_message("hi", message_metadata=7)
 
@@ -602,7 +604,7 @@ def test_a_dict_of_proto_json_of_0_3_becomes_a_message():
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "message"),
     [
         ({"role": "assistant", "parts": ["hi"]}, 'is "user"'),
         ({"kind": "task", "parts": ["hi"]}, "not a message"),
@@ -635,10 +637,12 @@ def test_a_dict_of_proto_json_of_0_3_becomes_a_message():
         ),
     ],
 )
-async def test_a_dict_that_cannot_be_converted_is_refused_before_anything_is_sent(written, told):
+async def test_a_dict_that_cannot_be_converted_is_refused_before_anything_is_sent(
+    written, message
+):
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
-        with pytest.raises(ValueError, match=re.escape(told)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             await client.send_message(written)
 
     assert agent.received == []
@@ -697,21 +701,21 @@ def sdk_of_0_3(name, document):
 
 
 def test_a_message_of_the_official_sdk_is_accepted():
-    said = a2a_pb2.Message(message_id="m-7", role=a2a_pb2.ROLE_USER, context_id="c-1")
-    said.parts.add(text="hello")
-    said.parts.add().data.struct_value["count"] = 3
+    sdk_message = a2a_pb2.Message(message_id="m-7", role=a2a_pb2.ROLE_USER, context_id="c-1")
+    sdk_message.parts.add(text="hello")
+    sdk_message.parts.add().data.struct_value["count"] = 3
     older = {"kind": "message", "messageId": "m-8", "role": "user"}
     older["parts"] = [{"kind": "text", "text": "hello"}]
 
-    message = to_message(said, new_id="m")
+    message = to_message(sdk_message, new_id="m")
     before = to_message(sdk_of_0_3("Message", older), new_id="m")
 
     assert (message.message_id, message.context_id, message.role) == ("m-7", "c-1", Role.USER)
     assert message.parts == (Part(text="hello"), Part(data={"count": 3}))
     assert isinstance(message.parts[1].data["count"], int)
     assert (before.message_id, before.role, before.text) == ("m-8", Role.USER, "hello")
-    assert to_message(said.parts[0], new_id="m").text == "hello"
-    assert to_message([said.parts[0], "you"], new_id="m").parts == (
+    assert to_message(sdk_message.parts[0], new_id="m").text == "hello"
+    assert to_message([sdk_message.parts[0], "you"], new_id="m").parts == (
         Part(text="hello"),
         Part(text="you"),
     )

@@ -73,14 +73,14 @@ def connected(agent, binding, **options):
 
 def scripted(*behaviours):
     """An agent that does one thing after another, and notes what it was told."""
-    left = list(behaviours)
+    remaining = list(behaviours)
 
     def behave(turn):
-        behave.told.append((turn.message.text, turn.message.task_id, turn.message.context_id))
-        behaviour = left.pop(0)
+        behave.messages.append((turn.message.text, turn.message.task_id, turn.message.context_id))
+        behaviour = remaining.pop(0)
         return behaviour(turn) if callable(behaviour) else behaviour
 
-    behave.told = []
+    behave.messages = []
     return behave
 
 
@@ -108,7 +108,7 @@ async def test_s15_messages_carry_the_context_and_the_task_while_it_is_open(stre
     third = await chat.ask("By card")
 
     context = first.context_id
-    assert agent.told == [
+    assert agent.messages == [
         ("A pizza, please", None, None),
         ("Margherita", first.task_id, context),
         ("By card", None, context),
@@ -131,7 +131,7 @@ async def test_a_conversation_of_messages_has_a_context_and_no_task(binding):
     assert context is not None
     assert (chat.task, chat.is_open) == (None, False)
     assert (await chat.ask("two")).text == "you said two"
-    assert agent.told == [("one", None, None), ("two", None, context)]
+    assert agent.messages == [("one", None, None), ("two", None, context)]
 
 
 @both_bindings
@@ -144,7 +144,7 @@ async def test_a_conversation_continues_by_its_context_or_its_task(binding):
     chat = client.conversation(context_id=task.context_id)
     assert (await chat.ask("and then")).text == "more"
 
-    assert agent.told[1:] == [
+    assert agent.messages[1:] == [
         ("Margherita", task.id, task.context_id),
         ("and then", None, task.context_id),
     ]
@@ -164,7 +164,7 @@ async def test_an_abandoned_task_that_has_ended_is_not_continued(binding):
     answer = await chat.ask("go on")
 
     assert answer.text == "next"
-    assert agent.told[1] == ("go on", None, answer.context_id)
+    assert agent.messages[1] == ("go on", None, answer.context_id)
 
 
 @both_bindings
@@ -177,7 +177,7 @@ async def test_an_abandoned_task_that_still_works_is_continued(binding):
     await asyncio.sleep(25)
     await chat.ask("stop")
 
-    assert agent.told[1] == ("stop", "task-1", chat.context_id)
+    assert agent.messages[1] == ("stop", "task-1", chat.context_id)
 
 
 # ── Hooks ────────────────────────────────────────────────────────────────────────────────────
@@ -187,10 +187,10 @@ async def test_an_abandoned_task_that_still_works_is_continued(binding):
 @both_ways
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_a_hook_replies_to_a_question_within_the_turn(kind, streaming, binding):
-    asked = []
+    questions = []
 
     def reply(interruption):
-        asked.append(interruption)
+        questions.append(interruption)
         return REPLIES[interruption.text]
 
     async def later(interruption):
@@ -204,11 +204,11 @@ async def test_a_hook_replies_to_a_question_within_the_turn(kind, streaming, bin
     answer = await chat.ask("A pizza, please")
 
     assert (answer.text, answer.needs_input) == ("A large Margherita.", False)
-    assert [text for text, *_ in agent.told] == ["A pizza, please", "Margherita", "large"]
-    assert {task for _, task, _ in agent.told[1:]} == {answer.task_id}
-    assert all(isinstance(each, Interruption) for each in asked)
-    assert asked[0].task.state is TaskState.INPUT_REQUIRED
-    assert asked[0].message.parts[0].text == "Which one?"
+    assert [text for text, *_ in agent.messages] == ["A pizza, please", "Margherita", "large"]
+    assert {task for _, task, _ in agent.messages[1:]} == {answer.task_id}
+    assert all(isinstance(each, Interruption) for each in questions)
+    assert questions[0].task.state is TaskState.INPUT_REQUIRED
+    assert questions[0].message.parts[0].text == "Which one?"
 
 
 @both_bindings
@@ -236,13 +236,13 @@ async def test_the_text_of_a_turn_is_delivered_once_over_all_its_streams(
 
 @both_bindings
 async def test_a_hook_without_a_reply_leaves_the_question_to_the_caller(binding):
-    asked = []
+    questions = []
     agent = scripted(*PIZZA)
-    chat = connected(FakeAgent(agent), binding).conversation(on_input=asked.append)
+    chat = connected(FakeAgent(agent), binding).conversation(on_input=questions.append)
 
     answer = await chat.ask("A pizza, please")
 
-    assert (answer.needs_input, answer.question, len(asked)) == (True, "Which one?", 1)
+    assert (answer.needs_input, answer.question, len(questions)) == (True, "Which one?", 1)
     assert (await chat.ask("Margherita")).question == "How large?"
     assert (await chat.ask("large")).text == "A large Margherita."
 
@@ -253,17 +253,17 @@ async def test_a_repeated_question_is_not_replied_to_again(streaming, binding):
     artifact = Artifact(artifact_id="a", parts=(text_part("done"),))
     done = Plan((Step(artifacts=(artifact,)), Step(state=TaskState.COMPLETED, after=1)))
     agent = scripted(asks("Which one?"), done)
-    asked = []
+    questions = []
 
     def reply(interruption):
-        asked.append(interruption.text)
+        questions.append(interruption.text)
         return "Margherita"
 
     fake = FakeAgent(agent, streaming=streaming)
     chat = connected(fake, binding).conversation(on_input=reply)
 
     assert (await chat.ask("A pizza")).text == "done"
-    assert (asked, len(agent.told)) == (["Which one?"], 2)
+    assert (questions, len(agent.messages)) == (["Which one?"], 2)
 
 
 @both_bindings
@@ -286,7 +286,7 @@ async def test_a_hook_may_reply_with_parts(binding):
     )
 
     assert (await chat.ask("A pizza")).text == "done"
-    assert agent.told[1][0] == "this\n one"
+    assert agent.messages[1][0] == "this\n one"
 
 
 @both_bindings
@@ -307,7 +307,7 @@ async def test_a_failing_hook_leaves_the_task_to_be_continued(streaming, binding
     assert isinstance(error.__cause__, KeyError)
     assert chat.is_open
     assert (await chat.ask("Margherita")).text == "done"
-    assert agent.told[1][1] == "task-1"
+    assert agent.messages[1][1] == "task-1"
 
 
 @both_bindings
@@ -425,17 +425,17 @@ async def test_a_stream_that_does_not_close_does_not_block_the_answer(binding):
     class Layer(PassThrough):
         async def stream(self, call, /):
             reply = await self._inner.stream(call)
-            return Reply(value=reply.value if seen else Stuck(reply.value))
+            return Reply(value=reply.value if interruptions else Stuck(reply.value))
 
-    seen = []
+    interruptions = []
     agent = scripted(asks("Which one?"), completes("done"))
     fake = FakeAgent(agent, streaming=Streaming(stays_open=True))
     chat = connected(fake, binding, call_layers=[Layer]).conversation(
-        on_input=lambda asked: seen.append(asked) or "Margherita"
+        on_input=lambda interruption: interruptions.append(interruption) or "Margherita"
     )
 
     assert (await chat.ask("A pizza")).text == "done"
-    assert (len(agent.told), fake.open_streams) == (2, 0)
+    assert (len(agent.messages), fake.open_streams) == (2, 0)
 
 
 @both_bindings
@@ -488,7 +488,7 @@ async def test_a_hook_that_ignores_cancellation_blocks_nothing(binding, caplog):
     assert (await chat.ask("Margherita")).text == "done"
     woken.set()
     await asyncio.sleep(1)
-    assert [text for text, *_ in agent.told] == ["A pizza", "Margherita"]
+    assert [text for text, *_ in agent.messages] == ["A pizza", "Margherita"]
 
 
 @both_bindings
@@ -532,9 +532,9 @@ async def test_a_hook_may_end_its_own_turn(binding):
 @both_bindings
 @pytest.mark.parametrize("names", [{"task_id": "task-9"}, {"context_id": "c-9"}])
 async def test_a_reply_to_another_task_is_refused(names, binding):
-    other = Message(role=Role.USER, parts=(text_part("this"),), **names)
+    other_reply = Message(role=Role.USER, parts=(text_part("this"),), **names)
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
-    chat = connected(fake, binding).conversation(on_input=lambda _: other)
+    chat = connected(fake, binding).conversation(on_input=lambda _: other_reply)
 
     with pytest.raises(TaskInputRequiredError, match=r"the hook failed: ValueError: .*-9"):
         await chat.ask("A pizza")
@@ -588,12 +588,12 @@ async def test_a_reply_that_is_answered_by_another_task_continues_with_that_task
     agent = scripted(asks("Which one?"), asks("How large?"), completes("done"))
     fake = FakeAgent(agent, streaming=streaming)
     chat = connected(fake, binding, call_layers=[OtherTask]).conversation(
-        on_input=lambda asked: REPLIES[asked.text]
+        on_input=lambda interruption: REPLIES[interruption.text]
     )
 
     answer = await chat.ask("A pizza")
 
-    assert (answer.text, len(agent.told)) == ("done", 3)
+    assert (answer.text, len(agent.messages)) == ("done", 3)
     assert chat.task == answer.task
     assert len(fake.tasks) == 3
     assert answer.task_id == [*fake.tasks][-1]
@@ -613,12 +613,12 @@ async def test_a_reply_may_be_answered_by_a_message(streaming, binding):
 @both_ways
 async def test_an_unchanged_task_is_awaited_as_long_as_the_agent_works(streaming, binding):
     later = Plan((Step(state=TaskState.COMPLETED, after=1200, says="done"),))
-    asked = []
+    questions = []
     fake = FakeAgent(scripted(asks("Which one?"), later), streaming=streaming)
-    chat = connected(fake, binding).conversation(on_input=lambda i: asked.append(i) or "this")
+    chat = connected(fake, binding).conversation(on_input=lambda i: questions.append(i) or "this")
 
     assert (await chat.ask("A pizza")).text == "done"
-    assert len(asked) == 1
+    assert len(questions) == 1
 
 
 @crossed("binding, undated", ["JSONRPC", "HTTP+JSON"], [False, True])
@@ -628,12 +628,12 @@ async def test_a_silent_agent_ends_the_turn_with_the_last_question(binding, unda
     class Undated(PassThrough):
         async def unary(self, call, /):
             reply = await super().unary(call)
-            whole = getattr(reply.value, "task", None) or reply.value
-            if not undated or not isinstance(whole, Task):
+            reply_value = getattr(reply.value, "task", None) or reply.value
+            if not undated or not isinstance(reply_value, Task):
                 return reply
-            status = msgspec.structs.replace(whole.status, timestamp=None)
-            task = msgspec.structs.replace(whole, status=status)
-            if whole is not reply.value:
+            status = msgspec.structs.replace(reply_value.status, timestamp=None)
+            task = msgspec.structs.replace(reply_value, status=status)
+            if reply_value is not reply.value:
                 task = msgspec.structs.replace(reply.value, task=task)
             return msgspec.structs.replace(reply, value=task)
 
@@ -654,7 +654,7 @@ async def test_an_unsent_reply_is_reported_and_the_first_message_was_executed(st
     operation = "SendStreamingMessage" if streaming else "SendMessage"
 
     def reply(_):
-        if not agent.told[1:]:
+        if not agent.messages[1:]:
             fake.inject(Refuse(), on=operation, times=4)
         return "Margherita"
 
@@ -668,16 +668,16 @@ async def test_an_unsent_reply_is_reported_and_the_first_message_was_executed(st
 
     assert caught.value.executed is True
     assert (await chat.ask("Margherita")).text == "done"
-    assert agent.told[1] == ("Margherita", "task-1", chat.context_id)
+    assert agent.messages[1] == ("Margherita", "task-1", chat.context_id)
 
 
 @both_bindings
 async def test_wait_calls_a_hook_again_whose_reply_was_not_sent(binding):
-    asked = []
+    questions = []
 
     def reply(interruption):
-        asked.append(interruption.text)
-        if len(asked) == 1:
+        questions.append(interruption.text)
+        if len(questions) == 1:
             fake.inject(Refuse(), on="SendStreamingMessage", times=4)
         return "Margherita"
 
@@ -688,8 +688,8 @@ async def test_wait_calls_a_hook_again_whose_reply_was_not_sent(binding):
         await chat.ask("A pizza")
 
     assert (await chat.wait()).text == "done"
-    assert asked == ["Which one?"] * 2
-    assert [text for text, *_ in agent.told] == ["A pizza", "Margherita"]
+    assert questions == ["Which one?"] * 2
+    assert [text for text, *_ in agent.messages] == ["A pizza", "Margherita"]
 
 
 @both_bindings
@@ -698,16 +698,16 @@ async def test_a_deadline_before_a_reply_is_sent_names_itself_and_the_task(bindi
         fake.inject(Refuse(), on="SendStreamingMessage", times=9)
         return "Margherita"
 
-    class Patient(PassThrough):
+    class SlowLayer(PassThrough):
         """Waits so long before each try that the second one comes too late."""
 
         async def stream(self, call, /):
-            await asyncio.sleep(30 * bool(agent.told))
+            await asyncio.sleep(30 * bool(agent.messages))
             return await super().stream(call)
 
     agent = scripted(asks("Which one?"))
     fake = FakeAgent(agent)
-    chat = connected(fake, binding, attempt_layers=[Patient]).conversation(on_input=reply)
+    chat = connected(fake, binding, attempt_layers=[SlowLayer]).conversation(on_input=reply)
 
     with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as caught:
         await chat.ask("A pizza", timeout=20)
@@ -730,7 +730,7 @@ async def test_s15_after_a_reply_that_may_be_lost_the_task_is_fetched_first(bind
         await chat.ask("A pizza")
     assert (await chat.ask("and then")).text == "next"
 
-    assert agent.told[2] == ("and then", None, chat.context_id)
+    assert agent.messages[2] == ("and then", None, chat.context_id)
 
 
 @both_bindings
@@ -755,7 +755,7 @@ async def test_a_question_that_may_have_been_answered_is_left_to_the_caller(
         assert (await chat.wait()).needs_input
         await asyncio.sleep(100)
     assert (await chat.wait()).text == "done"
-    assert len(agent.told) == 2
+    assert len(agent.messages) == 2
 
 
 @both_bindings
@@ -764,8 +764,10 @@ async def test_wait_after_a_possible_reply_ends_though_its_stream_does_not(bindi
         agent.inject(Reset(), on="SendStreamingMessage")
         return "Margherita"
 
-    left = iter([asks("Which one?")])
-    agent = FakeAgent(lambda _: next(left), streaming=Streaming(stays_open=True, keep_alive=15))
+    remaining = iter([asks("Which one?")])
+    agent = FakeAgent(
+        lambda _: next(remaining), streaming=Streaming(stays_open=True, keep_alive=15)
+    )
     chat = connected(agent, binding).conversation(on_input=reply)
     with pytest.raises(OutcomeUnknownError):
         await chat.ask("A pizza")
@@ -778,11 +780,11 @@ async def test_wait_after_a_possible_reply_ends_though_its_stream_does_not(bindi
 async def test_wait_requests_an_unsent_reply_from_its_hook_again(binding):
     agent = scripted(asks("Which one?"), completes("done"))
     fake = FakeAgent(agent)
-    asked = []
+    questions = []
 
     def reply(_):
-        asked.append(now())
-        fake.inject(Refuse(), on="SendStreamingMessage", times=4 * (len(asked) == 1))
+        questions.append(now())
+        fake.inject(Refuse(), on="SendStreamingMessage", times=4 * (len(questions) == 1))
         return "Margherita"
 
     chat = connected(fake, binding).conversation(on_input=reply)
@@ -790,7 +792,7 @@ async def test_wait_requests_an_unsent_reply_from_its_hook_again(binding):
     with pytest.raises(A2AConnectionError):
         await chat.ask("A pizza")
     assert (await chat.wait()).text == "done"
-    assert (len(asked), len(agent.told)) == (2, 2)
+    assert (len(questions), len(agent.messages)) == (2, 2)
 
 
 @pytest.mark.rule("S15")
@@ -824,7 +826,7 @@ async def test_no_message_is_sent_to_a_task_that_cannot_be_fetched(binding):
 
     assert (caught.value.executed, late.value.executed) == (False, False)
     assert late.value.task.id == "task-1"
-    assert (len(agent.told), chat.is_open) == (1, True)
+    assert (len(agent.messages), chat.is_open) == (1, True)
 
 
 # ── Authorization ────────────────────────────────────────────────────────────────────────────
@@ -834,13 +836,13 @@ async def test_no_message_is_sent_to_a_task_that_cannot_be_fetched(binding):
 @both_bindings
 @both_ways
 async def test_s16_an_external_authorization_is_awaited(streaming, binding):
-    seen = []
+    states = []
     fake = FakeAgent(needs_auth("sign in", cleared_after=300), streaming=streaming)
-    chat = connected(fake, binding).conversation(on_auth=seen.append)
+    chat = connected(fake, binding).conversation(on_auth=states.append)
 
     answer = await chat.ask("hello")
 
-    assert (answer.text, [each.text for each in seen]) == ("authorized", ["sign in"])
+    assert (answer.text, [each.text for each in states]) == ("authorized", ["sign in"])
     assert now() >= 300
 
 
@@ -852,7 +854,7 @@ async def test_an_authorization_may_be_answered_with_a_message(streaming, bindin
     chat = connected(fake, binding).conversation(on_auth=lambda _: "you may")
 
     assert (await chat.ask("delete it")).text == "done"
-    assert agent.told[1][:2] == ("you may", "task-1")
+    assert agent.messages[1][:2] == ("you may", "task-1")
 
 
 @both_bindings
@@ -868,7 +870,7 @@ async def test_a_reply_to_an_authorization_that_was_granted_meanwhile_is_not_sen
     chat = connected(FakeAgent(agent, streaming=streaming), binding).conversation(on_auth=say)
 
     assert (await chat.ask("delete it")).text == "authorized"
-    assert len(agent.told) == 1
+    assert len(agent.messages) == 1
 
 
 @both_bindings
@@ -908,8 +910,8 @@ async def test_an_interruption_of_another_agent_is_not_this_tasks(binding):
     down = connected(FakeAgent(scripted(completes("zero"), asks("Which C?"))), binding)
     await down.ask("zero")
 
-    async def ask_another(asked):
-        answer = await down.ask(asked.text)
+    async def ask_another(interruption):
+        answer = await down.ask(interruption.text)
         raise Interruption(task=answer.task).to_error("C asks")
 
     chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(
@@ -1008,8 +1010,8 @@ both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
 
 def agent_taking_turns(*behaviours, **options):
     """An agent that does one thing after another."""
-    left = iter(behaviours)
-    return FakeAgent(lambda _: next(left), **options)
+    remaining = iter(behaviours)
+    return FakeAgent(lambda _: next(remaining), **options)
 
 
 @both_bindings

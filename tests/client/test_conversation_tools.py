@@ -276,14 +276,14 @@ async def test_each_turn_may_call_tools_and_carries_the_history(streaming, bindi
     first, second = fake.turns[0].message, fake.turns[2].message
     assert part_of(first, "history") is None
     assert (second.task_id, second.context_id) == (None, chat.context_id)
-    told = part_of(second, "history")["events"]
-    assert [event["kind"] for event in told] == [
+    history = part_of(second, "history")["events"]
+    assert [event["kind"] for event in history] == [
         "user_input",
         "model_response",
         "tool_results",
         "model_response",
     ]
-    assert (told[3]["content"], told[3]["tool_calls"]) == ("two", [])
+    assert (history[3]["content"], history[3]["tool_calls"]) == ("two", [])
     events = part_of(fake.turns[3].message, "history")["events"]
     assert [event["kind"] for event in events[4:]] == ["user_input", "model_response"]
     assert fake.results(3) == [("call-1", "add", "3", None)]
@@ -308,13 +308,13 @@ async def test_questions_go_to_hooks_and_calls_to_tools(streaming):
         completes("done"),
         streaming=streaming,
     )
-    asked = []
-    chat = fake.client().conversation(tools=[add], on_input=lambda i: asked.append(i) or "yes")
+    questions = []
+    chat = fake.client().conversation(tools=[add], on_input=lambda i: questions.append(i) or "yes")
 
     async with chat.stream_message("hi") as events:
         assert (await events.result()).text == "done"
 
-    assert [each.text for each in asked] == ["Sure?"]
+    assert [each.text for each in questions] == ["Sure?"]
     assert [each[2] for each in (*fake.results(1), *fake.results(3))] == ["2", "3"]
     reply = fake.turns[2].message
     assert reply.parts[0].text == "yes"
@@ -327,8 +327,8 @@ async def test_the_history_contains_answers_that_are_messages():
     await chat.ask("hi")
     await chat.ask("thanks")
 
-    told = part_of(fake.turns[1].message, "history")["events"]
-    assert [event.get("content") for event in told] == [None, "hello"]
+    history = part_of(fake.turns[1].message, "history")["events"]
+    assert [event.get("content") for event in history] == [None, "hello"]
 
 
 @pytest.mark.parametrize(
@@ -349,8 +349,8 @@ async def test_the_history_omits_messages_that_may_not_have_arrived(answer, arri
         await chat.ask("and?")
     await chat.ask("and?")
 
-    told = part_of(fake.turns[2].message, "history")["events"]
-    assert [event.get("content") for event in told] == [None, "hello", *arrived]
+    history = part_of(fake.turns[2].message, "history")["events"]
+    assert [event.get("content") for event in history] == [None, "hello", *arrived]
 
 
 @both_ways
@@ -375,15 +375,15 @@ async def test_a_turn_whose_tools_timed_out_can_be_continued(streaming):
 
 async def test_a_message_in_place_of_results_skips_the_calls():
     async def brew() -> str:
-        raise ToolError("no water") if said else AssertionError
+        raise ToolError("no water") if messages else AssertionError
 
-    said = []
+    messages = []
     fake = Scripted(calls(call(1, "brew")), asks("So?"), completes("done"))
     tools = ClientTools([brew], raises=True)
     chat = fake.client().conversation(tools=tools)
     with pytest.raises(AssertionError):
         await chat.ask("hi")
-    said.append("never mind")
+    messages.append("never mind")
 
     assert (await chat.ask("never mind")).question == "So?"
     assert fake.turns[1].message.task_id == chat.task.id
@@ -443,8 +443,8 @@ async def test_unsent_results_are_sent_by_the_next_wait_and_nothing_runs_again(
     assert (await chat.wait()).text == "done"
 
     assert (runs, fake.results(1)) == ([1], [("call-1", "count", "1", None)])
-    told = part_of(fake.turns[1].message, "history")["events"]
-    assert [event["kind"] for event in told] == ["user_input", "model_response"]
+    history = part_of(fake.turns[1].message, "history")["events"]
+    assert [event["kind"] for event in history] == ["user_input", "model_response"]
 
 
 @both_bindings

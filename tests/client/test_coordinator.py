@@ -78,19 +78,19 @@ def after(seconds, text="done"):
 
 async def collected(fan_out, *, iterates):
     """What a fan-out gives, and the error that it ends with."""
-    seen = []
+    results = []
     try:
         if not iterates:
             return list(await fan_out), None
         async for result in fan_out:
-            seen.append(result)  # noqa: PERF401  what came before an error is looked at, too
+            results.append(result)  # noqa: PERF401  what came before an error is looked at, too
     except NotEnoughResultsError as error:
-        return seen, error
-    return seen, None
+        return results, error
+    return results, None
 
 
 def received_ids(agent):
-    return [message_id for message_id, made in agent.executions.items() for _ in made]
+    return [message_id for message_id, attempts in agent.executions.items() for _ in attempts]
 
 
 # ── All together ─────────────────────────────────────────────────────────────────────────────
@@ -102,13 +102,13 @@ async def test_results_have_the_order_of_the_messages():
     async with coordinating(*agents) as coordinator:
         results = await coordinator.fan_out("hello")
 
-    assert [(one.agent, one.answer.text) for one in results] == [
+    assert [(result.agent, result.answer.text) for result in results] == [
         ("a", "A"),
         ("b", "B"),
         ("c", "C"),
     ]
-    assert [one.duration for one in results] == pytest.approx([3, 1, 2])
-    assert {(one.error, one.attempts) for one in results} == {(None, 1)}
+    assert [result.duration for result in results] == pytest.approx([3, 1, 2])
+    assert {(result.error, result.attempts) for result in results} == {(None, 1)}
     assert now() == pytest.approx(3)  # at the same time
 
 
@@ -116,7 +116,7 @@ async def test_iteration_yields_results_in_the_order_of_completion():
     agents = [fake("a", after(3)), fake("b", after(1)), fake("c", after(2))]
 
     async with coordinating(*agents) as coordinator, coordinator.fan_out("hello") as fan_out:
-        order = [(one.agent, now()) async for one in fan_out]
+        order = [(result.agent, now()) async for result in fan_out]
 
     assert [name for name, _ in order] == ["b", "c", "a"]
     assert [when for _, when in order] == pytest.approx([1, 2, 3])
@@ -140,7 +140,7 @@ async def test_pairs_may_name_an_agent_twice():
     async with coordinating(*agents) as coordinator:
         results = await coordinator.fan_out(zip("aba", "xyz", strict=True))
 
-    assert [(one.agent, one.answer.text) for one in results] == [
+    assert [(result.agent, result.answer.text) for result in results] == [
         ("a", "xx"),
         ("b", "yy"),
         ("a", "zz"),
@@ -153,7 +153,7 @@ async def test_agents_selects_some_of_the_agents():
     async with coordinating(*agents) as coordinator:
         results = await coordinator.fan_out("hello", agents=["c", "a"])
 
-    assert [one.agent for one in results] == ["c", "a"]
+    assert [result.agent for result in results] == ["c", "a"]
     assert agents[1].received == []
 
 
@@ -163,7 +163,7 @@ async def test_several_parts_are_one_message():
     async with coordinating(*agents) as coordinator:
         results = await coordinator.fan_out(Part(text=text) for text in ("x", "y"))
 
-    assert {one.answer.text for one in results} == {"x\ny"}
+    assert {result.answer.text for result in results} == {"x\ny"}
 
 
 async def test_an_error_of_one_agent_is_its_result():
@@ -177,9 +177,9 @@ async def test_an_error_of_one_agent_is_its_result():
     agents[-1].inject(Refuse(), times=100)
 
     async with coordinating(*agents) as coordinator:
-        results = {one.agent: one for one in await coordinator.fan_out("hello")}
+        results = {result.agent: result for result in await coordinator.fan_out("hello")}
 
-    assert {name: type(one.error) for name, one in results.items()} == {
+    assert {name: type(result.error) for name, result in results.items()} == {
         "good": type(None),
         "failing": TaskFailedError,
         "choosy": TaskRejectedError,
@@ -191,7 +191,7 @@ async def test_an_error_of_one_agent_is_its_result():
     assert asking.error.task.state is TaskState.INPUT_REQUIRED
     assert "which one?" in str(asking.error)
     assert results["away"].attempts == 4
-    assert [one.attempts for name, one in results.items() if name != "away"] == [1] * 4
+    assert [result.attempts for name, result in results.items() if name != "away"] == [1] * 4
     assert results["good"].unwrap().text == "done"
     with pytest.raises(TaskFailedError, match="no oven"):
         results["failing"].unwrap()
@@ -202,8 +202,8 @@ async def test_a_task_that_needs_input_can_be_continued():
         return asks("which one?") if turn.task is None else completes("the red one")
 
     async with coordinating(fake("a", behave)) as coordinator:
-        asked = await coordinator.delegate("a", "paint it")
-        task = asked.error.task
+        needing_input = await coordinator.delegate("a", "paint it")
+        task = needing_input.error.task
         more = Message(task_id=task.id, context_id=task.context_id, parts=(Part(text="red"),))
         result = await coordinator.delegate("a", more)
 
@@ -229,20 +229,20 @@ async def test_the_error_of_a_question_says_how_to_answer():
 
 
 @pytest.mark.parametrize("answering", [0, 1, 2, 3])
-@pytest.mark.parametrize("wanted", [0, 1, 2, 3])
+@pytest.mark.parametrize("required", [0, 1, 2, 3])
 @pytest.mark.parametrize("iterates", [False, True])
-async def test_too_few_answers_are_an_error_with_all_results(answering, wanted, iterates):
+async def test_too_few_answers_are_an_error_with_all_results(answering, required, iterates):
     agents = [fake(name, "done" if n < answering else fails()) for n, name in enumerate("abc")]
 
     async with coordinating(*agents) as coordinator:
-        fan_out = coordinator.fan_out("hello", min_results=wanted)
-        seen, error = await collected(fan_out, iterates=iterates)
+        fan_out = coordinator.fan_out("hello", min_results=required)
+        results, error = await collected(fan_out, iterates=iterates)
 
-    assert (error is None) == (answering >= wanted)
-    assert len(seen) == (3 if iterates or error is None else 0)
+    assert (error is None) == (answering >= required)
+    assert len(results) == (3 if iterates or error is None else 0)
     if error is not None:
-        assert [one.agent for one in error.results] == ["a", "b", "c"]
-        assert [one.error is None for one in error.results].count(True) == answering
+        assert [result.agent for result in error.results] == ["a", "b", "c"]
+        assert [result.error is None for result in error.results].count(True) == answering
         assert f"{answering} of 3" in str(error)
         assert "c: task " in str(error)
 
@@ -377,14 +377,14 @@ async def test_one_slot_more_than_silent_agents_suffices_for_the_others():
     async with coordinating(*agents, concurrency=3) as coordinator:
         for _ in range(5):
             results = await coordinator.fan_out("hello", within=2)
-            assert [one.error is None for one in results] == [False, False, True, True]
+            assert [result.error is None for result in results] == [False, False, True, True]
 
 
 async def test_the_timeout_of_a_call_applies_in_a_fan_out():
     async with coordinating(fake("a", works_forever()), fake("b", after(4))) as coordinator:
         results = await coordinator.fan_out("hello", within=9, timeout=3, min_results=0)
 
-    assert {one.error.deadline for one in results} == {"call"}
+    assert {result.error.deadline for result in results} == {"call"}
     assert now() == pytest.approx(3)
 
 
@@ -476,7 +476,7 @@ async def test_each_iteration_yields_all_results(how):
         first, second = await asyncio.gather(
             collected(fan_out, iterates=True), collected(fan_out, iterates=True)
         )
-        assert [one.agent for one in first[0]] == ["b", "a", "c"]
+        assert [result.agent for result in first[0]] == ["b", "a", "c"]
         assert second == first
         assert await collected(fan_out, iterates=True) == first
 
@@ -487,8 +487,8 @@ async def test_too_few_answers_end_each_iteration():
     async with coordinating(fake("a", fails())) as coordinator:
         fan_out = coordinator.fan_out("hello")
         for _ in range(2):
-            seen, error = await collected(fan_out, iterates=True)
-            assert (len(seen), type(error)) == (1, NotEnoughResultsError)
+            results, error = await collected(fan_out, iterates=True)
+            assert (len(results), type(error)) == (1, NotEnoughResultsError)
 
 
 async def test_an_unused_fan_out_causes_a_warning():
@@ -558,37 +558,41 @@ OUTCOMES = st.sampled_from(["done", "fails", "asks", "refuses", "away", "late"])
 
 
 @given(
-    asked=st.lists(st.tuples(OUTCOMES, st.floats(0, 9)), min_size=1, max_size=12),
+    behaviours=st.lists(st.tuples(OUTCOMES, st.floats(0, 9)), min_size=1, max_size=12),
     concurrency=st.integers(1, 12),
-    wanted=st.integers(0, 12),
+    required=st.integers(0, 12),
     iterates=st.booleans(),
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=rounds(20, 60))
-def test_each_result_is_yielded_once_at_its_index(asked, concurrency, wanted, iterates, seed):
+def test_each_result_is_yielded_once_at_its_index(
+    behaviours, concurrency, required, iterates, seed
+):
     async def main():
-        agents = [_agent(f"agent{n}", *one) for n, one in enumerate(asked)]
+        agents = [_agent(f"agent{n}", *behaviour) for n, behaviour in enumerate(behaviours)]
         names = [name_of(agent) for agent in agents]
         network = FakeNetwork(*agents)
         async with coordinating(
             *agents, engine=network, concurrency=concurrency, resilience=ONCE
         ) as coordinator:
             fan_out = coordinator.fan_out(
-                "hello", within=1000, timeout=20, min_results=min(wanted, len(agents))
+                "hello", within=1000, timeout=20, min_results=min(required, len(agents))
             )
-            seen, error = await collected(fan_out, iterates=iterates)
+            results, error = await collected(fan_out, iterates=iterates)
         if error is not None:
-            assert not iterates or Counter(map(id, seen)) == Counter(map(id, error.results))
-            seen = list(error.results)
-            assert [one.agent for one in seen] == names
-        assert Counter(one.agent for one in seen) == Counter(names)
-        assert iterates or [one.agent for one in seen] == names
-        assert all((one.answer is None) != (one.error is None) for one in seen)
-        assert (sum(one.error is None for one in seen) >= min(wanted, len(agents))) == (
+            assert not iterates or Counter(map(id, results)) == Counter(map(id, error.results))
+            results = list(error.results)
+            assert [result.agent for result in results] == names
+        assert Counter(result.agent for result in results) == Counter(names)
+        assert iterates or [result.agent for result in results] == names
+        assert all((result.answer is None) != (result.error is None) for result in results)
+        assert (sum(result.error is None for result in results) >= min(required, len(agents))) == (
             error is None
         )
         assert network.in_flight == 0
-        assert all(len(made) == 1 for agent in agents for made in agent.executions.values())
+        assert all(
+            len(attempts) == 1 for agent in agents for attempts in agent.executions.values()
+        )
 
     run(main(), seed=seed)
 
@@ -630,10 +634,10 @@ async def test_one_unreachable_agent_of_ten_delays_no_other(fault):
             await asyncio.sleep(0.5)
         health = coordinator.health()
 
-    well = [one for one in results if one.error is None]
+    well = [result for result in results if result.error is None]
     assert len(results) == 9 * times
     assert len(well) >= 0.999 * len(results)
-    assert max(one.duration for one in well) == pytest.approx(1, abs=0.001)
+    assert max(result.duration for result in well) == pytest.approx(1, abs=0.001)
     assert all(health[name].healthy for name in healthy)
 
 
@@ -655,12 +659,12 @@ async def test_a_small_fan_out_does_not_wait_for_a_large_one():
         large = asyncio.ensure_future(coordinator.fan_out("hello").results())
         await asyncio.sleep(0.5)
         small = await coordinator.fan_out("hello", agents=["agent0", "agent1"])
-        one = await coordinator.delegate("agent2", "hello")
+        delegated = await coordinator.delegate("agent2", "hello")
         took = now()
         await large
 
     assert len(small) == 2
-    assert one.error is None
+    assert delegated.error is None
     assert took <= 4
     assert now() == pytest.approx(43 / 4, abs=1)
 
@@ -695,10 +699,10 @@ async def test_delegate_returns_the_answer_or_the_error():
 async def test_attempts_are_those_of_the_message():
     agent = fake("a", after(30), streaming=False)
     agent.inject(Refuse(), on="SendMessage", times=2)
-    gone = fake("gone")
+    unreachable = fake("gone")
 
     async with coordinating(agent, engine=FakeNetwork(agent)) as coordinator:
-        coordinator.add("gone", gone.url)
+        coordinator.add("gone", unreachable.url)
         assert (await coordinator.delegate("a", "hello")).attempts == 3
         assert (await coordinator.delegate("gone", "hello")).attempts == 1  # to find its card
 
@@ -738,8 +742,8 @@ async def test_health_is_the_state_of_the_breaker():
         agent.inject(Refuse(), times=3)
         await asyncio.sleep(10)
         await coordinator.delegate("a", "hello")
-        one = coordinator.health()["a"]
-        assert (one.healthy, one.consecutive_failures, one.open_until) == (True, 1, None)
+        health = coordinator.health()["a"]
+        assert (health.healthy, health.consecutive_failures, health.open_until) == (True, 1, None)
         await coordinator.delegate("a", "hello")
         await coordinator.delegate("a", "hello")
         opened = now()
@@ -765,10 +769,10 @@ async def test_health_is_the_state_of_the_breaker():
 
 
 async def test_an_agent_without_a_reachable_card_is_unhealthy():
-    gone = fake("gone")
-    gone.inject(Refuse(), times=1000)
+    unreachable = fake("gone")
+    unreachable.inject(Refuse(), times=1000)
 
-    async with coordinating(gone, resilience=ONCE) as coordinator:
+    async with coordinating(unreachable, resilience=ONCE) as coordinator:
         for _ in range(5):
             await coordinator.delegate("gone", "hello")
         health = coordinator.health()["gone"]
@@ -800,8 +804,8 @@ async def test_an_agent_with_replicas_has_the_health_of_the_best():
 
 
 async def test_an_open_circuit_needs_no_slot():
-    busy, gone = fake("busy", works_forever()), fake("gone")
-    async with coordinating(busy, gone, concurrency=1) as coordinator:
+    busy, unreachable = fake("busy", works_forever()), fake("gone")
+    async with coordinating(busy, unreachable, concurrency=1) as coordinator:
         coordinator.client("gone").circuit.open()
         await coordinator.delegate("gone", "hello")
         waiting = asyncio.create_task(coordinator.delegate("busy", "hello"))
@@ -832,11 +836,11 @@ async def test_agents_can_be_added_and_removed():
         assert coordinator.agents == ("a", "c")
         results = await fan_out
 
-        assert [one.agent for one in results] == ["a", "b"]
+        assert [result.agent for result in results] == ["a", "b"]
         assert results[0].error is None
         assert isinstance(results[1].error, A2AConnectionError)
         assert results[1].error.failure == "closed"
-        assert [one.agent for one in await coordinator.fan_out("hello")] == ["a", "c"]
+        assert [result.agent for result in await coordinator.fan_out("hello")] == ["a", "c"]
         assert set(coordinator.health()) == {"a", "c"}
 
 
@@ -907,8 +911,8 @@ async def test_an_agent_can_be_a_card_file(tmp_path):
     path = tmp_path / "card.json"
     path.write_bytes(msgspec.json.encode(card))
 
-    for place in (path, [path]):
-        async with Coordinator({"a": place}, engine=FakeNetwork(agent)) as coordinator:
+    for target in (path, [path]):
+        async with Coordinator({"a": target}, engine=FakeNetwork(agent)) as coordinator:
             assert (await coordinator.delegate("a", "hello")).error is None
 
 
@@ -975,18 +979,18 @@ async def test_a_coordinator_on_sockets_leaks_nothing():
 
     async with AsyncExitStack() as stack:
         agents = [FakeAgent(behave) for _ in range(3)]
-        servers = [await stack.enter_async_context(LoopbackServer(one)) for one in agents]
-        async with Coordinator([one.url for one in servers], concurrency=2) as coordinator:
+        servers = [await stack.enter_async_context(LoopbackServer(agent)) for agent in agents]
+        async with Coordinator([server.url for server in servers], concurrency=2) as coordinator:
             results = await coordinator.fan_out("hello", min_results=3)
             fan_out = coordinator.fan_out(zip(coordinator.agents, ["x", "long", "x"], strict=True))
             async with fan_out:
                 coming = aiter(fan_out)
                 first = [await anext(coming), await anext(coming)]
 
-        assert [one.answer.text for one in results] == ["done"] * 3
-        assert {one.agent for one in first} == {servers[0].url, servers[2].url}
+        assert [result.answer.text for result in results] == ["done"] * 3
+        assert {server.agent for server in first} == {servers[0].url, servers[2].url}
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert [one.open_streams for one in agents] == [0, 0, 0]
+    assert [agent.open_streams for agent in agents] == [0, 0, 0]
 
 
 # ── What cannot be right is told at once ─────────────────────────────────────────────────────
@@ -1091,15 +1095,15 @@ async def test_one_shot_iterables_in_options_apply_to_every_agent():
     async with coordinating(*agents, extensions=iter(["urn:x"])) as coordinator:
         results = await coordinator.fan_out("hello")
 
-    assert [one.answer.extensions for one in results] == [("urn:x",)] * 2
+    assert [result.answer.extensions for result in results] == [("urn:x",)] * 2
 
 
 async def test_addresses_are_also_names():
     agents = [fake("a"), fake("b")]
-    async with Coordinator([one.url for one in agents], engine=FakeNetwork(*agents)) as them:
+    async with Coordinator([agent.url for agent in agents], engine=FakeNetwork(*agents)) as them:
         results = await them.fan_out("hello")
 
-    assert [one.agent for one in results] == ["http://a.test", "http://b.test"]
+    assert [result.agent for result in results] == ["http://a.test", "http://b.test"]
 
 
 # ── Agents that fail, are silent or are removed ──────────────────────────────────────────────────
@@ -1142,7 +1146,7 @@ async def test_a_call_cancelled_before_it_was_sent_is_unexecuted():
         async with fan_out:
             await asyncio.sleep(1)
         come = aiter(fan_out)
-        results = {one.agent: one for one in [await anext(come), await anext(come)]}
+        results = {result.agent: result for result in [await anext(come), await anext(come)]}
 
     assert waiting.received == []
     assert results["waiting"].error.executed is False
@@ -1150,9 +1154,12 @@ async def test_a_call_cancelled_before_it_was_sent_is_unexecuted():
 
 
 async def test_an_agent_whose_name_does_not_resolve_is_unhealthy():
-    gone = fake("gone")
+    unreachable = fake("gone")
     async with Coordinator(
-        {"gone": card_of(gone)}, engine=FakeNetwork(), resilience=ONCE, env=VirtualWall(draw=0.5)
+        {"gone": card_of(unreachable)},
+        engine=FakeNetwork(),
+        resilience=ONCE,
+        env=VirtualWall(draw=0.5),
     ) as coordinator:
         results = [await coordinator.delegate("gone", "hello") for _ in range(6)]
         health = coordinator.health()["gone"]
@@ -1186,8 +1193,8 @@ async def test_agents_that_never_answer_take_no_slot_from_the_others(silent):
             asking.append(asyncio.create_task(ask()))
             await asyncio.sleep(1)
         await asyncio.sleep(2)
-        for one in asking:
-            one.cancel()
+        for call in asking:
+            call.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
     assert answered == ["done"] * 60 * len(healthy)
@@ -1233,11 +1240,11 @@ async def test_a_coordinator_closes_all_its_fan_outs_at_once():
 
 @pytest.mark.parametrize("ends", ["close", "remove"])
 async def test_calls_that_wait_for_a_removed_agent_end_at_once(ends):
-    busy, other = fake("busy", works_forever()), fake("other")
-    network = FakeNetwork(busy, other)
-    lent = connect(busy.url, engine=network)
+    busy, other_agent = fake("busy", works_forever()), fake("other")
+    network = FakeNetwork(busy, other_agent)
+    borrowed = connect(busy.url, engine=network)
     coordinator = Coordinator(
-        {"busy": lent, "other": other.url},
+        {"busy": borrowed, "other": other_agent.url},
         engine=network,
         concurrency=1,
         env=VirtualWall(draw=0.5),
@@ -1251,12 +1258,14 @@ async def test_calls_that_wait_for_a_removed_agent_end_at_once(ends):
     results = await asyncio.gather(*waiting)
 
     assert now() == 2
-    assert {(one.error.failure, one.error.executed) for one in results} == {("closed", False)}
-    assert other.received == []
+    assert {(result.error.failure, result.error.executed) for result in results} == {
+        ("closed", False)
+    }
+    assert other_agent.received == []
     in_flight.cancel()
     await asyncio.gather(in_flight, return_exceptions=True)
     if ends == "remove":
-        coordinator.add("other", other.url)
+        coordinator.add("other", other_agent.url)
         assert (await coordinator.delegate("other", "hello", timeout=5)).error is None
         await coordinator.close()
-    await lent.close()
+    await borrowed.close()

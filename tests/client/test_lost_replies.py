@@ -83,8 +83,8 @@ class Clock(PassThrough):
         return msgspec.structs.replace(reply, headers=headers)
 
 
-def clock_of(said):
-    return type("SomeClock", (Clock,), {"date": said})
+def clock_of(utc_time):
+    return type("SomeClock", (Clock,), {"date": utc_time})
 
 
 def now():
@@ -249,13 +249,13 @@ async def test_a_reply_to_a_known_task_is_searched_for_in_that_task(binding, str
         streaming=streaming,
     )
     client = connected(agent, binding)
-    asked = await client.ask("Book.")
+    question = await client.ask("Book.")
     agent.inject(Reset(after_execution=True), on=SENDS[streaming])
 
-    answer = await client.ask("Two.", task_id=asked.task_id, context_id=asked.context_id)
+    answer = await client.ask("Two.", task_id=question.task_id, context_id=question.context_id)
 
     assert answer.text == "Booked."
-    assert [len(made) for made in agent.executions.values()] == [1, 1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1, 1]
     assert not agent.calls("ListTasks")
 
 
@@ -325,8 +325,8 @@ async def test_a_message_of_a_raw_call_is_recorded_before_it_is_sent(tmp_path):
 
 
 async def test_the_reply_to_a_raw_call_finishes_its_record(tmp_path):
-    said = Message(message_id="a-1", role=Role.AGENT, parts=(Part(text="hi"),))
-    agent, journal = FakeAgent(said), SqliteJournal(tmp_path / "j")
+    answer = Message(message_id="a-1", role=Role.AGENT, parts=(Part(text="hi"),))
+    agent, journal = FakeAgent(answer), SqliteJournal(tmp_path / "j")
     client = connected(agent, journal=journal, env=VirtualWall())
 
     reply = await client.call(*raw())
@@ -346,17 +346,17 @@ async def test_a_lagging_store_is_searched_again():
     assert task.text == "42"
 
 
-@pytest.mark.parametrize("place", [0, 130, 249])
-async def test_every_page_is_read(place):
+@pytest.mark.parametrize("page", [0, 130, 249])
+async def test_every_page_is_read(page):
     agent = FakeAgent(completes("42"))
     client = connected(agent)
-    for _ in range(place):
+    for _ in range(page):
         await client.send_message("before")
     agent.inject(Reset(after_execution=True), on="SendMessage")
     agent.inject(Delay(seconds=3, after_execution=False), on="ListTasks")
     sending = asyncio.create_task(client.send_message("How far?"))
     await asyncio.sleep(1)
-    for _ in range(249 - place):
+    for _ in range(249 - page):
         await client.send_message("after")
 
     task = await sending
@@ -451,19 +451,19 @@ async def test_a_message_that_never_arrived_has_an_unknown_outcome(binding, stre
 
 
 async def test_the_error_passed_to_observers_is_not_changed_later():
-    agent, told, calls = FakeAgent(), [], []
+    agent, observed_errors, calls = FakeAgent(), [], []
     agent.inject(Reset(), on="SendMessage")
 
     def note(observation):
         if isinstance(observation, CallFinished):
             calls.append(observation)
         elif isinstance(observation, RequestFinished) and observation.operation == "SendMessage":
-            told.append((observation.error, observation.error.message))
+            observed_errors.append((observation.error, observation.error.message))
 
     with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
         await connected(agent, observers=[note]).send_message("hello")
 
-    ((error, message),) = told
+    ((error, message),) = observed_errors
     assert error.message == message
     assert error.searched == ()
     assert caught.value.message.startswith(message)
@@ -519,16 +519,16 @@ async def test_on_unknown_raise_does_not_search(options):
     assert now() == 0
 
 
-@pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
-async def test_on_unknown_of_a_call_overrides_the_clients(way):
+@pytest.mark.parametrize("option", ["ask", "send_message", "stream_message"])
+async def test_on_unknown_of_a_call_overrides_the_clients(option):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), times=1)
     client = connected(agent)
 
-    called = getattr(client, way)("How far?", on_unknown="raise")
+    called = getattr(client, option)("How far?", on_unknown="raise")
 
     with pytest.raises(OutcomeUnknownError):
-        await (called.__aenter__() if way == "stream_message" else called)
+        await (called.__aenter__() if option == "stream_message" else called)
 
     assert not agent.calls("ListTasks")
 
@@ -698,16 +698,16 @@ async def test_a_resumed_call_that_cannot_be_searched_for_says_why(tmp_path):
         await client.send_message("hello", timeout=5)
     (pending,) = await client.pending()
 
-    with pytest.raises(OutcomeUnknownError, match=r"was sent failed: .*refused") as told:
+    with pytest.raises(OutcomeUnknownError, match=r"was sent failed: .*refused") as caught:
         await pending.resume(timeout=7)
 
-    late = told.value.search_error
+    late = caught.value.search_error
     assert isinstance(late, DeadlineExceededError)
     assert late.deadline == "wait"
     assert isinstance(late.__cause__, A2AConnectionError | CircuitOpenError)
-    assert told.value.__cause__ is late
-    assert told.value.message_id == pending.message_id
-    assert told.value.executed is None
+    assert caught.value.__cause__ is late
+    assert caught.value.message_id == pending.message_id
+    assert caught.value.executed is None
     assert [call.message_id for call in await client.pending()] == [pending.message_id]
     await journal.close()
 
@@ -910,11 +910,11 @@ async def test_two_tasks_of_one_message_are_reported():
     with pytest.raises(DuplicateTasksError) as caught:
         await connected(agent, attempt_layers=[Doubled]).send_message("How far?")
 
-    (made,) = agent.executions.values()
-    assert {task.id for task in caught.value.tasks} == set(made)
-    assert len(made) == 2
+    (attempts,) = agent.executions.values()
+    assert {task.id for task in caught.value.tasks} == set(attempts)
+    assert len(attempts) == 2
     assert caught.value.executed is True
-    assert all(task_id in str(caught.value) for task_id in made)
+    assert all(task_id in str(caught.value) for task_id in attempts)
 
 
 # ── Sent again, as the caller asked ──────────────────────────────────────────────────────────
@@ -927,9 +927,9 @@ async def test_resend_sends_again_without_a_search():
 
     task = await connected(agent, on_unknown="resend").send_message("How far?")
 
-    (made,) = agent.executions.values()
+    (attempts,) = agent.executions.values()
     assert task.text == "42"
-    assert len(made) == 3  # the same message, as often as asked for
+    assert len(attempts) == 3  # the same message, as often as asked for
     assert not agent.calls("ListTasks")
 
 
@@ -1012,11 +1012,13 @@ async def test_a_deadline_during_the_resend_reports_the_first_attempt():
     agent.inject(Stall(phase="connect"), on="SendMessage")
     client = connected(agent, on_unknown="resend")
 
-    with pytest.raises(DeadlineExceededError, match="sent before, and its reply was lost") as told:
+    with pytest.raises(
+        DeadlineExceededError, match="sent before, and its reply was lost"
+    ) as caught:
         await client.send_message("hello", timeout=4)
 
-    assert told.value.executed is None
-    assert [attempt.executed for attempt in told.value.attempts] == [None, False]
+    assert caught.value.executed is None
+    assert [attempt.executed for attempt in caught.value.attempts] == [None, False]
 
 
 async def test_a_client_closed_before_the_resend_reports_the_known_facts():
@@ -1104,7 +1106,7 @@ async def test_with_a_client_context_id_a_task_without_messages_is_found(streami
     answer = await client.ask("How far?")
 
     assert answer.text == "42"
-    assert [len(made) for made in agent.executions.values()] == [1, 1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1, 1]
     assert len({task.context_id for task in agent.tasks.values()}) == 2
 
 
@@ -1116,7 +1118,7 @@ async def test_an_agent_that_refuses_client_context_ids_is_remembered(streaming)
     answers = [await client.ask("How far?") for _ in range(3)]
 
     assert [answer.text for answer in answers] == ["42"] * 3
-    assert [len(made) for made in agent.executions.values()] == [1, 1, 1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1, 1, 1]
     assert len(agent.calls(SENDS[streaming])) == 4
 
 
@@ -1130,7 +1132,7 @@ async def test_a_context_id_refused_on_a_resend_is_omitted():
     task = await client.send_message("How far?")
 
     assert task.text == "42"
-    assert [len(made) for made in agent.executions.values()] == [1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1]
 
 
 async def test_an_attempt_with_a_refused_context_id_was_not_executed():
@@ -1151,7 +1153,7 @@ async def test_a_message_resent_with_a_client_context_id_is_found():
     client = connected(agent, context_ids="client", on_unknown="resend_if_absent")
 
     assert (await client.send_message("How far?")).text == "42"
-    assert [len(made) for made in agent.executions.values()] == [1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1]
 
 
 async def test_invalid_params_after_execution_cause_no_resend():
@@ -1162,7 +1164,7 @@ async def test_invalid_params_after_execution_cause_no_resend():
     with pytest.raises(InvalidParamsError):
         await connected(agent, context_ids="client").send_message("How far?")
 
-    assert [len(made) for made in agent.executions.values()] == [1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1]
 
 
 async def test_an_agent_that_ignores_context_ids_is_searched_like_any_other():
@@ -1183,17 +1185,19 @@ async def test_an_agent_that_ignores_context_ids_is_searched_like_any_other():
 async def test_observers_get_the_outcome_of_the_search(arrives):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=arrives), on="SendMessage")
-    seen = []
-    client = connected(agent, observers=[seen.append])
+    observations = []
+    client = connected(agent, observers=[observations.append])
 
     result = (await asyncio.gather(client.send_message("How far?"), return_exceptions=True))[0]
 
-    (found,) = [one for one in seen if isinstance(one, Reconciled)]
-    assert found.operation == "SendMessage"
-    assert found.searched[0].startswith("the tasks changed since the message was sent")
-    assert found.request_id == seen[0].request_id
-    assert found.task_id == (result.id if isinstance(result, Task) else None)
-    assert found.message_id in (agent.executions or [result.message_id])
+    (reconciled,) = [
+        observation for observation in observations if isinstance(observation, Reconciled)
+    ]
+    assert reconciled.operation == "SendMessage"
+    assert reconciled.searched[0].startswith("the tasks changed since the message was sent")
+    assert reconciled.request_id == observations[0].request_id
+    assert reconciled.task_id == (result.id if isinstance(result, Task) else None)
+    assert reconciled.message_id in (agent.executions or [result.message_id])
 
 
 @both_ways
@@ -1202,15 +1206,17 @@ async def test_observers_get_the_searched_locations(streaming):
         lambda turn: asks("For how many?") if turn.task is None else completes("Booked."),
         streaming=streaming,
     )
-    seen = []
-    client = connected(agent, observers=[seen.append])
-    asked = await client.ask("Book.")
+    observations = []
+    client = connected(agent, observers=[observations.append])
+    question = await client.ask("Book.")
     agent.inject(Reset(after_execution=True), on=SENDS[streaming])
 
-    await client.ask("Two.", task_id=asked.task_id, context_id=asked.context_id)
+    await client.ask("Two.", task_id=question.task_id, context_id=question.context_id)
 
-    (found,) = [one for one in seen if isinstance(one, Reconciled)]
-    assert (found.operation, found.searched) == (SENDS[streaming], ("task task-1",))
+    (reconciled,) = [
+        observation for observation in observations if isinstance(observation, Reconciled)
+    ]
+    assert (reconciled.operation, reconciled.searched) == (SENDS[streaming], ("task task-1",))
 
 
 # ── Clocks ───────────────────────────────────────────────────────────────────────────────────
@@ -1270,10 +1276,10 @@ async def test_a_message_with_a_client_context_id_is_recognized_by_the_callers_c
         "context_ids": "client",
     }
     client = connected(agent, **options)
-    said = Message(message_id="m-1", role=Role.USER, parts=(Part(text="How far?"),))
+    message = Message(message_id="m-1", role=Role.USER, parts=(Part(text="How far?"),))
 
     for is_again in [False, True]:
-        (result,) = [one async for one in client.run([said], run_id="r")]
+        (result,) = [result async for result in client.run([message], run_id="r")]
 
         assert (result.error, result.was_resumed) == (None, is_again)
 
@@ -1339,19 +1345,23 @@ async def test_a_message_to_a_task_that_accepts_none_ends_the_search_early(
 async def test_observers_and_the_log_report_the_start_of_a_search(caplog):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
-    seen = []
+    observations = []
 
-    await connected(agent, observers=[seen.append]).send_message("How far?")
+    await connected(agent, observers=[observations.append]).send_message("How far?")
 
-    (began,) = [one for one in seen if isinstance(one, ReconcileStarted)]
-    (ended,) = [one for one in seen if isinstance(one, Reconciled)]
-    assert seen.index(began) < seen.index(ended)
+    (began,) = [
+        observation for observation in observations if isinstance(observation, ReconcileStarted)
+    ]
+    (ended,) = [observation for observation in observations if isinstance(observation, Reconciled)]
+    assert observations.index(began) < observations.index(ended)
     assert (began.operation, began.message_id) == ("SendMessage", ended.message_id)
     assert (began.timeout, began.error.message_id) == (30, ended.message_id)
-    said = [one.getMessage() for one in caplog.records if "searching" in one.getMessage()]
-    assert len(said) == 1
-    assert said[0].startswith("SendMessage ")
-    assert began.message_id in said[0]
+    log_lines = [
+        record.getMessage() for record in caplog.records if "searching" in record.getMessage()
+    ]
+    assert len(log_lines) == 1
+    assert log_lines[0].startswith("SendMessage ")
+    assert began.message_id in log_lines[0]
 
 
 @pytest.mark.rule("D01")

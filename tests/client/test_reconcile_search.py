@@ -53,8 +53,10 @@ def message(**more):
     return Message(message_id=ID, role=Role.USER, parts=(Part(text="hi"),), **more)
 
 
-def task(task_id="t", *said, **more):
-    history = tuple(Message(message_id=one, role=Role.USER, parts=()) for one in said)
+def task(task_id="t", *message_ids, **more):
+    history = tuple(
+        Message(message_id=message_id, role=Role.USER, parts=()) for message_id in message_ids
+    )
     return Task(id=task_id, history=history, **more)
 
 
@@ -62,20 +64,20 @@ def page(*tasks, token=""):
     return ListTasksResponse(tasks=tasks, next_page_token=token)
 
 
-def at(seconds):
+def at_second(seconds):
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def test_without_task_or_context_it_lists_tasks_changed_since_the_send():
     search = Reconciliation(message(), sent_at=SENT)
 
-    assert search.step == ListPage(since=at(SENT - 60))
+    assert search.step == ListPage(since=at_second(SENT - 60))
 
 
 def test_a_known_clock_skew_is_applied():
     search = Reconciliation(message(), sent_at=SENT, clock_skew=-3600.0)
 
-    assert search.step == ListPage(since=at(SENT - 3605))
+    assert search.step == ListPage(since=at_second(SENT - 3605))
 
 
 def test_a_clock_found_to_be_behind_is_corrected_at_once():
@@ -83,7 +85,7 @@ def test_a_clock_found_to_be_behind_is_corrected_at_once():
 
     search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
 
-    assert search.step == ListPage(since=at(SENT - 3605))
+    assert search.step == ListPage(since=at_second(SENT - 3605))
     assert search.clock_skew == -3600
     search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
     assert search.step == RetryLater(1)
@@ -105,9 +107,9 @@ def test_a_list_restarted_from_an_earlier_time_is_read_to_its_end():
 
     search.listed(page(token="2"), wall=SENT + 10.5, agent_time=SENT + 10)
     search.listed(page(token="3"), wall=SENT + 12, agent_time=SENT + 10)
-    assert search.step == ListPage(since=at(SENT - 7))
+    assert search.step == ListPage(since=at_second(SENT - 7))
     search.listed(page(token="2"), wall=SENT + 12, agent_time=SENT + 10)
-    assert search.step == ListPage(since=at(SENT - 7), page_token="2")
+    assert search.step == ListPage(since=at_second(SENT - 7), page_token="2")
     search.listed(page(), wall=SENT + 12, agent_time=SENT + 10)
     search.finish(LATE)
 
@@ -120,10 +122,10 @@ def test_a_task_of_the_context_is_fetched_completely():
 
     search.listed(page(task("a", "m-0"), task("b", "m-0", ID)), wall=SENT, agent_time=None)
     assert search.step == Fetch("b")
-    whole = task("b", "m-0", ID, status=TaskStatus(state=TaskState.COMPLETED))
-    search.fetched(whole)
+    complete = task("b", "m-0", ID, status=TaskStatus(state=TaskState.COMPLETED))
+    search.fetched(complete)
 
-    assert search.step == Found(whole)
+    assert search.step == Found(complete)
 
 
 def test_a_listed_task_is_used_if_it_cannot_be_fetched():
@@ -217,7 +219,7 @@ def test_pages_become_smaller_while_they_are_too_large():
 def test_a_clock_that_is_ahead_does_not_narrow_the_list():
     search = Reconciliation(message(), sent_at=SENT, clock_skew=8 * 3600.0)
 
-    assert search.step == ListPage(since=at(SENT - 5))
+    assert search.step == ListPage(since=at_second(SENT - 5))
 
 
 def test_a_task_that_moves_between_pages_is_one_task():
@@ -246,13 +248,13 @@ def test_a_task_that_moves_past_the_reader_is_found_in_the_next_round():
 def test_endless_pages_are_read_up_to_the_limit_and_do_not_prove_absence(token):
     search = Reconciliation(message(context_id="c"), sent_at=SENT, max_pages=7)
 
-    asked = 0
+    request_count = 0
     while isinstance(search.step, ListPage):
-        asked += 1
-        search.listed(page(token=token(asked)), wall=SENT, agent_time=None)
+        request_count += 1
+        search.listed(page(token=token(request_count)), wall=SENT, agent_time=None)
     search.finish(LATE)
 
-    assert asked <= 7
+    assert request_count <= 7
     assert search.step == Inconclusive()
     assert search.searched == ("the tasks of context c, not all of them",)
 
@@ -396,13 +398,13 @@ def test_a_permanent_refusal_ends_the_search(kind, is_asked_again):
 
 # ── Any agent ────────────────────────────────────────────────────────────────────────────────
 
-said = st.lists(st.sampled_from([ID, "m-0", "m-2"]), max_size=3)
+HISTORIES = st.lists(st.sampled_from([ID, "m-0", "m-2"]), max_size=3)
 number = st.integers(0, 20).map(str)
 context = st.sampled_from(["c", "d"])
 stores = st.lists(
-    st.builds(lambda i, s, c: task(i, *s, context_id=c), number, said, context),
+    st.builds(lambda i, s, c: task(i, *s, context_id=c), number, HISTORIES, context),
     max_size=8,
-    unique_by=lambda one: one.id,
+    unique_by=lambda item: item.id,
 )
 failures = st.lists(
     st.sampled_from(
@@ -432,21 +434,21 @@ class AnyAgent:
         step = search.step
         if not isinstance(step, GetTask | ListPage | Fetch):
             return False
-        came, failed = search.got, search.failed
+        on_success, failed = search.got, search.failed
         if isinstance(step, Fetch):
-            came, failed = search.fetched, search.not_fetched
+            on_success, failed = search.fetched, search.not_fetched
         if (error := next(self.failures, None)) is not None:
             failed(error)
         elif isinstance(step, ListPage):
             search.listed(self.page(step), wall=SENT, agent_time=None)
-        elif known := [one for one in self.store if one.id == step.task_id]:
-            came(known[0])
+        elif matches := [item for item in self.store if item.id == step.task_id]:
+            on_success(matches[0])
         else:
             failed(TaskNotFoundError("gone"))
         return True
 
     def page(self, step):
-        fits = [one for one in self.store if step.context_id in {None, one.context_id}]
+        fits = [item for item in self.store if step.context_id in {None, item.context_id}]
         start = int(step.page_token or 0)
         end = start + self.page_size
         return page(*fits[start:end], token=str(end) if end < len(fits) else "")
@@ -455,10 +457,10 @@ class AnyAgent:
 agents = st.builds(AnyAgent, stores, failures, st.integers(1, 4))
 
 
-def is_ours(found, *, is_own_context):
-    if is_own_context and found.context_id == "c":
+def is_ours(candidate, *, is_own_context):
+    if is_own_context and candidate.context_id == "c":
         return True
-    return any(one.message_id == ID for one in found.history)
+    return any(message.message_id == ID for message in candidate.history)
 
 
 @settings(max_examples=rounds(100, 400))
@@ -469,25 +471,25 @@ def is_ours(found, *, is_own_context):
     st.booleans(),
 )
 def test_for_any_replies_only_tasks_of_the_message_are_found(
-    agent, place, max_pages, is_own_context
+    agent, position, max_pages, is_own_context
 ):
     """Given any store and any failures, when it is searched, then what is found is true."""
-    is_own_context = is_own_context and place == {"context_id": "c"}
+    is_own_context = is_own_context and position == {"context_id": "c"}
     search = Reconciliation(
-        message(**place), sent_at=SENT, max_pages=max_pages, is_own_context=is_own_context
+        message(**position), sent_at=SENT, max_pages=max_pages, is_own_context=is_own_context
     )
 
-    asked = 0
+    request_count = 0
     while not isinstance(search.step, Found | Duplicate | Absent | Inconclusive):
-        asked += agent.answer(search)
-        assert asked < 200, "it never ends"
+        request_count += agent.answer(search)
+        assert request_count < 200, "it never ends"
         if isinstance(search.step, RetryLater):
             search.waited() if search.step.rounds < 5 else search.finish(LATE)
 
-    found = getattr(search.step, "tasks", ())
+    candidates = getattr(search.step, "tasks", ())
     if isinstance(search.step, Found):
-        found = [search.step.task]
-    assert all(is_ours(one, is_own_context=is_own_context) for one in found)
+        candidates = [search.step.task]
+    assert all(is_ours(item, is_own_context=is_own_context) for item in candidates)
     assert all(search.searched)
 
 
@@ -508,34 +510,34 @@ def test_found_task_is_none_if_nothing_was_found(search):
 
 
 def test_found_task_returns_the_task():
-    found = task("a", ID)
+    expected_task = task("a", ID)
 
-    assert found_task(lost_reply(), report(Found(found), seen=task("a"))) is found
+    assert found_task(lost_reply(), report(Found(expected_task), seen=task("a"))) is expected_task
 
 
 def test_found_task_raises_duplicates_with_the_facts_of_the_lost_reply():
-    lost, tasks = lost_reply(), (task("a", ID), task("b", ID))
+    loss, tasks = lost_reply(), (task("a", ID), task("b", ID))
 
     with pytest.raises(DuplicateTasksError, match=r"2 tasks of message .*: a, b") as caught:
-        found_task(lost, report(Duplicate(tasks), seen=tasks[1]))
+        found_task(loss, report(Duplicate(tasks), seen=tasks[1]))
 
     error = caught.value
     assert (error.tasks, error.executed, error.agent) == (tasks, True, "http://agent.test")
-    assert error.__cause__ is lost
+    assert error.__cause__ is loss
 
 
 @pytest.mark.parametrize(
-    "why",
+    "search_error",
     [
         A2AError("refused"),
         DeadlineExceededError("late", deadline="wait", timeout=1.0),
     ],
 )
-def test_found_task_raises_the_search_error_with_a_seen_task(why):
-    seen = task("a", ID)
+def test_found_task_raises_the_search_error_with_a_seen_task(search_error):
+    seen_task = task("a", ID)
 
-    with pytest.raises(type(why), match="task a was last seen") as caught:
-        found_task(lost_reply(), report(Inconclusive(why), seen=seen))
+    with pytest.raises(type(search_error), match="task a was last seen") as caught:
+        found_task(lost_reply(), report(Inconclusive(search_error), seen=seen_task))
 
-    assert (caught.value, caught.value.executed) == (why, True)
-    assert getattr(caught.value, "task", seen) is seen
+    assert (caught.value, caught.value.executed) == (search_error, True)
+    assert getattr(caught.value, "task", seen_task) is seen_task

@@ -63,7 +63,7 @@ async def check_resumed_as_unknown(network, path, **options):
         with pytest.raises(TaskNotFoundError, match="task task-1 is not the one of") as caught:
             await call.resume(timeout=600)
         assert (caught.value.executed, caught.value.task_id) == (True, "task-1")
-        assert call.message_id in [one.message_id for one in await client.pending()]
+        assert call.message_id in [call.message_id for call in await client.pending()]
     await journal.close()
 
 
@@ -93,8 +93,8 @@ async def test_a_task_of_another_clients_message_does_not_answer_a_stored_one(
     await left_behind(network, path, "one", store_messages=True)
 
     network.start(FakeAgent(repeats, streaming=streaming))
-    async with connected(network) as other:
-        await other.send_message("another", return_immediately=True)
+    async with connected(network) as other_client:
+        await other_client.send_message("another", return_immediately=True)
         await asyncio.sleep(100 if is_over else 0)
         await check_resumed_as_unknown(network, path)
 
@@ -105,8 +105,8 @@ async def test_a_task_in_another_context_does_not_answer_a_call(tmp_path):
     await left_behind(network, path, "one", context_ids="client")
 
     network.start(FakeAgent(repeats, records_messages=False))
-    async with connected(network) as other:
-        await other.send_message("another", return_immediately=True)
+    async with connected(network) as other_client:
+        await other_client.send_message("another", return_immediately=True)
         await check_resumed_as_unknown(network, path)
 
 
@@ -145,8 +145,8 @@ async def test_an_answer_that_was_not_stored_is_not_read_from_another_messages_t
         async with client.run(items, run_id="r") as run:
             assert [result.answer.text async for result in run] == ["re: one"]
         network.start(FakeAgent(repeats, streaming=False))
-        async with connected(network) as other:
-            await other.ask("another")
+        async with connected(network) as other_client:
+            await other_client.ask("another")
         async with client.run(items, run_id="r") as run:
             (result,) = [result async for result in run]
     await journal.close()
@@ -163,8 +163,8 @@ async def test_a_cut_stream_does_not_continue_with_another_messages_task(streami
     async with connected(network) as client, client.stream_message("one") as events:
         await anext(events)
         network.start(FakeAgent(repeats, streaming=streaming))
-        async with connected(network) as other:
-            await other.send_message("another", return_immediately=True)
+        async with connected(network) as other_client:
+            await other_client.send_message("another", return_immediately=True)
             with pytest.raises(TaskNotFoundError, match="not the one of message") as caught:
                 await events.result()
     assert caught.value.executed is True
@@ -196,10 +196,10 @@ def with_other_ids(history):
 
 def in_other_words(history):
     """As agents do that put a prompt around what a user says."""
-    said = tuple(Part(text=f"Conversation so far:\n{m.text}\n") for m in history)
+    parts = tuple(Part(text=f"Conversation so far:\n{m.text}\n") for m in history)
     return tuple(
         msgspec.structs.replace(m, parts=(part,))
-        for m, part in zip(with_other_ids(history), said, strict=True)
+        for m, part in zip(with_other_ids(history), parts, strict=True)
     )
 
 
@@ -210,7 +210,7 @@ def shortened(history):
     return (agents, later, agents)
 
 
-KEPT = {
+HISTORIES = {
     "none": lambda history: (),
     "other ids": with_other_ids,
     "other ids and words": in_other_words,
@@ -219,12 +219,12 @@ KEPT = {
 
 
 @pytest.mark.parametrize("store_messages", [True, False])
-@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("shown_history", HISTORIES)
 async def test_a_history_without_the_message_does_not_lose_its_answer(
-    tmp_path, kept, store_messages
+    tmp_path, shown_history, store_messages
 ):
     path, network = tmp_path / "calls.db", Network(FakeAgent(repeats, streaming=False))
-    layer = type("Layer", (Shows,), {"shown": staticmethod(KEPT[kept])})
+    layer = type("Layer", (Shows,), {"shown": staticmethod(HISTORIES[shown_history])})
     await left_behind(network, path, "one", store_messages=store_messages, attempt_layers=[layer])
 
     journal = SqliteJournal(path)
@@ -243,9 +243,9 @@ async def test_a_reply_that_a_history_does_not_show_yet_gets_its_answer(tmp_path
     layer = type("Layer", (Shows,), {"shown": staticmethod(lambda history: history[:1])})
     journal = SqliteJournal(path, store_messages=store_messages)
     async with connected(network, journal, attempt_layers=[layer]) as client:
-        asked = await client.ask("go")
-        assert asked.task.state is TaskState.INPUT_REQUIRED
-        replying = asyncio.create_task(client.ask("home", task_id=asked.task.id))
+        question = await client.ask("go")
+        assert question.task.state is TaskState.INPUT_REQUIRED
+        replying = asyncio.create_task(client.ask("home", task_id=question.task.id))
         await asyncio.sleep(10)
     await asyncio.gather(replying, return_exceptions=True)
 

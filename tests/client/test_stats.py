@@ -210,7 +210,7 @@ async def test_of_several_endpoints_the_best_one_that_has_answered_counts():
     agents = [FakeAgent(url=f"http://{name}.test", bindings=("JSONRPC",)) for name in "ab"]
     long = BreakerPolicy(failures=2, open_for=10_000, max_open_for=12_000)
     policy = Resilience(retry=RetryPolicy(max_retries=0), breaker=long)
-    urls = [one.url for one in agents]
+    urls = [agent.url for agent in agents]
     client = connect(urls, engine=FakeNetwork(*agents), resilience=policy)
 
     async def many():
@@ -220,10 +220,12 @@ async def test_of_several_endpoints_the_best_one_that_has_answered_counts():
                 await client.send_message("hello")
 
     await many()
-    assert all(one.calls("SendMessage") for one in agents)
+    assert all(agent.calls("SendMessage") for agent in agents)
     agents[0].inject(Refuse(), times=1000)
     await many()
-    states = [one.circuit for one in client.stats().endpoints if one.binding == "JSONRPC"]
+    states = [
+        endpoint.circuit for endpoint in client.stats().endpoints if endpoint.binding == "JSONRPC"
+    ]
     assert sorted(states) == ["closed", "open"]
     assert client.circuit.state == "closed"
 
@@ -253,7 +255,7 @@ async def test_a_manual_override_applies_to_one_client():
     first.circuit.open()
 
     assert (first.circuit.state, second.circuit.state) == ("open", "closed")
-    assert {one.circuit for one in first.stats().endpoints} == {"open"}
+    assert {endpoint.circuit for endpoint in first.stats().endpoints} == {"open"}
     await second.ask("hello")
 
 

@@ -111,7 +111,7 @@ def test_custom_types_are_described_in_defs(kind, names):
 
 
 @pytest.mark.parametrize(
-    ("kind", "default", "told"),
+    ("kind", "default", "in_schema"),
     [
         (int, 1, {"default": 1}),
         (int | None, None, {"default": None}),
@@ -121,10 +121,10 @@ def test_custom_types_are_described_in_defs(kind, names):
         (int, object(), {}),
     ],
 )
-def test_a_default_is_in_the_schema_if_it_is_json(kind, default, told):
+def test_a_default_is_in_the_schema_if_it_is_json(kind, default, in_schema):
     schema, required, _ = the_parameter(kind, default)
 
-    assert {name: value for name, value in schema.items() if name == "default"} == told
+    assert {name: value for name, value in schema.items() if name == "default"} == in_schema
     assert required == []
 
 
@@ -240,7 +240,7 @@ def test_for_any_arguments_a_function_runs_with_valid_ones_or_not_at_all(text):
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("value", "written"),
     [
         ("text", "text"),
         ("", ""),
@@ -252,9 +252,9 @@ def test_for_any_arguments_a_function_runs_with_valid_ones_or_not_at_all(text):
         (b"\x00", '"AA=="'),
     ],
 )
-def test_a_result_is_text_or_json(given, written):
+def test_a_result_is_text_or_json(value, written):
     async def give() -> Any:
-        return given
+        return value
 
     result = result_of(Tool(give), "")
 

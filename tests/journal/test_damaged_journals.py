@@ -115,7 +115,7 @@ async def test_a_damaged_row_hides_no_other_call(value, tmp_path):
 
     async with connected(agent, journal) as client:
         pending = {call.message_id: call for call in await client.pending()}
-        outcomes = {one.message_id: one async for one in client.resume_pending()}
+        outcomes = {outcome.message_id: outcome async for outcome in client.resume_pending()}
         (left,) = await client.pending()
     await journal.close()
 
@@ -126,7 +126,7 @@ async def test_a_damaged_row_hides_no_other_call(value, tmp_path):
     assert type(error) is JournalError
     assert (error.reason, error.message_id) == ("damaged", damaged)
     assert damaged in str(error)
-    assert [one.answer.text for one in outcomes.values()] == ["done", "done"]
+    assert [outcome.answer.text for outcome in outcomes.values()] == ["done", "done"]
 
 
 async def damaged_journal(path, value, column="began"):
@@ -168,7 +168,7 @@ async def test_a_damaged_call_can_be_forgotten_and_is_not_sent_again(column, tmp
 
 async def test_the_command_line_forgets_a_damaged_call(tmp_path):
     journal, agent = await damaged_journal(tmp_path / "calls.db", "1e18")
-    (damaged,) = [one for one in await journal.unfinished() if one.damage is not None]
+    (damaged,) = [record for record in await journal.unfinished() if record.damage is not None]
     await journal.close()
     words = ("resume", "--journal", str(journal.path), "--forget", damaged.message_id)
 

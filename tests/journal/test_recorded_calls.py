@@ -414,7 +414,7 @@ async def test_pending_finds_one_call_by_its_message(path):
         await call.forget()
         assert await client.pending(message_id=second.message_id) == []
         assert await client.pending(message_id="m") == []
-        assert [one.message_id for one in await client.pending()] == [first.message_id]
+        assert [call.message_id for call in await client.pending()] == [first.message_id]
         assert other
 
 
@@ -761,9 +761,9 @@ async def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(p
             left = await client.pending()
             assert len(left) == 5
             assert not any(call.is_held for call in left)
-            said += [one.answer.text async for one in client.resume_pending(concurrency=4)]
+            said += [outcome.answer.text async for outcome in client.resume_pending(concurrency=4)]
     async with Process(agent, path) as client:
-        said += [one.answer.text async for one in client.resume_pending()]
+        said += [outcome.answer.text async for outcome in client.resume_pending()]
         assert await client.pending() == []
 
     assert sorted(said) == [*"abcdef"]
@@ -851,12 +851,12 @@ async def test_resume_pending_yields_no_outcome_that_closing_the_client_has_left
     first = asyncio.create_task(anext(outcomes))
     await asyncio.sleep(pause)  # the outcomes are on their way, or wait to be yielded
     await client.close()
-    found = [await first] + [one async for one in outcomes]
+    found = [await first] + [outcome async for outcome in outcomes]
     await journal.close()
     said = [one.answer.text for one in found if one.answer is not None]
     errors = [one.error for one in found if one.error is not None]
     async with Process(agent, path) as client:
-        said += [one.answer.text async for one in client.resume_pending()]
+        said += [outcome.answer.text async for outcome in client.resume_pending()]
     assert sorted(said) == [*"abc"]
     assert {error.failure for error in errors} == {"closed"}
 
@@ -877,10 +877,10 @@ async def test_resume_pending_yields_no_outcome_of_a_call_that_another_client_to
         outcomes = client.resume_pending()
         said = [(await anext(outcomes)).answer.text]
         await asyncio.sleep(31)  # the others have come, and their leases are over
-        said += [one.answer.text async for one in other.resume_pending()]
+        said += [outcome.answer.text async for outcome in other.resume_pending()]
         goes_on.set()
         await asyncio.sleep(30)
-        reasons = [one.error.reason async for one in outcomes]
+        reasons = [outcome.error.reason async for outcome in outcomes]
     assert sorted(said) == [*"abc"]
     assert reasons == ["taken_over"] * 2
 

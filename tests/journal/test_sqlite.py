@@ -131,7 +131,7 @@ async def test_begin_refuses_a_recorded_message(path):
     assert outcomes[2].executed is False
     assert (outcomes[2].reason, outcomes[2].message_id) == ("exists", "a")
     assert str(path) in str(outcomes[2])
-    assert [one.message_id for one in await journal.unfinished()] == ["a", "b"]
+    assert [record.message_id for record in await journal.unfinished()] == ["a", "b"]
     await journal.close()
 
 
@@ -276,8 +276,8 @@ async def test_claim_succeeds_for_one_of_many(path):
         return_exceptions=True,
     )
 
-    assert sum(isinstance(one, CallRecord) for one in taken) == 1
-    assert all(isinstance(one, CallRecord | JournalError) for one in taken)
+    assert sum(isinstance(record, CallRecord) for record in taken) == 1
+    assert all(isinstance(record, CallRecord | JournalError) for record in taken)
     for journal in journals:
         await journal.close()
 
@@ -324,7 +324,7 @@ async def test_a_cancelled_call_does_not_affect_others(path):
 
     await other
 
-    assert {one.message_id for one in await journal.unfinished()} == {"a", "b"}
+    assert {record.message_id for record in await journal.unfinished()} == {"a", "b"}
     await journal.close()
 
 
@@ -409,7 +409,7 @@ async def test_a_file_of_another_user_is_refused_and_not_written(path, side, oth
 
     assert f"belongs to user {OTHER_USER}" in said
     assert f"because of {path}{side}" in said or not side
-    assert [one.message_id for one in await holder.unfinished()] == ["a"]
+    assert [record.message_id for record in await holder.unfinished()] == ["a"]
     await holder.close()
 
 
@@ -686,7 +686,7 @@ async def test_a_restored_file_is_used_again(path):
 
     await journal.begin(record("c"))
 
-    assert "a" in {one.message_id for one in await journal.unfinished()}
+    assert "a" in {record.message_id for record in await journal.unfinished()}
     await journal.close()
 
 
@@ -698,7 +698,7 @@ async def test_a_closed_journal_can_be_created_again(path):
 
     await journal.begin(record("b"))
 
-    assert [one.message_id for one in await journal.unfinished()] == ["b"]
+    assert [record.message_id for record in await journal.unfinished()] == ["b"]
     await journal.close()
 
 
@@ -710,7 +710,7 @@ async def test_a_relative_path_is_independent_of_a_later_chdir(tmp_path, monkeyp
 
     await journal.begin(record())
 
-    assert [one.message_id for one in await reread(tmp_path / "calls.db")] == ["m-1"]
+    assert [record.message_id for record in await reread(tmp_path / "calls.db")] == ["m-1"]
     await journal.close()
 
 
@@ -761,7 +761,7 @@ async def test_a_lock_of_another_process_is_an_error_and_the_next_call_succeeds(
     other.execute("ROLLBACK")
     other.close()
     await journal.begin(record("c"))
-    assert [one.message_id for one in await journal.unfinished()] == ["a", "c"]
+    assert [record.message_id for record in await journal.unfinished()] == ["a", "c"]
     await journal.close()
 
 
@@ -832,7 +832,7 @@ def test_parent_and_child_of_a_fork_both_write(path):
 
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
-    there = {one.message_id for one in asyncio.run(reread(path))}
+    there = {record.message_id for record in asyncio.run(reread(path))}
     assert there == {"before", "child", "parent", "orphan"}
 
 
@@ -889,7 +889,7 @@ def test_forks_in_threads_while_journals_are_written_and_created_lose_nothing(pa
     )
 
     assert ended.stderr == ""
-    there = {one.message_id for one in asyncio.run(reread(path))}
+    there = {record.message_id for record in asyncio.run(reread(path))}
     assert there == {
         *(f"parent-{number}" for number in range(100)),
         *(f"child-{thread}-{number}" for thread in range(3) for number in range(4)),

@@ -84,10 +84,12 @@ def test_every_optional_member_of_the_model_is_in_the_table():
 @pytest.mark.rule("S13")
 def test_s13_a_status_message_may_be_null_and_have_no_parts():
     task = read(Task, id="t", status={"state": "TASK_STATE_WORKING", "message": None})
-    other = read(Task, id="t", status={"state": "TASK_STATE_WORKING", "message": {"parts": None}})
+    with_null_parts = read(
+        Task, id="t", status={"state": "TASK_STATE_WORKING", "message": {"parts": None}}
+    )
 
     assert task.status == TaskStatus(state=TaskState.WORKING)
-    assert other.status.message == Message()
+    assert with_null_parts.status.message == Message()
 
 
 def test_a_missing_required_member_is_named():
@@ -268,13 +270,13 @@ def nested(opening, closing, depth):
 
 
 @pytest.mark.parametrize(
-    "where",
+    "nesting",
     [b'{"data":%s}', b'{"added":%s}', b'{"metadata":{"a":%s}}', b'{"raw":"_-8","data":%s}', b"%s"],
 )
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b"[", b"")])
-def test_too_deep_nesting_is_malformed(where, opening, closing):
+def test_too_deep_nesting_is_malformed(nesting, opening, closing):
     with pytest.raises(MalformedError, match="nested too deeply"):
-        decode(where % nested(opening, closing, TOO_DEEP), Part)
+        decode(nesting % nested(opening, closing, TOO_DEEP), Part)
 
 
 @pytest.mark.parametrize("write", [encode, to_builtins])

@@ -158,9 +158,9 @@ def test_a_name_in_another_script_is_converted_to_ascii(host, expected):
 
 
 @pytest.mark.rule("P20")
-@pytest.mark.parametrize(("host", "said"), REFUSED.items(), ids=ascii)
-def test_a_confusable_name_is_refused(host, said):
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("host", "reason"), REFUSED.items(), ids=ascii)
+def test_a_confusable_name_is_refused(host, reason):
+    with pytest.raises(ValueError, match=reason):
         ascii_host(host)
     assert not is_http_address(f"https://{host}/")
     with pytest.raises(ValueError, match=r"host that|control character"):
@@ -181,10 +181,10 @@ def test_a_host_is_sent_in_ascii(host):
 @pytest.mark.rule("P20")
 @pytest.mark.real_time
 async def test_the_resolver_receives_the_ascii_form(monkeypatch):
-    asked = []
+    looked_up = []
 
     def getaddrinfo(host, *_, **__):
-        asked.append(host)
+        looked_up.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
@@ -192,7 +192,7 @@ async def test_the_resolver_receives_the_ascii_form(monkeypatch):
         with pytest.raises(A2AConnectionError) as caught:
             await client.agent_card()
 
-    assert set(asked) == {"xn--strae-oqa.example"}
+    assert set(looked_up) == {"xn--strae-oqa.example"}
     assert "xn--strae-oqa.example" in (caught.value.agent or "")
 
 

@@ -42,7 +42,7 @@ from holdfast.policies import Limits, Timeouts
 pytestmark = pytest.mark.real_time
 
 # What a test waits for comes at once; the bound only keeps a broken engine from hanging.
-PATIENCE = 60.0
+LONG_TIMEOUT_S = 60.0
 # A limit that is meant to fire.
 BRIEF = 0.05
 CHUNKED = "Transfer-Encoding: chunked"
@@ -54,7 +54,7 @@ def on_a_loop(test):
 
     async def tidy(*args, **kwargs):
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LONG_TIMEOUT_S):
             await test(*args, **kwargs)
         for _ in range(10):
             await asyncio.sleep(0)
@@ -75,7 +75,7 @@ def sockets_of(loop):
 
 
 @contextlib.asynccontextmanager
-async def made(**options):
+async def open_engine(**options):
     engine = AiohttpEngine(**options)
     try:
         yield engine
@@ -84,8 +84,8 @@ async def made(**options):
 
 
 def limits(**brief):
-    patient = dict.fromkeys(Timeouts.__struct_fields__, PATIENCE)
-    return Timeouts(**patient | brief)
+    timeouts = dict.fromkeys(Timeouts.__struct_fields__, LONG_TIMEOUT_S)
+    return Timeouts(**timeouts | brief)
 
 
 def post(url, body=b'{"method": "SendMessage"}', **options):
@@ -108,14 +108,14 @@ async def failing(call, kind):
     return caught.value
 
 
-async def reading(engine, request, seen=None, then=lambda: None):
+async def reading(engine, request, received=None, then=lambda: None):
     """Reads a stream to its end; calls `then` for each piece."""
-    seen = [] if seen is None else seen
+    received = [] if received is None else received
     async with engine.stream(request) as stream:
         async for piece in stream.chunks():
-            seen.append(piece)
+            received.append(piece)
             then()
-    return seen
+    return received
 
 
 class Clock:
@@ -164,7 +164,7 @@ def trusting(authority):
 )
 @on_a_loop
 async def test_the_url_is_sent_unchanged(target):
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(get(server.url.rstrip("/") + target))
 
         assert request_line(server.requests[0]) == f"GET {target} HTTP/1.1"
@@ -173,7 +173,7 @@ async def test_the_url_is_sent_unchanged(target):
 @on_a_loop
 async def test_the_body_and_the_headers_are_sent_unchanged():
     body = bytes(range(256)) * 1000
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(post(server.url, body, headers={"x-any": "thing"}))
 
         head_sent, _, body_sent = server.requests[0].partition(b"\r\n\r\n")
@@ -184,7 +184,7 @@ async def test_the_body_and_the_headers_are_sent_unchanged():
 
 @on_a_loop
 async def test_a_get_has_no_headers_about_a_body():
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(get(server.url))
 
         assert header(server.requests[0], "content-length") is None
@@ -195,7 +195,7 @@ async def test_a_get_has_no_headers_about_a_body():
 @on_a_loop
 async def test_calls_accept_gzip_and_streams_only_identity():
     packed = reply(gzip.compress(b"held fast"), "Content-Encoding: gzip")
-    async with serve(always(packed)) as server, made() as engine:
+    async with serve(always(packed)) as server, open_engine() as engine:
         answer = await engine.request(post(server.url))
         await reading(engine, post(server.url))
 
@@ -209,7 +209,7 @@ async def test_calls_accept_gzip_and_streams_only_identity():
 @on_a_loop
 async def test_a_redirect_is_returned_as_a_reply(status, make):
     async with serve(always(reply(b"", "Location: /other", status=f"{status} Go"))) as server:
-        async with made() as engine:
+        async with open_engine() as engine:
             answer = await engine.request(make(server.url))
 
         assert answer.status == status
@@ -220,7 +220,10 @@ async def test_a_redirect_is_returned_as_a_reply(status, make):
 @pytest.mark.rule("P17")
 @on_a_loop
 async def test_cookies_are_neither_stored_nor_sent():
-    async with serve(always(reply(b"{}", "Set-Cookie: a=b; Path=/"))) as server, made() as engine:
+    async with (
+        serve(always(reply(b"{}", "Set-Cookie: a=b; Path=/"))) as server,
+        open_engine() as engine,
+    ):
         await engine.request(get(server.url))
         await engine.request(get(server.url))
 
@@ -233,7 +236,7 @@ async def test_netrc_is_not_read(tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("default login user password sesame\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(get(server.url))
 
         assert header(server.requests[0], "authorization") is None
@@ -244,13 +247,13 @@ async def test_netrc_is_not_read(tmp_path, monkeypatch):
 async def test_progress_is_sent_once_the_request_left(make):
     async def script(connection):
         await connection.first_bytes()
-        seen.append(progress.sent)
+        sent_flags.append(progress.sent)
 
-    progress, seen = Progress(), []
-    async with serve(script) as server, made() as engine:
+    progress, sent_flags = Progress(), []
+    async with serve(script) as server, open_engine() as engine:
         await failing(engine.request(make(server.url, progress=progress)), A2AConnectionError)
 
-        assert seen == [True]
+        assert sent_flags == [True]
         assert progress.sent
 
 
@@ -261,7 +264,7 @@ async def test_progress_is_sent_once_the_request_left(make):
 async def test_the_proxy_of_the_environment_is_used(monkeypatch):
     async with serve() as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
-        async with made() as engine:
+        async with open_engine() as engine:
             await engine.request(get("http://agent.example/a%2Fb/?q=%20"))
 
         line = "GET http://agent.example/a%2Fb/?q=%20 HTTP/1.1"
@@ -273,7 +276,7 @@ async def test_the_proxy_of_the_environment_is_used(monkeypatch):
 async def test_the_proxy_receives_its_credentials(monkeypatch):
     async with serve() as proxy:
         monkeypatch.setenv("http_proxy", f"http://user:sesame@127.0.0.1:{proxy.port}")
-        async with made() as engine:
+        async with open_engine() as engine:
             await engine.request(get("http://agent.example/"))
 
         assert header(proxy.requests[0], "proxy-authorization") == "Basic dXNlcjpzZXNhbWU="
@@ -285,7 +288,7 @@ async def test_no_proxy_bypasses_the_proxy(monkeypatch, bypass):
     async with serve() as proxy, serve() as server:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", bypass)
-        async with made() as engine:
+        async with open_engine() as engine:
             await engine.request(get(server.url))
 
         assert (len(proxy.requests), len(server.requests)) == (0, 1)
@@ -295,7 +298,7 @@ async def test_no_proxy_bypasses_the_proxy(monkeypatch, bypass):
 async def test_proxies_can_be_disabled(monkeypatch):
     async with serve() as proxy, serve() as server:
         monkeypatch.setenv("http_proxy", proxy.url)
-        async with made(proxies=False) as engine:
+        async with open_engine(proxies=False) as engine:
             await engine.request(get(server.url))
 
         assert (len(proxy.requests), len(server.requests)) == (0, 1)
@@ -311,7 +314,7 @@ async def test_a_proxy_that_does_not_connect_is_named_without_its_password(
 ):
     async with serve(always(reply(status=status))) as proxy:
         monkeypatch.setenv("https_proxy", f"http://user:sesame@127.0.0.1:{proxy.port}")
-        async with made() as engine:
+        async with open_engine() as engine:
             error = await failing(
                 engine.request(post("https://agent.example/")), A2AConnectionError
             )
@@ -324,9 +327,9 @@ async def test_a_proxy_that_does_not_connect_is_named_without_its_password(
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @on_a_loop
 async def test_an_unreachable_proxy_is_named_without_its_password(monkeypatch, scheme):
-    with nobody() as port:
+    with peer_closed_loop_blocked() as port:
         monkeypatch.setenv(f"{scheme}_proxy", f"http://user:sesame@127.0.0.1:{port}")
-        async with made() as engine:
+        async with open_engine() as engine:
             call = engine.request(post(f"{scheme}://agent.example/"))
             error = await failing(call, A2AConnectionError)
 
@@ -335,8 +338,8 @@ async def test_an_unreachable_proxy_is_named_without_its_password(monkeypatch, s
 
 
 @contextlib.contextmanager
-def nobody():
-    """A port that nobody listens on, and nobody else can take."""
+def peer_closed_loop_blocked():
+    """Yield a reserved port on which no server listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -355,7 +358,7 @@ async def test_a_request_lost_on_a_reused_connection_is_not_sent_again(method, e
         await connection.request()
         getattr(connection, ending)()
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         request = HttpRequest(method=method, url=server.url, timeouts=limits())
         await engine.request(request)
         error = await failing(engine.request(request), A2AConnectionError)
@@ -373,7 +376,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used(make):
         connection.finish()
         await connection.until_gone()
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         await engine.request(make(server.url))
         await server.connections[0].gone.wait()
         await engine.request(make(server.url))
@@ -391,19 +394,19 @@ async def test_nothing_is_sent_on_a_connection_that_was_closed_while_the_loop_wa
         await connection.send(reply())
         await answered.wait()
         connection.finish()
-        hung_up.set()
+        is_closed.set()
         await connection.until_gone()
 
     monkeypatch.setattr(
         "holdfast._net.pools._POLL_OVERDUE_S", 0
     )  # after which the loop counts as blocked
-    answered, hung_up = asyncio.Event(), threading.Event()
+    answered, is_closed = asyncio.Event(), threading.Event()
     progress = Progress()
     with serve_in_thread(script) as server:
-        async with made() as engine:
+        async with open_engine() as engine:
             await engine.request(make(server.url))
             server.call(answered.set)
-            assert hung_up.wait(10)  # as tools do that are not async
+            assert is_closed.wait(10)  # as tools do that are not async
             request = make(server.url, progress=progress)
             error = await failing(engine.request(request), A2AConnectionError)
 
@@ -423,7 +426,7 @@ async def test_nothing_is_sent_on_a_connection_that_was_closed_while_the_loop_wa
 async def test_a_close_during_the_request_reports_whether_bytes_left(make, ticks):
     """Whether bytes left depends on the very turn of the loop; the facts must tell which."""
     progress = Progress()
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(make(server.url))
         server.connections[0].finish()
         for _ in range(ticks):
@@ -433,10 +436,10 @@ async def test_a_close_during_the_request_reports_whether_bytes_left(make, ticks
 
         if isinstance(outcome, A2AConnectionError):
             await server.until(lambda: not server.open)
-            left = len(server.requests) == 2
+            has_left = len(server.requests) == 2
             assert (outcome.failure, outcome.transient) == ("disconnected", True)
-            assert outcome.executed is (None if left else False)
-            assert progress.sent is left
+            assert outcome.executed is (None if has_left else False)
+            assert progress.sent is has_left
             assert len(server.connections) == 1
         else:  # the close had been seen
             assert outcome.status == 200
@@ -451,16 +454,16 @@ async def test_data_received_on_an_idle_connection_is_not_a_reply(make):
         await connection.send(reply(b"mine"))
         await idle.wait()
         await connection.send(reply(b"not asked for"))
-        said.set()
+        has_written.set()
         await connection.request()
         await connection.until_gone()
 
-    idle, said = asyncio.Event(), asyncio.Event()
+    idle, has_written = asyncio.Event(), asyncio.Event()
     progress = Progress()
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         await engine.request(make(server.url))
         idle.set()
-        await said.wait()
+        await has_written.wait()
         for _ in range(5):  # the client takes notice
             await asyncio.sleep(0)
         request = make(server.url, progress=progress)
@@ -475,7 +478,7 @@ async def test_data_received_on_an_idle_connection_is_not_a_reply(make):
 # ── Timeouts ─────────────────────────────────────────────────────────────────────────────────
 
 
-def told(error, phase, *, executed):
+def assert_timeout(error, phase, *, executed):
     assert (error.phase, error.timeout) == (phase, BRIEF)
     assert (error.executed, error.transient) == (executed, True)
     assert f"{BRIEF:g} s" in str(error)
@@ -489,13 +492,13 @@ async def test_pool_timeout():
         await connection.stall()
 
     progress = Progress()
-    async with serve(script) as server, made(max_connections=1) as engine:
+    async with serve(script) as server, open_engine(max_connections=1) as engine:
         first = asyncio.create_task(engine.request(post(server.url)))
         await server.until(lambda: server.requests)
         request = post(server.url, timeouts=limits(pool=BRIEF), progress=progress)
         error = await failing(engine.request(request), A2ATimeoutError)
 
-        told(error, "pool", executed=False)
+        assert_timeout(error, "pool", executed=False)
         assert not progress.sent
         assert len(server.connections) == 1
         first.cancel()
@@ -510,12 +513,12 @@ async def test_connect_timeout_in_the_handshake(make):
         await connection.stall()
 
     progress = Progress()
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         url = server.url.replace("http:", "https:")
         request = make(url, timeouts=limits(connect=BRIEF), progress=progress)
         error = await failing(engine.request(request), A2ATimeoutError)
 
-        told(error, "connect", executed=False)
+        assert_timeout(error, "connect", executed=False)
         assert not progress.sent
 
 
@@ -528,12 +531,12 @@ async def test_connect_timeout_at_a_full_backlog():
             filler = fillers.enter_context(socket.socket())
             filler.setblocking(False)
             filler.connect_ex(listening.getsockname())
-        async with made() as engine:
+        async with open_engine() as engine:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
             call = engine.request(post(url, timeouts=limits(connect=BRIEF)))
             error = await failing(call, A2ATimeoutError)
 
-    told(error, "connect", executed=False)
+    assert_timeout(error, "connect", executed=False)
 
 
 @pytest.mark.rule("P32")
@@ -544,11 +547,11 @@ async def test_write_timeout():
         await connection.stall()
 
     progress = Progress()
-    async with serve(script, receive_buffer=4096) as server, made() as engine:
+    async with serve(script, receive_buffer=4096) as server, open_engine() as engine:
         request = post(server.url, bytes(2**25), timeouts=limits(write=BRIEF), progress=progress)
         error = await failing(engine.request(request), A2ATimeoutError)
 
-        told(error, "write", executed=None)
+        assert_timeout(error, "write", executed=None)
         assert progress.sent
 
 
@@ -561,12 +564,12 @@ async def test_first_byte_timeout(make, streaming):
         await connection.request()
         await connection.stall()
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         request = make(server.url, timeouts=limits(first_byte=BRIEF))
         call = reading(engine, request) if streaming else engine.request(request)
         error = await failing(call, A2ATimeoutError)
 
-        told(error, "first_byte", executed=None)
+        assert_timeout(error, "first_byte", executed=None)
         assert len(server.requests) == 1
 
 
@@ -580,12 +583,12 @@ async def test_idle_timeout(streaming, part):
         await connection.send(head("Content-Length: 100") + part.encode())
         await connection.stall()
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         request = post(server.url, timeouts=limits(idle=BRIEF))
         call = reading(engine, request) if streaming else engine.request(request)
         error = await failing(call, A2ATimeoutError)
 
-        told(error, "idle", executed=None)
+        assert_timeout(error, "idle", executed=None)
 
 
 @on_a_loop
@@ -597,15 +600,15 @@ async def test_every_chunk_restarts_the_idle_timeout(monkeypatch):
         await connection.send(head(CHUNKED))
         for _ in range(5):
             await connection.send(chunk(b": still here\n\n"))
-            await taken.acquire()
+            await consumed.acquire()
             clock.ahead += 7.0
         await connection.send(LAST_CHUNK)
 
-    taken = asyncio.Semaphore(0)
-    async with serve(script) as server, made() as engine:
+    consumed = asyncio.Semaphore(0)
+    async with serve(script) as server, open_engine() as engine:
         request = post(server.url, timeouts=limits(idle=10.0))
 
-        assert len(await reading(engine, request, then=taken.release)) == 5
+        assert len(await reading(engine, request, then=consumed.release)) == 5
 
 
 @on_a_loop
@@ -618,7 +621,7 @@ async def test_timeouts_apply_to_their_own_phase_only(monkeypatch):
         clock.ahead += 30.0
         await connection.send(reply())
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         timeouts = limits(pool=10.0, connect=10.0, write=10.0, idle=10.0)
         answer = await engine.request(post(server.url, timeouts=timeouts))
 
@@ -632,7 +635,7 @@ async def test_an_early_reply_ends_the_writing():
         await connection.send(reply(b"too large", status="413 Content Too Large"))
         await connection.stall()
 
-    async with serve(script, receive_buffer=4096) as server, made() as engine:
+    async with serve(script, receive_buffer=4096) as server, open_engine() as engine:
         answer = await engine.request(post(server.url, bytes(2**25)))
 
         assert (answer.status, answer.body) == (413, b"too large")
@@ -646,8 +649,8 @@ async def test_an_early_reply_ends_the_writing():
 @on_a_loop
 async def test_refused(make):
     progress = Progress()
-    with nobody() as port:
-        async with made() as engine:
+    with peer_closed_loop_blocked() as port:
+        async with open_engine() as engine:
             request = make(f"http://127.0.0.1:{port}/", progress=progress)
             error = await failing(engine.request(request), A2AConnectionError)
 
@@ -658,9 +661,9 @@ async def test_refused(make):
 
 @on_a_loop
 async def test_the_error_of_a_refusing_proxy_has_only_the_reason(monkeypatch):
-    with nobody() as port:
+    with peer_closed_loop_blocked() as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        async with made() as engine:
+        async with open_engine() as engine:
             request = get("http://agent.example/")
             error = await failing(engine.request(request), A2AConnectionError)
 
@@ -670,7 +673,7 @@ async def test_the_error_of_a_refusing_proxy_has_only_the_reason(monkeypatch):
 @pytest.mark.parametrize("name", [LONG_NAME, "a" * 64 + ".invalid", "no..name.invalid"])
 @on_a_loop
 async def test_an_invalid_name_is_a_dns_failure(name):
-    async with made() as engine:
+    async with open_engine() as engine:
         error = await failing(engine.request(post(f"http://{name}/")), A2AConnectionError)
 
     assert (error.failure, error.executed) == ("dns", False)
@@ -678,7 +681,7 @@ async def test_an_invalid_name_is_a_dns_failure(name):
 
 @on_a_loop
 async def test_a_dns_failure_is_transient_as_the_resolver_says():
-    async with made() as engine:
+    async with open_engine() as engine:
         error = await failing(engine.request(post(f"http://{LONG_NAME}/")), A2AConnectionError)
 
     assert error.transient is (error.__cause__.os_error.errno != socket.EAI_NONAME)
@@ -687,7 +690,7 @@ async def test_a_dns_failure_is_transient_as_the_resolver_says():
 @pytest.mark.parametrize("url", ["ftp://agent.example/", "http:///rpc", "http://256.1.1.1/"])
 @on_a_loop
 async def test_an_invalid_address_is_not_transient(url):
-    async with made() as engine:
+    async with open_engine() as engine:
         error = await failing(engine.request(post(url)), A2AConnectionError)
 
     assert (error.failure, error.executed, error.transient) == ("unreachable", False, False)
@@ -702,7 +705,7 @@ async def test_disconnected_before_the_reply(make, ending):
         await connection.request()
         getattr(connection, ending)()
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         error = await failing(engine.request(make(server.url)), A2AConnectionError)
 
         assert (error.failure, error.executed, error.transient) == ("disconnected", None, True)
@@ -715,7 +718,7 @@ async def test_disconnected_while_the_request_is_written(ending):
     async def script(connection):
         getattr(connection, ending)()
 
-    async with serve(script, receive_buffer=4096) as server, made() as engine:
+    async with serve(script, receive_buffer=4096) as server, open_engine() as engine:
         error = await failing(engine.request(post(server.url, bytes(2**22))), A2AConnectionError)
 
         assert (error.failure, error.transient) == ("disconnected", True)
@@ -736,16 +739,16 @@ async def test_truncated(part, ending):
     async def script(connection):
         await connection.request()
         await connection.send(part)
-        await begun.wait()
+        await has_begun.wait()
         getattr(connection, ending)()
 
-    begun = asyncio.Event()
-    async with serve(script) as server, made() as engine:
-        seen = []
-        call = reading(engine, post(server.url), seen, then=begun.set)
+    has_begun = asyncio.Event()
+    async with serve(script) as server, open_engine() as engine:
+        received = []
+        call = reading(engine, post(server.url), received, then=has_begun.set)
         error = await failing(call, A2AConnectionError)
 
-        assert seen == [b"half"]
+        assert received == [b"half"]
         assert (error.failure, error.executed, error.transient) == ("truncated", None, True)
 
 
@@ -755,7 +758,7 @@ async def test_a_truncated_reply_of_a_call_is_truncated():
         await connection.request()
         await connection.send(head("Content-Length: 100") + b"half")
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         error = await failing(engine.request(post(server.url)), A2AConnectionError)
 
         assert (error.failure, error.executed, error.transient) == ("truncated", None, True)
@@ -774,16 +777,16 @@ async def test_data_received_before_a_cut_is_delivered_to_a_slow_reader():
     async def read_slowly():
         async with engine.stream(post(server.url)) as stream:
             async for piece in stream.chunks():
-                seen.append(piece)
+                received.append(piece)
                 reader_is_busy.set()
                 await server.connections[0].gone.wait()
 
     reader_is_busy = asyncio.Event()
-    async with serve(script) as server, made() as engine:
-        seen = []
+    async with serve(script) as server, open_engine() as engine:
+        received = []
         error = await failing(read_slowly(), A2AConnectionError)
 
-        assert b"".join(seen) == b"onetwothree"
+        assert b"".join(received) == b"onetwothree"
         assert error.failure == "truncated"
 
 
@@ -802,7 +805,7 @@ async def test_data_received_before_a_cut_is_delivered_to_a_slow_reader():
 )
 @on_a_loop
 async def test_garbage_is_an_invalid_response(answer):
-    async with serve(always(answer)) as server, made() as engine:
+    async with serve(always(answer)) as server, open_engine() as engine:
         error = await failing(engine.request(post(server.url)), InvalidAgentResponseError)
 
         assert (error.executed, error.transient) == (None, False)
@@ -810,7 +813,7 @@ async def test_garbage_is_an_invalid_response(answer):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "description"),
     [
         (b"SSH-2.0-OpenSSH_9.9\r\n", "it begins b'SSH-2.0-OpenSSH_9.9"),
         (b"\x15\x03\x01\x00\x02\x02\x16", "it begins with 7 bytes that are not text"),
@@ -821,19 +824,19 @@ async def test_garbage_is_an_invalid_response(answer):
     ],
 )
 @on_a_loop
-async def test_a_reply_that_is_not_http_is_described(answer, told):
-    async with serve(always(answer)) as server, made() as engine:
+async def test_a_reply_that_is_not_http_is_described(answer, description):
+    async with serve(always(answer)) as server, open_engine() as engine:
         error = await failing(engine.request(post(server.url)), InvalidAgentResponseError)
 
     assert error.message.startswith("the reply is not HTTP/1.1")
-    assert told in error.message
+    assert description in error.message
     assert "status line" not in str(error)
 
 
 @on_a_loop
 async def test_any_bytes_raise_only_a2a_errors():
     dice = random.Random(20)
-    whole = (
+    response = (
         reply(b'{"ok": true}', "Content-Type: application/json")
         + reply(gzip.compress(b"{}" * 100), "Content-Encoding: gzip")
         + head(CHUNKED)
@@ -843,8 +846,8 @@ async def test_any_bytes_raise_only_a2a_errors():
     )
 
     def mutated():
-        data = bytearray(whole)
-        start = whole.index(b"HTTP", dice.choice([0, 1, whole.rindex(b"HTTP")]))
+        data = bytearray(response)
+        start = response.index(b"HTTP", dice.choice([0, 1, response.rindex(b"HTTP")]))
         for _ in range(dice.randrange(1, 6)):
             data[dice.randrange(start, len(data))] = dice.randrange(256)
         return bytes(data[start : dice.randrange(start, len(data) + 1)])
@@ -853,7 +856,7 @@ async def test_any_bytes_raise_only_a2a_errors():
         await connection.request()
         await connection.send(mutated())
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         for turn in range(300):
             call = engine.request(post(server.url))
             with contextlib.suppress(A2AError):
@@ -871,7 +874,7 @@ async def test_tls_settings_are_applied(kind, authority, certified, trusting, tm
     file = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(str(file))
     option = {"file": str(file), "path": file, "context": trusting, "off": False}[kind]
-    async with serve(ssl=certified) as server, made(ssl=option) as engine:
+    async with serve(ssl=certified) as server, open_engine(ssl=option) as engine:
         answer = await engine.request(post(server.url))
 
         assert answer.status == 200
@@ -880,7 +883,7 @@ async def test_tls_settings_are_applied(kind, authority, certified, trusting, tm
 @pytest.mark.rule("P33")
 @on_a_loop
 async def test_an_untrusted_certificate_is_a_permanent_tls_failure(certified):
-    async with serve(ssl=certified) as server, made() as engine:
+    async with serve(ssl=certified) as server, open_engine() as engine:
         error = await failing(engine.request(post(server.url)), A2AConnectionError)
 
         assert (error.failure, error.executed, error.transient) == ("tls", False, False)
@@ -892,7 +895,7 @@ async def test_an_untrusted_certificate_is_a_permanent_tls_failure(certified):
 async def test_a_certificate_for_another_host_is_a_permanent_tls_failure(authority, trusting):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("other.example").configure_cert(context)
-    async with serve(ssl=context) as server, made(ssl=trusting) as engine:
+    async with serve(ssl=context) as server, open_engine(ssl=trusting) as engine:
         error = await failing(engine.request(post(server.url)), A2AConnectionError)
 
         assert (error.failure, error.executed, error.transient) == ("tls", False, False)
@@ -910,7 +913,7 @@ async def test_a_server_without_tls_is_a_tls_failure(ending):
             getattr(connection, ending)()
 
     progress = Progress()
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         url = server.url.replace("http:", "https:")
         error = await failing(engine.request(post(url, progress=progress)), A2AConnectionError)
 
@@ -927,7 +930,7 @@ async def test_a_server_that_does_not_answer_the_handshake_may_speak_plain_http(
     async def silent(connection):
         await connection.until_gone()
 
-    async with serve(silent) as server, made() as engine:
+    async with serve(silent) as server, open_engine() as engine:
         url = server.url.replace("http:", "https:")
         request = post(url, timeouts=Timeouts(connect=0.05))
         error = await failing(engine.request(request), A2ATimeoutError)
@@ -951,7 +954,7 @@ async def test_an_ipv6_literal():
             probe.bind(("::1", 0))
     except OSError:
         pytest.skip("this machine has no ::1")
-    async with serve(host="::1") as server, made() as engine:
+    async with serve(host="::1") as server, open_engine() as engine:
         answer = await engine.request(post(server.url))
 
         assert answer.status == 200
@@ -968,7 +971,7 @@ async def test_a_reply_over_the_limit_is_refused(framed):
         "length": [reply(bytes(1001))],
         "chunks": [head(CHUNKED) + chunk(bytes(1000)), chunk(b"1") + LAST_CHUNK],
     }
-    async with serve(always(*pieces[framed])) as server, made() as engine:
+    async with serve(always(*pieces[framed])) as server, open_engine() as engine:
         call = engine.request(post(server.url, limits=Limits(body=1000)))
         error = await failing(call, LimitExceededError)
 
@@ -984,7 +987,7 @@ async def test_a_reply_over_the_limit_closes_its_connection():
         await connection.send(head("Content-Length: 1000000") + bytes(2000))
         await connection.until_gone()
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         await failing(
             engine.request(post(server.url, limits=Limits(body=1000))), LimitExceededError
         )
@@ -997,7 +1000,10 @@ async def test_a_reply_over_the_limit_closes_its_connection():
 async def test_a_compression_bomb_is_stopped_by_its_inflated_size():
     bomb = gzip.compress(bytes(2**27))
     assert len(bomb) * 1000 < 2**27 * 1.05
-    async with serve(always(reply(bomb, "Content-Encoding: gzip"))) as server, made() as engine:
+    async with (
+        serve(always(reply(bomb, "Content-Encoding: gzip"))) as server,
+        open_engine() as engine,
+    ):
         tracemalloc.start()
         try:
             call = engine.request(post(server.url, limits=Limits(body=2**20)))
@@ -1016,7 +1022,7 @@ async def test_a_flood_is_held_back():
         await connection.request()
         await connection.send(head(CHUNKED), *([chunk(bytes(2**20))] * 128))
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         tracemalloc.start()
         try:
             await failing(
@@ -1034,7 +1040,7 @@ async def test_a_flood_is_held_back():
 
 @on_a_loop
 async def test_calls_share_connections():
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         for _ in range(3):
             await engine.request(post(server.url))
 
@@ -1044,7 +1050,7 @@ async def test_calls_share_connections():
 @on_a_loop
 async def test_an_idle_connection_serves_a_message_for_one_second(monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(post(server.url, max_idle=1.0))
         clock.ahead += 0.9
         await engine.request(post(server.url, max_idle=1.0))
@@ -1058,7 +1064,7 @@ async def test_an_idle_connection_serves_a_message_for_one_second(monkeypatch):
 @on_a_loop
 async def test_an_idle_connection_serves_a_read_within_its_own_limit(monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(get(server.url, max_idle=4.0))
         clock.ahead += 3.9
         await engine.request(get(server.url, max_idle=4.0))
@@ -1073,7 +1079,7 @@ async def test_an_idle_connection_serves_a_read_within_its_own_limit(monkeypatch
 @on_a_loop
 async def test_a_connection_that_a_read_left_idle_is_too_old_for_a_message(monkeypatch, allowed):
     clock = Clock(monkeypatch)
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await engine.request(get(server.url, max_idle=4.0))
         clock.ahead += allowed + 0.1
         await engine.request(post(server.url, max_idle=allowed))
@@ -1114,7 +1120,7 @@ async def test_max_connections_bounds_concurrent_calls():
     def busy(connection):
         return len(connection.requests) > getattr(connection, "answered", 0)
 
-    async with serve(script) as server, made(max_connections=3) as engine:
+    async with serve(script) as server, open_engine(max_connections=3) as engine:
         await asyncio.gather(*(engine.request(post(server.url)) for _ in range(30)))
 
         assert len(server.requests) == 30
@@ -1130,7 +1136,7 @@ async def test_progress_names_the_slot_that_a_request_awaits():
                 await connection.send(reply())
 
     progress = Progress()
-    async with serve(script) as server, made(max_connections=1) as engine:
+    async with serve(script) as server, open_engine(max_connections=1) as engine:
         first = asyncio.create_task(engine.request(post(server.url)))
         await server.until(lambda: server.requests)
         second = asyncio.create_task(engine.request(post(server.url, progress=progress)))
@@ -1145,7 +1151,7 @@ async def test_progress_names_the_slot_that_a_request_awaits():
 
 @on_a_loop
 async def test_the_maximum_number_of_calls_runs_concurrently():
-    async with serve(gathering(5)) as server, made(max_connections=5) as engine:
+    async with serve(gathering(5)) as server, open_engine(max_connections=5) as engine:
         await asyncio.gather(*(engine.request(post(server.url)) for _ in range(5)))
 
         assert len(server.connections) == 5
@@ -1162,7 +1168,7 @@ async def test_open_streams_do_not_starve_calls():
 
     async with (
         serve(script) as server,
-        made(max_connections=1, max_streams=2) as engine,
+        open_engine(max_connections=1, max_streams=2) as engine,
         contextlib.AsyncExitStack() as open_streams,
     ):
         for _ in range(2):
@@ -1172,7 +1178,7 @@ async def test_open_streams_do_not_starve_calls():
         error = await failing(third, A2ATimeoutError)
 
         assert answer.status == 200
-        told(error, "pool", executed=False)
+        assert_timeout(error, "pool", executed=False)
         assert len(server.requests) == 3
 
 
@@ -1192,20 +1198,20 @@ async def test_chunks_arrive_as_they_are_sent():
         await connection.send(head(CHUNKED))
         for piece in (b"one", b"two", b"three"):
             await connection.send(chunk(piece))
-            await taken.acquire()
+            await consumed.acquire()
         await connection.send(LAST_CHUNK)
 
-    taken = asyncio.Semaphore(0)
-    async with serve(script) as server, made() as engine:
-        seen = []
+    consumed = asyncio.Semaphore(0)
+    async with serve(script) as server, open_engine() as engine:
+        received = []
         async with engine.stream(post(server.url)) as stream:
             assert stream.status == 200
             assert stream.headers["transfer-encoding"] == "chunked"
             async for piece in stream.chunks():
-                seen.append(piece)
-                taken.release()
+                received.append(piece)
+                consumed.release()
 
-        assert seen == [b"one", b"two", b"three"]
+        assert received == [b"one", b"two", b"three"]
 
 
 @on_a_loop
@@ -1213,7 +1219,7 @@ async def test_a_reply_to_a_stream_request_that_is_not_a_stream_is_read_whole():
     refusal = reply(b'{"error": {}}', status="401 No")
     async with (
         serve(always(refusal)) as server,
-        made() as engine,
+        open_engine() as engine,
         engine.stream(post(server.url)) as stream,
     ):
         assert (stream.status, await stream.read()) == (401, b'{"error": {}}')
@@ -1223,7 +1229,7 @@ async def test_a_reply_to_a_stream_request_that_is_not_a_stream_is_read_whole():
 async def test_a_stream_read_whole_is_limited():
     async with (
         serve(always(reply(bytes(1001)))) as server,
-        made() as engine,
+        open_engine() as engine,
         engine.stream(post(server.url, limits=Limits(body=1000))) as stream,
     ):
         await failing(stream.read(), LimitExceededError)
@@ -1235,7 +1241,7 @@ async def test_a_body_without_length_ends_with_the_connection():
         await connection.request()
         await connection.send(head() + b"all of it")
 
-    async with serve(script) as server, made() as engine:
+    async with serve(script) as server, open_engine() as engine:
         assert await reading(engine, post(server.url)) == [b"all of it"]
 
 
@@ -1255,7 +1261,7 @@ def endless():
 async def test_leaving_a_stream_closes_the_socket_and_frees_the_slot(secure, certified, trusting):
     async with (
         serve(endless(), ssl=certified if secure else None) as server,
-        made(max_streams=1, ssl=trusting) as engine,
+        open_engine(max_streams=1, ssl=trusting) as engine,
     ):
         for turn in range(3):
             async with engine.stream(post(server.url)) as stream:
@@ -1269,7 +1275,7 @@ async def test_leaving_a_stream_closes_the_socket_and_frees_the_slot(secure, cer
 
 @on_a_loop
 async def test_an_exception_inside_a_stream_closes_the_socket_and_frees_the_slot():
-    async with serve(endless()) as server, made(max_streams=1) as engine:
+    async with serve(endless()) as server, open_engine(max_streams=1) as engine:
         with pytest.raises(LookupError):
             async with engine.stream(post(server.url)):
                 raise LookupError
@@ -1281,7 +1287,7 @@ async def test_an_exception_inside_a_stream_closes_the_socket_and_frees_the_slot
 
 @on_a_loop
 async def test_a_stream_read_to_its_end_leaves_its_connection_reusable():
-    async with serve(always(reply(b"all"))) as server, made(max_streams=1) as engine:
+    async with serve(always(reply(b"all"))) as server, open_engine(max_streams=1) as engine:
         for _ in range(3):
             assert await reading(engine, post(server.url)) == [b"all"]
 
@@ -1291,7 +1297,7 @@ async def test_a_stream_read_to_its_end_leaves_its_connection_reusable():
 @on_a_loop
 async def test_an_abandoned_stream_logs_nothing():
     asyncio.get_running_loop().set_debug(False)  # else aiohttp rightly complains
-    async with serve(endless()) as server, made(max_streams=1) as engine:
+    async with serve(endless()) as server, open_engine(max_streams=1) as engine:
         stream = await engine.stream(post(server.url)).__aenter__()
         pieces = stream.chunks()
         assert await anext(pieces) == b"first"
@@ -1309,7 +1315,7 @@ async def test_cancelled_while_waiting_for_the_reply(streaming):
         await connection.request()
         await connection.until_gone()
 
-    async with serve(script) as server, made(max_connections=1, max_streams=1) as engine:
+    async with serve(script) as server, open_engine(max_connections=1, max_streams=1) as engine:
         for turn in range(3):
             request = post(server.url)
             call = reading(engine, request) if streaming else engine.request(request)
@@ -1323,11 +1329,11 @@ async def test_cancelled_while_waiting_for_the_reply(streaming):
 
 @on_a_loop
 async def test_cancelled_while_waiting_for_a_chunk():
-    async with serve(endless()) as server, made(max_streams=1) as engine:
+    async with serve(endless()) as server, open_engine(max_streams=1) as engine:
         for turn in range(3):
-            begun = asyncio.Event()
-            task = asyncio.create_task(reading(engine, post(server.url), then=begun.set))
-            await begun.wait()
+            has_begun = asyncio.Event()
+            task = asyncio.create_task(reading(engine, post(server.url), then=has_begun.set))
+            await has_begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -1341,22 +1347,22 @@ def test_a_cancelled_request_does_not_wait_for_a_server_that_does_not_read(how):
     async def script(connection):
         await connection.first_bytes()
         connection.stop_reading()
-        begun.set()
+        has_begun.set()
         await connection.stall()
 
     @on_a_loop
     async def main(url):
-        async with made() as engine:
+        async with open_engine() as engine:
             request = post(url, bytes(2**25), timeouts=limits(write=BRIEF))
             if how == "timeout":
                 await failing(engine.request(request), A2ATimeoutError)
             else:
                 task = asyncio.create_task(engine.request(post(url, bytes(2**25))))
-                await asyncio.to_thread(begun.wait, PATIENCE)
+                await asyncio.to_thread(has_begun.wait, LONG_TIMEOUT_S)
                 task.cancel()
                 await asyncio.wait([task])
 
-    begun = threading.Event()
+    has_begun = threading.Event()
 
     with serve_in_thread(script, receive_buffer=4096) as server:
         main(server.url)  # which looks for sockets that are left
@@ -1375,8 +1381,8 @@ async def cancelled_at_random(call, dice):
         for task in tasks:
             turn = dice.randrange(30)
             victims[turn] = (*victims[turn], task)
-        for due in victims.values():
-            for task in due:
+        for task_due in victims.values():
+            for task in task_due:
                 task.cancel()
             await asyncio.sleep(0)
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
@@ -1403,7 +1409,7 @@ async def test_s28_calls_cancelled_at_random_leave_every_slot_free():
 
     measured = asyncio.Event()
     gather_all = gathering(SLOTS)
-    async with serve(script) as server, made(max_connections=SLOTS) as engine:
+    async with serve(script) as server, open_engine(max_connections=SLOTS) as engine:
         await cancelled_at_random(call, dice)
         answered = len(server.requests)
         await engine.close()
@@ -1435,24 +1441,24 @@ async def test_s28_streams_cancelled_at_random_leave_every_slot_free():
 
     async def call():
         async with engine.stream(post(server.url)) as stream:
-            begun.append(stream)
+            opened.append(stream)
             pieces = 0
             async for _ in stream.chunks():
                 pieces += 1
                 if pieces == dice.randrange(1, 10):
                     return
 
-    begun = []
+    opened = []
     measured = asyncio.Event()
     gather_all = gathering(SLOTS)
-    async with serve(script) as server, made(max_streams=SLOTS) as engine:
+    async with serve(script) as server, open_engine(max_streams=SLOTS) as engine:
         await cancelled_at_random(call, dice)
         await server.until(lambda: not server.open)
         measured.set()
         last = (reading(engine, get(server.url)) for _ in range(SLOTS))
 
         assert await asyncio.gather(*last) == [[b"{}"]] * SLOTS
-        assert len(begun) > ROUNDS
+        assert len(opened) > ROUNDS
 
 
 def random_reply(dice):
@@ -1509,7 +1515,7 @@ async def test_one_engine_in_two_threads():
             assert answer.status == 200
         await engine.close()
 
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         await asyncio.gather(
             asyncio.to_thread(asyncio.run, work()),
             asyncio.to_thread(asyncio.run, work()),
@@ -1523,7 +1529,7 @@ async def test_one_engine_in_two_threads():
 
 @on_a_loop
 async def test_a_closed_engine_can_be_used_again():
-    async with serve() as server, made() as engine:
+    async with serve() as server, open_engine() as engine:
         for _ in range(2):
             await engine.request(post(server.url))
             await reading(engine, post(server.url))
@@ -1542,7 +1548,7 @@ async def test_closing_fails_calls_in_flight_and_frees_their_slots():
             await connection.until_gone()
         await connection.send(reply())
 
-    async with serve(script) as server, made(max_connections=1) as engine:
+    async with serve(script) as server, open_engine(max_connections=1) as engine:
         first = asyncio.create_task(engine.request(post(server.url)))
         await server.until(lambda: server.requests)
         waiting = asyncio.create_task(engine.request(post(server.url)))
@@ -1630,20 +1636,20 @@ async def test_a_borrowed_session_reports_whether_bytes_left(make):
     async def script(connection):
         await connection.request()
 
-    progress, kept = Progress(), Progress()
-    with nobody() as port:
+    progress, reused = Progress(), Progress()
+    with peer_closed_loop_blocked() as port:
         async with serve(script) as server, aiohttp.ClientSession() as session:
             engine = AiohttpEngine(session=session)
-            lost = await failing(
+            error = await failing(
                 engine.request(make(server.url, progress=progress)), A2AConnectionError
             )
             refused = await failing(
-                engine.request(make(f"http://127.0.0.1:{port}/", progress=kept)),
+                engine.request(make(f"http://127.0.0.1:{port}/", progress=reused)),
                 A2AConnectionError,
             )
 
-    assert (lost.failure, lost.executed, progress.sent) == ("disconnected", None, True)
-    assert (refused.failure, refused.executed, kept.sent) == ("refused", False, False)
+    assert (error.failure, error.executed, progress.sent) == ("disconnected", None, True)
+    assert (refused.failure, refused.executed, reused.sent) == ("refused", False, False)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
@@ -1677,7 +1683,7 @@ async def test_a_borrowed_session_applies_the_limits():
         call = engine.request(get(server.url, timeouts=limits(first_byte=BRIEF)))
         error = await failing(call, A2ATimeoutError)
 
-        told(error, "first_byte", executed=None)
+        assert_timeout(error, "first_byte", executed=None)
 
 
 @on_a_loop
@@ -1694,7 +1700,7 @@ async def test_a_full_pool_of_a_borrowed_session_counts_as_connecting():
         call = engine.request(post(server.url, timeouts=limits(connect=BRIEF)))
         error = await failing(call, A2ATimeoutError)
 
-        told(error, "connect", executed=False)
+        assert_timeout(error, "connect", executed=False)
         first.cancel()
         await asyncio.wait([first])
 
@@ -1706,7 +1712,7 @@ async def test_a_full_pool_of_a_borrowed_session_counts_as_connecting():
 async def test_a_request_reported_as_unsent_is_not_sent_later():
     ended = asyncio.Event()
 
-    async def apart(request, handler):
+    async def detached(request, handler):
         """A middleware that works in a task of its own."""
         working = asyncio.ensure_future(handler(request))
         if request.body.decode() == "second":
@@ -1723,7 +1729,7 @@ async def test_a_request_reported_as_unsent_is_not_sent_later():
     connector = aiohttp.TCPConnector(limit=1)
     async with (
         serve(slow) as server,
-        aiohttp.ClientSession(connector=connector, middlewares=(apart,)) as session,
+        aiohttp.ClientSession(connector=connector, middlewares=(detached,)) as session,
     ):
         engine = AiohttpEngine(session=session)
         first = asyncio.ensure_future(engine.request(post(server.url, b"first")))
@@ -1741,14 +1747,14 @@ async def test_a_request_reported_as_unsent_is_not_sent_later():
 async def late(clock):
     """Lets a limit pass, and comes back in the turn of the loop before the one that notices."""
     loop = asyncio.get_running_loop()
-    over = loop.create_future()
+    never_done = loop.create_future()
 
     def busy():
-        clock.ahead += PATIENCE / 2
-        over.set_result(None)
+        clock.ahead += LONG_TIMEOUT_S / 2
+        never_done.set_result(None)
 
     loop.call_soon(busy)
-    await over
+    await never_done
 
 
 @on_a_loop
@@ -1768,8 +1774,8 @@ async def test_the_write_timeout_is_named_though_the_socket_drains_in_the_same_i
     async def silent(connection):
         await connection.until_gone()
 
-    async with serve(silent) as server, made() as engine:
-        request = post(server.url, b"x" * 40_000, timeouts=limits(write=PATIENCE / 4))
+    async with serve(silent) as server, open_engine() as engine:
+        request = post(server.url, b"x" * 40_000, timeouts=limits(write=LONG_TIMEOUT_S / 4))
         error = await failing(engine.request(request), A2ATimeoutError)
 
     assert (error.phase, error.executed) == ("write", None)
@@ -1788,8 +1794,8 @@ async def test_a_connection_made_as_its_timeout_expires_is_used_or_closed(
         return connection
 
     monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", just_in_time)
-    async with serve(always(reply(b"{}"))) as server, made() as engine:
-        request = post(server.url, timeouts=limits(connect=PATIENCE / 4))
+    async with serve(always(reply(b"{}"))) as server, open_engine() as engine:
+        request = post(server.url, timeouts=limits(connect=LONG_TIMEOUT_S / 4))
         [outcome] = await asyncio.gather(engine.request(request), return_exceptions=True)
 
     if isinstance(outcome, A2ATimeoutError):
@@ -1813,8 +1819,8 @@ def test_a_stream_can_be_created_before_its_loop_runs():
 
 
 def open_sessions():
-    found = [thing for thing in gc.get_objects() if type(thing) is aiohttp.ClientSession]
-    return [session for session in found if not session.closed]
+    sessions = [thing for thing in gc.get_objects() if type(thing) is aiohttp.ClientSession]
+    return [session for session in sessions if not session.closed]
 
 
 @pytest.mark.real_time
@@ -1830,10 +1836,10 @@ async def test_an_engine_whose_close_was_cancelled_leaves_nothing_open_after_the
             await closing
         await engine.close()  # a second try must find what the first one left
 
-        left = open_sessions()
-        for session in left:
+        leftover = open_sessions()
+        for session in leftover:
             await session.close()
-    assert left == []
+    assert leftover == []
 
 
 PAGE = b"<html>" + b"busy " * 1000

@@ -76,7 +76,7 @@ PROMPT = Resilience(retry=RetryPolicy(base_delay=0.01, max_delay=0.02), breaker=
 BARE = Resilience.off()
 
 
-def patient(**limits):
+def with_timeouts(**limits):
     return msgspec.structs.replace(BARE, timeouts=Timeouts(**limits))
 
 
@@ -108,7 +108,7 @@ async def test_calls_share_a_connection_and_each_stream_has_its_own():
         await asyncio.gather(*(client.get_task("t1") for _ in range(20)))
         assert wire.connections == 1
         async with client.subscribe_to_task("t1") as events:
-            assert [one.id async for one in events] == ["t1"]
+            assert [event.id async for event in events] == ["t1"]
         assert wire.connections == 2
     assert len(calls) == 21
 
@@ -156,7 +156,7 @@ async def test_a_silent_host_is_a_connect_failure():
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"127.0.0.1:{silent.getsockname()[1]}"
-        async with connect(card_of(url), resilience=patient(connect=0.05)) as client:
+        async with connect(card_of(url), resilience=with_timeouts(connect=0.05)) as client:
             with pytest.raises(A2ATimeoutError, match="no connection came about") as caught:
                 await client.send_message("hi")
     assert (caught.value.phase, caught.value.executed) == ("connect", False)
@@ -202,7 +202,7 @@ async def test_streams_open_as_many_connections_as_they_need():
             async with client.subscribe_to_task("t1") as events:
                 await anext(events)
                 opened.release()
-                return [one.status.state async for one in events]
+                return [event.status.state async for event in events]
 
         opened = asyncio.Semaphore(0)
         watching = [asyncio.ensure_future(watched()) for _ in range(101)]
@@ -214,18 +214,18 @@ async def test_streams_open_as_many_connections_as_they_need():
 
 
 async def test_a_proxy_of_the_environment_is_used(monkeypatch):
-    asked = []
+    proxied = []
 
-    async def proxied(reader, writer):
+    async def forward(reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
-        asked.append(head.split()[:2])
+        proxied.append(head.split()[:2])
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         await wire._passed_on(reader, writer)
 
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
         Wire(port) as wire,
-        Listener(proxied, host="127.0.0.1", port=0, largest_head=65536) as proxy,
+        Listener(forward, host="127.0.0.1", port=0, largest_head=65536) as proxy,
     ):
         monkeypatch.setenv("http_proxy", proxy.url)
         for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
@@ -235,7 +235,7 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch):
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         async with connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client:
             assert (await client.get_task("t1")).id == "t1"
-    assert asked == [[b"CONNECT", b"agent.test:50051"]]
+    assert proxied == [[b"CONNECT", b"agent.test:50051"]]
 
 
 async def test_an_invalid_grpc_address_is_not_called():
@@ -274,20 +274,20 @@ async def test_a_client_works_in_several_event_loops():
 
 
 async def test_a_reply_that_does_not_begin_ends_at_its_timeout():
-    gone = asyncio.Event()
+    is_gone = asyncio.Event()
 
     async def never(request, context):
-        context.add_done_callback(lambda _: gone.set())
+        context.add_done_callback(lambda _: is_gone.set())
         return await stall(request, context)
 
     async with (
         grpc_agent(GetTask=never, SendMessage=never) as (port, _, _),
-        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(first_byte=0.5)) as client,
+        connect(card_of(f"127.0.0.1:{port}"), resilience=with_timeouts(first_byte=0.5)) as client,
     ):
         with pytest.raises(A2ATimeoutError, match="no reply began") as caught:
             await client.get_task("t1")
         assert (caught.value.phase, caught.value.executed) == ("first_byte", None)
-        await asyncio.wait_for(gone.wait(), LIMIT)
+        await asyncio.wait_for(is_gone.wait(), LIMIT)
         with pytest.raises(OutcomeUnknownError):
             await client.send_message("hi", on_unknown="raise")
 
@@ -299,7 +299,7 @@ async def test_a_silent_stream_ends_at_its_timeout():
 
     async with (
         grpc_agent(SubscribeToTask=once) as (port, _, _),
-        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(idle=0.5)) as client,
+        connect(card_of(f"127.0.0.1:{port}"), resilience=with_timeouts(idle=0.5)) as client,
         client.subscribe_to_task("t1") as events,
     ):
         await anext(events)
@@ -309,11 +309,11 @@ async def test_a_silent_stream_ends_at_its_timeout():
 
 
 async def test_a_cancelled_call_leaks_nothing():
-    begun, gone = asyncio.Event(), asyncio.Event()
+    has_begun, is_gone = asyncio.Event(), asyncio.Event()
 
     async def never(request, context):
-        context.add_done_callback(lambda _: gone.set())
-        begun.set()
+        context.add_done_callback(lambda _: is_gone.set())
+        has_begun.set()
         return await stall(request, context)
 
     async with (
@@ -321,11 +321,11 @@ async def test_a_cancelled_call_leaks_nothing():
         connect(card_of(f"127.0.0.1:{port}")) as client,
     ):
         sending = asyncio.ensure_future(client.send_message("hi"))
-        await asyncio.wait_for(begun.wait(), LIMIT)
+        await asyncio.wait_for(has_begun.wait(), LIMIT)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
-        await asyncio.wait_for(gone.wait(), LIMIT)
+        await asyncio.wait_for(is_gone.wait(), LIMIT)
         assert (await client.get_task("t1")).id == "t1"
         assert tasks_of_ours() == []
 
@@ -362,16 +362,18 @@ async def test_cancellations_at_any_moment_leak_nothing():
         assert (await connect_again(client)).id == "t1"
         assert tasks_of_ours() == []
         used = [
-            one for one in gc.get_objects() if isinstance(one, ConnectedChannel) and one.is_kept
+            channel
+            for channel in gc.get_objects()
+            if isinstance(channel, ConnectedChannel) and channel.is_kept
         ]
-        assert [one.uses for one in used] == [0] * len(used)
+        assert [channel.uses for channel in used] == [0] * len(used)
 
 
 async def test_an_abandoned_stream_ends_silently(caplog):
-    gone = asyncio.Event()
+    is_gone = asyncio.Event()
 
     async def stream(request, context):
-        context.add_done_callback(lambda _: gone.set())
+        context.add_done_callback(lambda _: is_gone.set())
         while True:
             yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
             await asyncio.sleep(0)
@@ -383,23 +385,25 @@ async def test_an_abandoned_stream_ends_silently(caplog):
         grpc_agent(SubscribeToTask=stream, GetTask=working) as (port, _, _),
         connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
     ):
-        before = {id(one) for one in gc.get_objects() if isinstance(one, ConnectedChannel)}
+        before = {
+            id(channel) for channel in gc.get_objects() if isinstance(channel, ConnectedChannel)
+        }
 
-        async def begun():
+        async def started():
             await anext(await client.subscribe_to_task("t1").__aenter__())
 
-        await begun()
+        await started()
         gc.collect()
-        await asyncio.wait_for(gone.wait(), LIMIT)
+        await asyncio.wait_for(is_gone.wait(), LIMIT)
         await asyncio.sleep(0.01)
         assert tasks_of_ours() == []
-        used = [one for one in gc.get_objects() if isinstance(one, ConnectedChannel)]
-        assert not any(one.uses for one in used if id(one) not in before)
+        used = [channel for channel in gc.get_objects() if isinstance(channel, ConnectedChannel)]
+        assert not any(channel.uses for channel in used if id(channel) not in before)
     assert caplog.records == []
 
 
 def tasks_of_ours():
-    codes = [getattr(one.get_coro(), "cr_code", None) for one in asyncio.all_tasks()]
+    codes = [getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()]
     files = [code.co_filename for code in codes if code is not None]
     return [name for name in files if "/holdfast/" in name and not name.endswith("/listening.py")]
 
@@ -431,8 +435,12 @@ async def test_a_cancelled_wait_for_an_event_can_be_repeated():
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(events), 0.05)
         going.set()
-        seen = [one async for one in events]
-    texts = [one.artifact.parts[0].text for one in seen if hasattr(one, "artifact")]
+        received = [event async for event in events]
+    texts = [
+        observation.artifact.parts[0].text
+        for observation in received
+        if hasattr(observation, "artifact")
+    ]
     assert texts == [str(number) for number in range(40)]
 
 
@@ -458,14 +466,14 @@ async def test_events_before_a_failure_are_delivered_first():
 
 @pytest.mark.parametrize("method", ["send", "stream"])
 async def test_closing_the_client_ends_its_calls(method):
-    begun = asyncio.Event()
+    has_begun = asyncio.Event()
 
     async def never(request, context):
-        begun.set()
+        has_begun.set()
         return await stall(request, context)
 
     async def stream(request, context):
-        begun.set()
+        has_begun.set()
         await stall(request, context)
         yield b""
 
@@ -479,7 +487,7 @@ async def test_closing_the_client_ends_its_calls(method):
                 return await anext(events)
 
         calling = asyncio.ensure_future(called())
-        await asyncio.wait_for(begun.wait(), LIMIT)
+        await asyncio.wait_for(has_begun.wait(), LIMIT)
         await client.close()
         with pytest.raises(A2AConnectionError, match="closed") as caught:
             await calling
@@ -501,10 +509,10 @@ async def test_a_channel_closed_while_it_connects_is_not_a_cancellation(monkeypa
 
 
 async def test_a_truncated_reply_leaves_the_outcome_unknown():
-    begun = asyncio.Event()
+    has_begun = asyncio.Event()
 
     async def never(request, context):
-        begun.set()
+        has_begun.set()
         return await stall(request, context)
 
     async with (
@@ -513,7 +521,7 @@ async def test_a_truncated_reply_leaves_the_outcome_unknown():
         connect(card_of(f"127.0.0.1:{wire.port}"), on_unknown="raise") as client,
     ):
         sending = asyncio.ensure_future(client.send_message("hi"))
-        await asyncio.wait_for(begun.wait(), LIMIT)
+        await asyncio.wait_for(has_begun.wait(), LIMIT)
         wire.cut()
         with pytest.raises(OutcomeUnknownError) as caught:
             await sending
@@ -536,12 +544,12 @@ async def test_a_cut_stream_is_resumed():
         artifact = pb.Artifact(artifact_id="a", parts=parts)
         yield pb.StreamResponse(task=task(artifacts=[artifact])).SerializeToString()
 
-    async def whole(request, context):
+    async def complete(request, context):
         artifact = pb.Artifact(artifact_id="a", parts=[pb.Part(text="one "), pb.Part(text="two")])
         return task(artifacts=[artifact]).SerializeToString()
 
     async with (
-        grpc_agent(SendStreamingMessage=send, SubscribeToTask=again, GetTask=whole) as agent,
+        grpc_agent(SendStreamingMessage=send, SubscribeToTask=again, GetTask=complete) as agent,
         Wire(agent[0]) as wire,
         connect(card_of(f"127.0.0.1:{wire.port}"), resilience=PROMPT) as client,
     ):
@@ -575,7 +583,7 @@ async def test_a_server_that_shuts_down_gracefully_is_replaced_by_another():
                 stopping = asyncio.ensure_future(server.stop(LIMIT))  # GOAWAY
                 await asyncio.sleep(0.02)
                 going.set()
-                assert [one.status.state async for one in events] == [TaskState.COMPLETED]
+                assert [event.status.state async for event in events] == [TaskState.COMPLETED]
             await stopping
         async with grpc_agent(port, GetTask=get_task):
             assert (await client.get_task("t1")).id == "t1"
@@ -601,7 +609,7 @@ async def test_a_stream_that_ends_with_ok_leaves_the_state_of_the_task_open(empt
 
 HALF = frame("DATA", b"\x00\x00\x00\x01\x00half")
 
-LOST = {
+TRUNCATED = {
     "no message": [frame("HEADERS", BEGINNING), frame("HEADERS", OK, last=True)],
     "nothing but a status": [frame("HEADERS", BEGINNING + OK, last=True)],
     "half a message": [frame("HEADERS", BEGINNING), HALF, frame("HEADERS", OK, last=True)],
@@ -620,7 +628,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("frames", LOST.values(), ids=LOST)
+@pytest.mark.parametrize("frames", TRUNCATED.values(), ids=TRUNCATED)
 async def test_any_truncated_reply_is_lost(frames):
     async with (
         frames_agent(*frames) as port,
@@ -692,8 +700,8 @@ async def test_a_reply_above_its_limit_names_the_limit(size, which):
 @pytest.mark.parametrize("size", [1000, 100_000])
 async def test_an_event_above_its_limit_names_the_limit(size):
     async def large(request, context):
-        whole = task(metadata={"x": "y" * size})
-        yield pb.StreamResponse(task=whole).SerializeToString()
+        oversized = task(metadata={"x": "y" * size})
+        yield pb.StreamResponse(task=oversized).SerializeToString()
 
     limits = Limits(body=4000, event=800)
     async with (
@@ -809,7 +817,7 @@ async def test_credentials_are_sent_only_to_their_origin():
 
 @pytest.mark.rule("P01", "P19")
 async def test_addresses_from_cards_get_no_credentials_and_no_more_private_network(monkeypatch):
-    found = {
+    addresses = {
         "outside.test": "127.0.0.1",
         "inside.test": "127.0.0.1",
         "metadata.test": "169.254.169.254",
@@ -817,7 +825,7 @@ async def test_addresses_from_cards_get_no_credentials_and_no_more_private_netwo
     real = socket.getaddrinfo
 
     def resolved(host, port, *args, **kwargs):
-        return real(found.get(host, host), port, *args, **kwargs)
+        return real(addresses.get(host, host), port, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     async with grpc_agent(GetTask=get_task) as (port, calls, _):
@@ -871,13 +879,13 @@ async def test_addresses_from_cards_get_no_credentials_and_no_more_private_netwo
 
 @pytest.mark.rule("P33")
 async def test_tls_verifies_the_server_and_sends_the_client_certificate(tmp_path):
-    authority, others = trustme.CA(), trustme.CA()
+    authority, other_authority = trustme.CA(), trustme.CA()
     server, own = authority.issue_cert("localhost"), authority.issue_cert("client")
     files = {"ca_file": tmp_path / "ca.pem", "cert_file": tmp_path / "own.pem"}
     authority.cert_pem.write_to_path(files["ca_file"])
     own.private_key_and_cert_chain_pem.write_to_path(files["cert_file"])
-    other = tmp_path / "other.pem"
-    others.cert_pem.write_to_path(other)
+    other_path = tmp_path / "other.pem"
+    other_authority.cert_pem.write_to_path(other_path)
     chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
     pair = [(server.private_key_pem.bytes(), chain)]
     asking = grpc.ssl_server_credentials(
@@ -887,8 +895,8 @@ async def test_tls_verifies_the_server_and_sends_the_client_certificate(tmp_path
         card = card_of(f"grpcs://localhost:{port}")
         async with connect(card, tls=TlsConfig(**files), resilience=BARE) as client:
             assert (await client.get_task("t1")).id == "t1"
-        for tls in (TlsConfig(ca_file=files["ca_file"]), TlsConfig(ca_file=other), None):
-            async with connect(card, tls=tls, resilience=patient(connect=2)) as client:
+        for tls in (TlsConfig(ca_file=files["ca_file"]), TlsConfig(ca_file=other_path), None):
+            async with connect(card, tls=tls, resilience=with_timeouts(connect=2)) as client:
                 with pytest.raises(A2AConnectionError) as caught:
                     await client.send_message("hi", on_unknown="raise")
                 assert caught.value.failure in {"tls", "disconnected", "unreachable"}
@@ -909,8 +917,8 @@ async def test_a_server_called_by_ip_address_is_verified_by_name(
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
     own = grpc.ssl_server_credentials([(server.private_key_pem.bytes(), chain)])
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
     tls = TlsConfig(ca_file=tmp_path / "ca.pem")
     proxies = Proxies({})
     making = ChannelMaker(Limits(), tls=tls, proxies=proxies, factory=None)
@@ -944,11 +952,11 @@ async def test_a_borrowed_channel_is_used_and_not_closed():
         yield pb.StreamResponse(task=task()).SerializeToString()
 
     async with grpc_agent(GetTask=get_task, SubscribeToTask=follow) as (port, _, _):
-        asked = []
+        requested = []
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
 
             def factory(url):
-                asked.append(url)
+                requested.append(url)
                 return channel
 
             config = ClientConfig(
@@ -961,7 +969,7 @@ async def test_a_borrowed_channel_is_used_and_not_closed():
             assert channel.get_state() is grpc.ChannelConnectivity.READY
             async with connect(card_of("other"), grpc_channel_factory=factory) as client:
                 await client.get_task("t1")
-        assert asked == ["our:own:name", "other"]
+        assert requested == ["our:own:name", "other"]
         async with connect(card_of("other"), grpc_channel_factory=factory) as client:
             with pytest.raises(A2AConnectionError, match="closed") as caught:
                 await client.get_task("t1")
@@ -970,10 +978,10 @@ async def test_a_borrowed_channel_is_used_and_not_closed():
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_closed_borrowed_channel_ends_its_calls(streaming):
-    begun = asyncio.Event()
+    has_begun = asyncio.Event()
 
     async def never(request, context):
-        begun.set()
+        has_begun.set()
         return await stall(request, context)
 
     async def stream(request, context):
@@ -1000,7 +1008,7 @@ async def test_a_closed_borrowed_channel_ends_its_calls(streaming):
             waiting = asyncio.ensure_future(anext(events))
         else:
             waiting = asyncio.ensure_future(binding.unary(call))
-        await asyncio.wait_for(begun.wait(), LIMIT)
+        await asyncio.wait_for(has_begun.wait(), LIMIT)
         await channel.close()
         with pytest.raises(A2AConnectionError) as caught:
             await asyncio.wait_for(waiting, LIMIT)
@@ -1046,16 +1054,16 @@ async def test_a_custom_engine_is_not_bypassed_unless_requested():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"url": "grpc://a", "supported_protocol_bindings": ["JSONRPC"]}, "has no GRPC"),
         ({"url": "grpc://"}, "url"),
         ({"agent": "grpc://agent.test:1"}, "minimal_agent_card"),
     ],
 )
-def test_an_address_of_grpc_is_only_for_grpc_interfaces(options, said):
+def test_an_address_of_grpc_is_only_for_grpc_interfaces(options, message):
     options = {"agent": "http://agent.test", **options}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         connect(options.pop("agent"), **options)
 
 

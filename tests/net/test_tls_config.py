@@ -27,7 +27,7 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
+def other_authority(tmp_path_factory):
     return Files(tmp_path_factory.mktemp("other"))
 
 
@@ -114,7 +114,7 @@ def test_the_command_line_shows_the_warning(files):
 
 @real_time
 async def test_a_client_certificate_is_sent_to_a_server_that_requires_one(files):
-    ways = [
+    configs = [
         TlsConfig(ca_file=files.ca, cert_file=files.cert, key_file=files.key),
         TlsConfig(ca_file=str(files.ca), cert_file=str(files.both)),
         TlsConfig(
@@ -126,15 +126,17 @@ async def test_a_client_certificate_is_sent_to_a_server_that_requires_one(files)
         TlsConfig(cert_file=files.both, verify=False),
     ]
     async with serve(always(), ssl=files.server()) as server:
-        for tls in ways:
+        for tls in configs:
             async with AiohttpEngine(ssl=tls) as engine:
                 assert (await engine.request(post(server.url))).status == 200
 
 
 @real_time
-async def test_without_the_right_certificate_nothing_is_sent(files, others):
+async def test_without_the_right_certificate_nothing_is_sent(files, other_authority):
     none = TlsConfig(ca_file=files.ca)
-    wrong = TlsConfig(ca_file=files.ca, cert_file=others.cert, key_file=others.key)
+    wrong = TlsConfig(
+        ca_file=files.ca, cert_file=other_authority.cert, key_file=other_authority.key
+    )
     old = files.server()
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     async with serve(always(), ssl=old) as server:
@@ -152,9 +154,9 @@ async def test_without_the_right_certificate_nothing_is_sent(files, others):
 
 @pytest.mark.rule("P33")
 @real_time
-async def test_a_server_of_another_authority_is_refused(files, others):
+async def test_a_server_of_another_authority_is_refused(files, other_authority):
     async with serve(always(), ssl=files.server(demanding=False)) as server:
-        error = await failure_of(server, TlsConfig(ca_file=others.ca))
+        error = await failure_of(server, TlsConfig(ca_file=other_authority.ca))
 
         assert (error.failure, error.executed, error.transient) == ("tls", False, False)
         assert server.requests == []
@@ -177,12 +179,12 @@ async def test_a_client_and_a_coordinator_use_the_config(files):
         async with connect(server.url, tls=tls) as client:
             with pytest.raises(Exception, match="card"):
                 await client.agent_card()
-        seen = len(server.requests)
+        request_count = len(server.requests)
         async with Coordinator({"a": server.url}, tls=tls) as coordinator:
             with pytest.raises(Exception, match="card"):
                 await coordinator.client("a").agent_card()
 
-        assert 0 < seen < len(server.requests)
+        assert 0 < request_count < len(server.requests)
 
 
 # ── What cannot be right ─────────────────────────────────────────────────────────────────────
@@ -225,14 +227,16 @@ def test_a_missing_file_is_named(name, files, tmp_path):
         ({"ca_file": "ca", "verify": False}, "pass one of them"),
     ],
 )
-def test_an_invalid_file_is_refused_at_once(options, words, files, others, tmp_path):
+def test_an_invalid_file_is_refused_at_once(options, words, files, other_authority, tmp_path):
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("garbage")
-    paths = {**vars(files), "garbage": garbage, "strange": others.key}
-    given = {name: paths[v] if name.endswith("_file") else v for name, v in options.items()}
+    paths = {**vars(files), "garbage": garbage, "strange": other_authority.key}
+    resolved_options = {
+        name: paths[v] if name.endswith("_file") else v for name, v in options.items()
+    }
 
     with pytest.raises(ValueError, match=words) as caught:
-        TlsConfig(**given)
+        TlsConfig(**resolved_options)
     assert "swordfish" not in str(caught.value)
 
 
@@ -294,12 +298,12 @@ def test_a_config_is_frozen_and_shows_no_secret(files):
     assert tls == msgspec.structs.replace(tls)
 
 
-def test_renewed_files_are_read_for_the_next_context(files, others, tmp_path):
+def test_renewed_files_are_read_for_the_next_context(files, other_authority, tmp_path):
     ca = tmp_path / "ca.pem"
     ca.write_bytes(files.ca.read_bytes())
     tls = TlsConfig(ca_file=ca)
     before = tls.context().get_ca_certs()
-    ca.write_bytes(others.ca.read_bytes())
+    ca.write_bytes(other_authority.ca.read_bytes())
 
     assert tls.context().get_ca_certs() != before
 

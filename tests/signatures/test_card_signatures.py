@@ -421,14 +421,17 @@ async def test_members_that_the_sdk_adds_for_older_clients_are_not_signed_and_no
 
     assert said.outcome == "verified"
     assert {"url", "preferredTransport", "protocolVersion"} <= set(said.unsigned)
-    assert [one.url for one in used.supported_interfaces] == [
+    assert [interface.url for interface in used.supported_interfaces] == [
         "http://agent.test/rpc",
         "http://agent.test/old",
     ]
     both = SIGNER.sign(document(url="http://agent.test/rpc", protocolVersion="0.3.0"))
     said, used = await judged(both)
     assert said.unsigned == ()
-    assert [one.protocol_version for one in used.supported_interfaces] == ["1.0", "0.3.0"]
+    assert [interface.protocol_version for interface in used.supported_interfaces] == [
+        "1.0",
+        "0.3.0",
+    ]
 
 
 BEARER = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
@@ -448,7 +451,7 @@ async def test_requirements_without_scopes_are_used_if_their_scheme_is_signed():
     said, used = await judged(card)
     assert said.outcome == "verified"
     assert "securityRequirements" in said.unsigned
-    assert [dict(one.schemes) for one in used.security_requirements] == [
+    assert [dict(requirement.schemes) for requirement in used.security_requirements] == [
         {"bearer": StringList()},
         {"bearer": StringList(), "oauth": StringList(list=("read",))},
     ]
@@ -477,7 +480,7 @@ async def test_requirements_of_03_without_scopes_are_used_if_their_scheme_is_sig
     said, used = await judged(card)
     assert said.outcome == "verified"
     assert "security" in said.unsigned
-    assert [sorted(one.schemes) for one in used.security_requirements] == [
+    assert [sorted(requirement.schemes) for requirement in used.security_requirements] == [
         ["bearer"],
         ["bearer", "key"],
     ]
@@ -499,7 +502,7 @@ async def test_only_requirements_without_scopes_can_be_added(wanted):
     except (CardSignatureError, InvalidAgentCardError):
         return
     assert said.outcome == "verified"
-    assert [dict(one.schemes) for one in used.security_requirements] == [
+    assert [dict(requirement.schemes) for requirement in used.security_requirements] == [
         {"oauth": StringList(list=("read",))}
     ]
 
@@ -655,7 +658,7 @@ async def test_an_unchanged_card_is_not_verified_again():
         agent.card = SIGNER.sign(document(name="Changed"))
         await client.agent_card()
         assert [card["name"] for card in asked] == ["Signed", "Changed"]
-    checked = [one for one in heard if isinstance(one, CardChecked)]
+    checked = [observation for observation in heard if isinstance(observation, CardChecked)]
     assert [one.verification.outcome for one in checked] == ["verified", "verified"]
 
 

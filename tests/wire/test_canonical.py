@@ -14,7 +14,7 @@ def test_canonical_form_of_the_specifications_example():
         "capabilities": {"streaming": False, "pushNotifications": False, "extensions": []},
         "skills": [],
     }
-    specified = next(one for one in signed_forms(fragment) if one.name == "specified")
+    specified = next(form for form in signed_forms(fragment) if form.name == "specified")
     expected = {
         "capabilities": {"pushNotifications": False, "streaming": False},
         "description": "",

@@ -40,9 +40,11 @@ from holdfast._wire.challenges import bearer_challenge, read_challenges
     ],
 )
 def test_challenges_are_parsed(header, expected):
-    found = [(one.scheme, dict(one.parameters)) for one in read_challenges(header)]
+    challenges = [
+        (challenge.scheme, dict(challenge.parameters)) for challenge in read_challenges(header)
+    ]
 
-    assert found == expected
+    assert challenges == expected
 
 
 def test_bearer_challenge_is_found_among_others():
@@ -56,9 +58,9 @@ def test_bearer_challenge_is_found_among_others():
 
 @given(st.text(max_size=80) | st.text('Beare =",\\ab', max_size=60))
 def test_any_header_is_parsed_up_to_its_first_fault(header):
-    for one in read_challenges(header):
-        assert one.scheme == one.scheme.lower()
-        assert all(name == name.lower() for name in one.parameters)
+    for challenge in read_challenges(header):
+        assert challenge.scheme == challenge.scheme.lower()
+        assert all(name == name.lower() for name in challenge.parameters)
 
 
 def test_a_long_header_is_parsed_in_linear_time():

@@ -130,14 +130,14 @@ def test_metadata_of_a_reply_become_its_headers():
 
 @pytest.mark.parametrize("kind", BY_CODE.values(), ids=lambda kind: kind.__name__)
 def test_the_reason_of_error_info_determines_the_error(kind):
-    told = error(kind.entry.grpc_status, trailing=rich(info(kind.entry.reason, a="b")))
+    failure = error(kind.entry.grpc_status, trailing=rich(info(kind.entry.reason, a="b")))
 
-    assert type(told) is kind
-    assert (told.code, told.grpc_status) == (kind.entry.code, kind.entry.grpc_status)
-    assert told.http_status is None
-    assert told.message == f"the agent answered {kind.entry.code}: said"
-    assert told.executed is (False if kind in {ParseError, VersionNotSupportedError} else None)
-    assert told.details == (
+    assert type(failure) is kind
+    assert (failure.code, failure.grpc_status) == (kind.entry.code, kind.entry.grpc_status)
+    assert failure.http_status is None
+    assert failure.message == f"the agent answered {kind.entry.code}: said"
+    assert failure.executed is (False if kind in {ParseError, VersionNotSupportedError} else None)
+    assert failure.details == (
         {
             "@type": f"{TYPES}ErrorInfo",
             "reason": kind.entry.reason,
@@ -158,41 +158,43 @@ def test_the_reason_of_error_info_determines_the_error(kind):
     ],
 )
 def test_the_text_of_older_agents_determines_the_error(status, text, kind):
-    told = error(status, text, version="0.3", operation=op.GET_TASK)
+    failure = error(status, text, version="0.3", operation=op.GET_TASK)
 
-    assert type(told) is kind
-    assert told.message == f"the agent answered {kind.entry.code}: gone"
+    assert type(failure) is kind
+    assert failure.message == f"the agent answered {kind.entry.code}: gone"
 
 
 def test_an_error_of_a_task_has_its_id_and_state():
     trailing = rich(info("TASK_NOT_CANCELABLE", taskId="t", state="TASK_STATE_COMPLETED"))
-    told = error("FAILED_PRECONDITION", trailing=trailing, operation=op.CANCEL_TASK)
+    failure = error("FAILED_PRECONDITION", trailing=trailing, operation=op.CANCEL_TASK)
 
-    assert (told.task_id, told.state) == ("t", "TASK_STATE_COMPLETED")
+    assert (failure.task_id, failure.state) == ("t", "TASK_STATE_COMPLETED")
 
 
 def test_codes_of_the_agent_are_kept():
-    told = error("UNKNOWN", trailing=rich(info("UNKNOWN_ERROR", code="-32050", retryable="true")))
+    failure = error(
+        "UNKNOWN", trailing=rich(info("UNKNOWN_ERROR", code="-32050", retryable="true"))
+    )
 
-    assert type(told) is AgentError
-    assert (told.code, told.transient, told.executed) == (-32050, True, None)
+    assert type(failure) is AgentError
+    assert (failure.code, failure.transient, failure.executed) == (-32050, True, None)
 
 
 def test_other_details_are_kept_and_leave_execution_unknown():
     bad = rpc.BadRequest(field_violations=[{"field": "message", "description": "empty"}])
-    known = Struct()
-    known.update({"a": 1})
-    details = rich(bad, known)
+    known_detail = Struct()
+    known_detail.update({"a": 1})
+    details = rich(bad, known_detail)
     strange = Status.FromString(details[0][1])
     strange.details.append(Any(type_url="type.example/some.Thing", value=b"\x00"))
     strange.details.append(Any(type_url=f"{TYPES}ErrorInfo", value=b"\xff"))
-    told = error(
+    failure = error(
         "UNAUTHENTICATED", trailing=[("grpc-status-details-bin", strange.SerializeToString())]
     )
 
-    assert type(told) is AuthenticationError
-    assert told.executed is None
-    assert told.details == (
+    assert type(failure) is AuthenticationError
+    assert failure.executed is None
+    assert failure.details == (
         {
             "@type": f"{TYPES}BadRequest",
             "fieldViolations": [{"field": "message", "description": "empty"}],
@@ -229,12 +231,12 @@ def test_other_details_are_kept_and_leave_execution_unknown():
     ],
 )
 def test_each_grpc_status_maps_to_its_error(status, kind, code, executed, transient):
-    told = error(status)
+    failure = error(status)
 
-    assert type(told) is kind
-    assert (told.code, told.executed, told.transient) == (code, executed, transient)
-    assert told.grpc_status == status
-    assert told.message == f"gRPC {status}: said"
+    assert type(failure) is kind
+    assert (failure.code, failure.executed, failure.transient) == (code, executed, transient)
+    assert failure.grpc_status == status
+    assert failure.message == f"gRPC {status}: said"
     number = GRPC_STATUSES[status].number if status in GRPC_STATUSES else int(status)
     assert error(number).grpc_status == status
     assert error(status, began=True).executed is None
@@ -296,29 +298,29 @@ def test_the_text_of_a_connection_failure_determines_its_kind(words, failure):
     ],
 )
 def test_a_truncated_reply_is_a_connection_error_under_any_status(status, words):
-    told = error(status, words)
+    failure = error(status, words)
 
-    assert type(told) is A2AConnectionError
-    assert (told.failure, told.code) == ("disconnected", None)
-    assert (told.executed, told.transient, told.grpc_status) == (None, True, status)
-    assert judge(told) == "failure"
+    assert type(failure) is A2AConnectionError
+    assert (failure.failure, failure.code) == ("disconnected", None)
+    assert (failure.executed, failure.transient, failure.grpc_status) == (None, True, status)
+    assert judge(failure) == "failure"
     assert type(error(status, words, trailing=rich(rpc.BadRequest(), message=words))) is not type(
-        told
+        failure
     )
 
 
 def test_a_gateway_may_refuse_with_an_http_status():
-    told = error("UNAUTHENTICATED", "Received http2 header with status: 401")
+    failure = error("UNAUTHENTICATED", "Received http2 header with status: 401")
 
-    assert type(told) is AuthenticationError
-    assert told.executed is False
+    assert type(failure) is AuthenticationError
+    assert failure.executed is False
 
 
 def test_an_unreadable_reply_is_an_invalid_response():
-    told = error("INTERNAL", "Compression bit set but no encoding configured")
+    failure = error("INTERNAL", "Compression bit set but no encoding configured")
 
-    assert type(told) is InvalidAgentResponseError
-    assert (told.code, told.executed) == (None, None)
+    assert type(failure) is InvalidAgentResponseError
+    assert (failure.code, failure.executed) == (None, None)
 
 
 def test_deadline_exceeded_of_another_party_names_the_wait():
@@ -327,13 +329,13 @@ def test_deadline_exceeded_of_another_party_names_the_wait():
 
 
 def test_unimplemented_operations_of_0_3_are_unsupported():
-    told = error("UNIMPLEMENTED", operation=op.DELETE_PUSH_CONFIG, version="0.3")
-    assert type(told) is UnsupportedOperationError
+    unimplemented = error("UNIMPLEMENTED", operation=op.DELETE_PUSH_CONFIG, version="0.3")
+    assert type(unimplemented) is UnsupportedOperationError
 
-    over = error(
+    finished = error(
         "INVALID_ARGUMENT", "InvalidParamsError: over", op.SUBSCRIBE_TO_TASK, version="0.3"
     )
-    assert type(over) is UnsupportedOperationError
+    assert type(finished) is UnsupportedOperationError
 
 
 # ── When to come again ───────────────────────────────────────────────────────────────────────
@@ -357,17 +359,17 @@ def wait(seconds, nanos=0):
     ids=str,
 )
 def test_retry_info_sets_retry_after(trailing, retry_after, transient):
-    told = error("ABORTED", trailing=trailing)
+    failure = error("ABORTED", trailing=trailing)
 
-    assert (told.retry_after, told.transient) == (retry_after, transient)
-    assert told.executed is None
+    assert (failure.retry_after, failure.transient) == (retry_after, transient)
+    assert failure.executed is None
 
 
 @pytest.mark.parametrize("word", ["-1", "never", ""])
 def test_retryable_false_makes_an_error_permanent(word):
-    told = error("UNAVAILABLE", trailing=[("grpc-retry-pushback-ms", word)])
+    failure = error("UNAVAILABLE", trailing=[("grpc-retry-pushback-ms", word)])
 
-    assert (told.retry_after, told.transient) == (None, False)
+    assert (failure.retry_after, failure.transient) == (None, False)
 
 
 def test_policies_apply_to_grpc_statuses():
@@ -406,11 +408,11 @@ detail_bytes = st.binary(max_size=40) | st.builds(
     max_examples=200,
 )
 def test_any_status_is_one_error(code, details, *, trailing, operation, version, sent):
-    told = error(code, details, operation, version, trailing=trailing, sent=sent)
+    failure = error(code, details, operation, version, trailing=trailing, sent=sent)
 
-    assert isinstance(told, A2AError)
-    assert len(str(told)) < 2000
-    assert sent or told.executed is False
+    assert isinstance(failure, A2AError)
+    assert len(str(failure)) < 2000
+    assert sent or failure.executed is False
 
 
 def test_both_versions_have_a_codec():

@@ -111,10 +111,10 @@ def test_default_timeouts_match_the_documentation():
 
 
 def test_requests_share_no_mutable_state():
-    one, other = (HttpRequest(method="GET", url="https://a.example/rpc") for _ in range(2))
+    first, second = (HttpRequest(method="GET", url="https://a.example/rpc") for _ in range(2))
 
-    one.progress.sent = True
-    one.headers["x"] = "y"
+    first.progress.sent = True
+    first.headers["x"] = "y"
 
-    assert not other.progress.sent
-    assert other.headers == {}
+    assert not second.progress.sent
+    assert second.headers == {}

@@ -30,7 +30,7 @@ from holdfast.testing import FakeAgent, FakeNetwork
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
 @pytest.mark.parametrize(
-    ("value", "kind", "said"),
+    ("value", "kind", "message"),
     [
         (0, ValueError, "at least 1"),
         (-1, ValueError, "at least 1"),
@@ -40,8 +40,8 @@ from holdfast.testing import FakeAgent, FakeNetwork
         (None, TypeError, "a whole number, not NoneType"),
     ],
 )
-def test_a_limit_must_be_a_positive_integer(name, value, kind, said):
-    with pytest.raises(kind, match=f"the limit {name} must be {said}"):
+def test_a_limit_must_be_a_positive_integer(name, value, kind, message):
+    with pytest.raises(kind, match=f"the limit {name} must be {message}"):
         Limits(**{name: value})
 
 
@@ -348,13 +348,13 @@ async def test_supported_codings(coding):
 def test_inflating_does_not_depend_on_the_chunks(members, steps):
     packed = b"".join(map(gzip.compress, members))
     ends = list(accumulate(len(gzip.compress(member)) for member in members))
-    inflater, made, at = Inflater("gzip", Limits()), b"", 0
+    inflater, inflated, start = Inflater("gzip", Limits()), b"", 0
     for step in steps * len(packed):
-        made += inflater.feed(packed[at : at + step])
-        at += step
-        assert inflater.is_cut == (0 < min(at, len(packed)) not in ends)
+        inflated += inflater.feed(packed[start : start + step])
+        start += step
+        assert inflater.is_cut == (0 < min(start, len(packed)) not in ends)
 
-    assert made == b"".join(members)
+    assert inflated == b"".join(members)
     assert not inflater.is_cut
 
 
@@ -389,7 +389,7 @@ PROMISED = 12 * BODY + 350 * VALUES
 ALWAYS_THERE = 2 * 1024 * 1024
 """What has nothing to do with the body: headers, buffers of sockets, code that is loaded."""
 
-WHOLE = b'{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},'
+WHOLE_TASK = b'{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},'
 
 
 def items(before, item, after):
@@ -400,22 +400,28 @@ def text(before, character, after):
     return lambda size: before + character * (size // len(character)) + after
 
 
-RAW = WHOLE + b'"artifacts":[{"artifactId":"a","parts":[{"raw":"'
+RAW = WHOLE_TASK + b'"artifacts":[{"artifactId":"a","parts":[{"raw":"'
 
 SHAPES = {
-    "objects": items(WHOLE + b'"metadata":{"a":[', b"{}", b"]}}"),
-    "members": items(WHOLE + b'"metadata":{"a":[', b'{"a":1}', b"]}}"),
-    "lists": items(WHOLE + b'"metadata":{"a":[', b"[]", b"]}}"),
-    "strings": items(WHOLE + b'"metadata":{"a":[', b'"ab"', b"]}}"),
-    "parts": items(WHOLE + b'"artifacts":[{"artifactId":"a","parts":[', b'{"text":""}', b"]}]}"),
-    "repaired": items(WHOLE + b'"history":null,"artifacts":[', b'{"artifactId":"a"}', b"]}"),
-    "messages": items(WHOLE + b'"history":[', b'{"messageId":"m","role":2,"parts":[]}', b"]}"),
-    "depth": lambda size: WHOLE + b'"metadata":' + b"[" * (size // 2) + b"]" * (size // 2) + b"}",
+    "objects": items(WHOLE_TASK + b'"metadata":{"a":[', b"{}", b"]}}"),
+    "members": items(WHOLE_TASK + b'"metadata":{"a":[', b'{"a":1}', b"]}}"),
+    "lists": items(WHOLE_TASK + b'"metadata":{"a":[', b"[]", b"]}}"),
+    "strings": items(WHOLE_TASK + b'"metadata":{"a":[', b'"ab"', b"]}}"),
+    "parts": items(
+        WHOLE_TASK + b'"artifacts":[{"artifactId":"a","parts":[', b'{"text":""}', b"]}]}"
+    ),
+    "repaired": items(WHOLE_TASK + b'"history":null,"artifacts":[', b'{"artifactId":"a"}', b"]}"),
+    "messages": items(
+        WHOLE_TASK + b'"history":[', b'{"messageId":"m","role":2,"parts":[]}', b"]}"
+    ),
+    "depth": lambda size: (
+        WHOLE_TASK + b'"metadata":' + b"[" * (size // 2) + b"]" * (size // 2) + b"}"
+    ),
     "open": text(b"", b"[", b""),
     "quotes": text(b'{"a":[', b'""', b""),
     "backslashes": text(b'{"a":"', b"\\\\", b'"}'),
-    "text": text(WHOLE + b'"metadata":{"a":"', b"x", b'"}}'),
-    "wide": text(WHOLE + b'"metadata":{"a":"' + "😀".encode(), b"x", b'"}}'),
+    "text": text(WHOLE_TASK + b'"metadata":{"a":"', b"x", b'"}}'),
+    "wide": text(WHOLE_TASK + b'"metadata":{"a":"' + "😀".encode(), b"x", b'"}}'),
     "spaced raw": text(RAW, b"AB ", b'"}]}]}'),
     "wide raw": text(RAW + "😀".encode(), b"AB ", b'"}]}]}'),
     "error": text(b'{"error":{"code":500,"message":"', b"x", b'"}}'),
@@ -425,14 +431,14 @@ SHAPES = {
 
 def pieces_of(data):
     """What is handed to the socket at a time, so that the server itself needs no memory."""
-    return [data[at : at + 16384] for at in range(0, len(data), 16384)]
+    return [data[start : start + 16384] for start in range(0, len(data), 16384)]
 
 
-WAYS = {
+ENCODINGS = {
     "plain": lambda body: [reply(body)],
     "chunked": lambda body: [
         head("Transfer-Encoding: chunked"),
-        *(chunk(body[at : at + 65536]) for at in range(0, len(body), 65536)),
+        *(chunk(body[start : start + 65536]) for start in range(0, len(body), 65536)),
         LAST_CHUNK,
     ],
     "packed": lambda body: [reply(gzip.compress(body), PACKED)],
@@ -443,9 +449,9 @@ WAYS = {
 
 @pytest.mark.rule("P24")
 @pytest.mark.real_time
-@crossed("shape, size, way", SHAPES, [BODY - 200, 4 * BODY], WAYS, turns=2)
-async def test_memory_is_bounded_for_any_reply(shape, size, way):
-    pieces = pieces_of(b"".join(WAYS[way](SHAPES[shape](size))))
+@crossed("shape, size, encoding", SHAPES, [BODY - 200, 4 * BODY], ENCODINGS, turns=2)
+async def test_memory_is_bounded_for_any_reply(shape, size, encoding):
+    pieces = pieces_of(b"".join(ENCODINGS[encoding](SHAPES[shape](size))))
     async with serving(*pieces) as client:
         hostile = client(body=BODY, json_values=VALUES)
         await hostile.agent_card()
@@ -475,7 +481,7 @@ async def test_memory_is_bounded_for_any_reply(shape, size, way):
 )
 async def test_json_limits_apply_to_every_encoding(encoding, metadata, limits):
     def answer(request):
-        told = rpc(
+        refused_reply = rpc(
             request,
             result={
                 "id": "t",
@@ -484,7 +490,7 @@ async def test_json_limits_apply_to_every_encoding(encoding, metadata, limits):
                 "metadata": metadata,
             },
         )
-        text = json.dumps(json.loads(told.body))
+        text = json.dumps(json.loads(refused_reply.body))
         return HttpReply(status=200, body=text.encode(encoding))
 
     client = connect(

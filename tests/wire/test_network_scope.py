@@ -60,7 +60,7 @@ EXAMPLES = {
         "64:ff9b::a9fe:a9fe",
     ],
 }
-PAIRS = [(address, scope) for scope, found in EXAMPLES.items() for address in found]
+PAIRS = [(address, scope) for scope, addresses in EXAMPLES.items() for address in addresses]
 
 
 def is_further_in(named, own):
@@ -108,16 +108,16 @@ def test_an_allowed_network_accepts_its_addresses_in_any_spelling():
     assert reach.refuses("192.168.0.1")
 
 
-@pytest.mark.parametrize("given", ["10.0.0.0/33", "agent.test", ""])
-def test_a_text_that_is_not_a_network_is_refused(given):
+@pytest.mark.parametrize("text", ["10.0.0.0/33", "agent.test", ""])
+def test_a_text_that_is_not_a_network_is_refused(text):
     with pytest.raises(ValueError, match="in allowed_networks is not a network"):
-        connect("http://agent.test", allowed_networks=[given])
+        connect("http://agent.test", allowed_networks=[text])
 
 
-@pytest.mark.parametrize("given", [None, 10.0])
-def test_a_network_of_another_type_is_refused(given):
+@pytest.mark.parametrize("value", [None, 10.0])
+def test_a_network_of_another_type_is_refused(value):
     with pytest.raises(TypeError, match=r"^one of allowed_networks must be str"):
-        connect("http://agent.test", allowed_networks=[given])
+        connect("http://agent.test", allowed_networks=[value])
 
 
 @pytest.mark.parametrize("read", [ip_address, ip_network, ip_interface])
@@ -146,14 +146,14 @@ class Hosts(FakeNetwork):
         agents = [FakeAgent(url=f"http://{host}") for host in addresses]
         super().__init__(*agents, addresses=addresses)
         self.pages = dict(pages)
-        self.seen = []
+        self.looked_up = []
 
     async def request(self, request):
         page = self.pages.get(request.url)
         if page is None:
             return await super().request(request)
         await self.connect(request)
-        self.seen.append(request.url)
+        self.looked_up.append(request.url)
         return HttpReply(
             status=page.status,
             headers=page.headers,
@@ -164,7 +164,7 @@ class Hosts(FakeNetwork):
     @asynccontextmanager
     async def stream(self, request):  # which every request without a page goes through
         await self.connect(request)
-        self.seen.append(request.url)
+        self.looked_up.append(request.url)
         async with super().stream(request) as reply:
             yield reply
 
@@ -205,7 +205,7 @@ async def test_a_card_leads_to_no_more_private_scope_than_its_own(own, named):
         assert (error.address, error.agent) == (hosts["named.test"], "http://named.test/rpc")
         assert f"{hosts['named.test']} ({named})" in str(error)
         assert f'allowed_networks=("{error.address}",)' in str(error)
-        assert network.seen == [CARD]
+        assert network.looked_up == [CARD]
     else:
         await client.ask("hello")
     allowed = [hosts["named.test"]]
@@ -265,7 +265,7 @@ async def test_no_redirect_leads_to_a_more_private_scope(hops, inside):
 
     assert error.address == inside
     assert error.executed is False
-    assert here not in network.seen
+    assert here not in network.looked_up
     await connect("http://agent.test", engine=network, allowed_networks=[inside]).ask("hello")
 
 
@@ -299,7 +299,7 @@ def rebinding(operation, inside, **options):
     )
 
 
-async def said(client, operation):
+async def send(client, operation):
     if operation != "SendStreamingMessage":
         return await client.send_message("hello")
     async with client.stream_message("hello") as events:
@@ -313,12 +313,12 @@ async def test_a_redirect_within_the_origin_reaches_no_more_private_scope(operat
     agent, client = rebinding(operation, inside)
 
     with pytest.raises(NetworkPolicyError) as caught:
-        await said(client, operation)
+        await send(client, operation)
 
     assert (caught.value.address, caught.value.executed) == (inside, False)
     assert not any(agent.calls(sent) for sent in SENDS)
     _, client = rebinding(operation, inside, allowed_networks=[inside])
-    await said(client, operation)
+    await send(client, operation)
 
 
 @pytest.mark.parametrize("operation", SENDS)
@@ -327,7 +327,7 @@ async def test_a_redirect_within_the_origin_stays_in_the_agents_scope(operation,
     agent, _ = rebinding(operation, "8.8.8.8")
     network = FakeNetwork(agent, addresses={"agent.test": EXAMPLES[named][0]})
 
-    await said(connect("http://agent.test", engine=network), operation)
+    await send(connect("http://agent.test", engine=network), operation)
     assert len(agent.calls(operation)) == 1
 
 
@@ -358,15 +358,15 @@ async def test_reach_public_applies_to_all_addresses(named, scope):
         error = await refused(client(reach="public"))
         assert (error.address, error.executed) == (address, False)
         assert 'reach="public"' in str(error)
-        assert not any(url.startswith(INSIDE) for url in network.seen)
+        assert not any(url.startswith(INSIDE) for url in network.looked_up)
     await client(reach="public", allowed_networks=[address]).ask("hello")
     await client(reach="any").ask("hello")
 
 
-@pytest.mark.parametrize("way", ["redirect", "interface"])
-async def test_an_allowed_network_opens_no_other_to_a_card(way):
+@pytest.mark.parametrize("source", ["redirect", "interface"])
+async def test_an_allowed_network_opens_no_other_to_a_card(source):
     there = f"{INSIDE}/rpc"
-    pages = {CARD: redirect(there)} if way == "redirect" else {CARD: page(card(there))}
+    pages = {CARD: redirect(there)} if source == "redirect" else {CARD: page(card(there))}
     network = Hosts({"agent.test": "10.0.0.1", "inside.test": "10.0.0.2"}, pages)
 
     error = await refused(
@@ -398,16 +398,16 @@ async def test_key_sets_and_authorization_servers_are_within_the_reach():
         with pytest.raises(AuthenticationError, match='reach="public"'):
             await client.ask("hello")
 
-    assert not any("inside.test" in url for url in network.seen)
+    assert not any("inside.test" in url for url in network.looked_up)
     resolver = A2ACardResolver(INSIDE, engine=network, reach="public")
     with pytest.raises(NetworkPolicyError):
         await resolver.get_agent_card()
 
 
-@pytest.mark.parametrize("given", ["private", "", None, 1])
-def test_reach_is_any_or_public(given):
+@pytest.mark.parametrize("reach", ["private", "", None, 1])
+def test_reach_is_any_or_public(reach):
     with pytest.raises((ValueError, TypeError), match="reach"):
-        connect("http://agent.test", reach=given)
+        connect("http://agent.test", reach=reach)
 
 
 async def test_the_doctor_revalidates_a_card_within_its_scope():
@@ -426,7 +426,7 @@ async def test_the_doctor_revalidates_a_card_within_its_scope():
     network.request = rebound
     await diagnose("http://agent.test", engine=network)
 
-    assert network.seen.count(CARD) == 1
+    assert network.looked_up.count(CARD) == 1
 
 
 async def test_a_stale_card_is_not_revalidated_by_another_host():
@@ -439,11 +439,11 @@ async def test_a_stale_card_is_not_revalidated_by_another_host():
     await client.agent_card()
     await asyncio.sleep(61)
     network.pages[CARD] = redirect(second)
-    asked = []
+    requests = []
 
     async def conditional(request):
-        asked.append(request.headers.get("if-none-match"))
-        if asked[-1]:
+        requests.append(request.headers.get("if-none-match"))
+        if requests[-1]:
             return HttpReply(status=304, headers=headers)
         return page({**card("http://agent.test/rpc"), "name": "Another"})
 
@@ -455,7 +455,7 @@ async def test_a_stale_card_is_not_revalidated_by_another_host():
     network.request = request
 
     assert (await client.agent_card()).name == "Another"
-    assert asked == ['"same"', None]
+    assert requests == ['"same"', None]
 
 
 # ── Where the socket is made ─────────────────────────────────────────────────────────────────
@@ -474,15 +474,15 @@ async def outcome(engine, url, reach):
 @pytest.fixture
 def names(monkeypatch):
     """A resolver: names that the test can lead wherever it likes."""
-    found = {}
+    names_found = {}
     real = socket.getaddrinfo
 
     def getaddrinfo(host, port, *args, **kwargs):
-        numbers = found.get(host, [host])
+        numbers = names_found.get(host, [host])
         return [info for number in numbers for info in real(number, port, *args, **kwargs)]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    return found
+    return names_found
 
 
 @pytest.mark.rule("P18")
@@ -545,7 +545,7 @@ async def test_dns_rebinding_of_a_call_is_refused(names, operation):
         )
 
         with pytest.raises(NetworkPolicyError) as caught:
-            await said(client, operation)
+            await send(client, operation)
 
         assert (caught.value.address, caught.value.executed) == ("169.254.169.254", False)
         assert len(server.requests) == 1
@@ -571,13 +571,13 @@ async def test_reach_public_refuses_addresses_that_cannot_be_checked(monkeypatch
     strict = NetworkReach(is_strict=True)
     async with serve(always()) as proxy:
         async with aiohttp.ClientSession() as session:
-            lent = AiohttpEngine(session=session)
+            borrowed = AiohttpEngine(session=session)
             url = f"http://named.test:{proxy.url.rpartition(':')[2]}"
-            assert await outcome(lent, url, strict) == "127.0.0.1"
+            assert await outcome(borrowed, url, strict) == "127.0.0.1"
         async with aiohttp.ClientSession(proxy=proxy.url) as session:
-            lent = AiohttpEngine(session=session)
+            borrowed = AiohttpEngine(session=session)
             with pytest.raises(NetworkPolicyError, match="a proxy or a gRPC channel"):
-                await lent.request(HttpRequest(method="POST", url=url, reach=strict))
+                await borrowed.request(HttpRequest(method="POST", url=url, reach=strict))
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("NO_PROXY", "")
         async with connect("http://named.test", reach="public") as client:

@@ -44,7 +44,7 @@ def test_an_origin_has_one_spelling(url, expected):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("address", "other_address"),
     [
         ("https://a.example", "http://a.example"),
         ("https://a.example", "https://b.example"),
@@ -59,8 +59,8 @@ def test_an_origin_has_one_spelling(url, expected):
         ("http://[fe80::1%25eth0]", "http://[fe80::1%25eth1]"),
     ],
 )
-def test_scheme_host_and_port_distinguish_origins(one, other):
-    assert origin(one) != origin(other)
+def test_scheme_host_and_port_distinguish_origins(address, other_address):
+    assert origin(address) != origin(other_address)
 
 
 @pytest.mark.parametrize(

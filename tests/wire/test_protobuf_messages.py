@@ -100,7 +100,7 @@ def test_an_empty_reply_is_accepted_for_empty_responses_only():
 
 
 @pytest.mark.parametrize(
-    ("operation", "params", "where"),
+    ("operation", "params", "path"),
     [
         (op.GET_TASK, GetTaskRequest(id="\ud800"), "id"),
         (op.GET_TASK, GetTaskRequest(id="t", history_length=2**31), "history_length"),
@@ -117,10 +117,10 @@ def test_an_empty_reply_is_accepted_for_empty_responses_only():
     ],
     ids=str,
 )
-def test_an_unrepresentable_value_is_named_and_not_sent(operation, params, where):
+def test_an_unrepresentable_value_is_named_and_not_sent(operation, params, path):
     with pytest.raises(MalformedError) as caught:
         NEW.encode(operation, params)
-    assert caught.value.path == where
+    assert caught.value.path == path
 
 
 @pytest.mark.parametrize("codec", [NEW, OLD], ids=["1.0", "0.3"])
@@ -290,10 +290,10 @@ def test_a_stream_of_0_3_marks_the_last_event():
         body = pb03.StreamResponse(status_update=update).SerializeToString()
         return OLD.decode(op.SEND_STREAMING_MESSAGE, body, limits=LIMITS)
 
-    over = event(pb03.TASK_STATE_CANCELLED, final=True)
+    last_event = event(pb03.TASK_STATE_CANCELLED, final=True)
 
-    assert over.status_update.status.state is TaskState.CANCELED
-    assert OLD.is_last(over)
+    assert last_event.status_update.status.state is TaskState.CANCELED
+    assert OLD.is_last(last_event)
     assert not OLD.is_last(event(pb03.TASK_STATE_WORKING, final=True))
     assert not OLD.is_last(event(pb03.TASK_STATE_COMPLETED, final=False))
 
@@ -318,8 +318,8 @@ def test_mutated_messages_are_decoded_like_the_official_classes(data):
     official = getattr(pb, operation.response.__name__)
     body = bytearray(data.draw(protos(official)).SerializeToString())
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(body)))
-        body[at : at + 1] = data.draw(st.binary(max_size=2))
+        index = data.draw(st.integers(0, len(body)))
+        body[index : index + 1] = data.draw(st.binary(max_size=2))
 
     check_as_official(operation, bytes(body))
 

@@ -18,15 +18,15 @@ from holdfast._wire.protobuf.schema_v03 import V03
 from holdfast._wire.protobuf.schema_v1 import V1
 from holdfast.protocol import OPERATIONS
 
-KNOWN = (empty_pb2, struct_pb2, timestamp_pb2)
+WELL_KNOWN_FILES = (empty_pb2, struct_pb2, timestamp_pb2)
 
 
 def official(file):
     """A schema without what it says besides its messages, in a pool of its own."""
-    known = [each.DESCRIPTOR.name for each in KNOWN]
-    kept = [name for name in file.dependency if name in known]
+    well_known = [each.DESCRIPTOR.name for each in WELL_KNOWN_FILES]
+    dependencies = [name for name in file.dependency if name in well_known]
     del file.dependency[:]
-    file.dependency.extend(kept)
+    file.dependency.extend(dependencies)
     file.ClearField("options")
     for message in file.message_type:
         for field in message.field:
@@ -35,7 +35,7 @@ def official(file):
         for method in service.method:
             method.ClearField("options")
     pool = DescriptorPool()
-    for each in KNOWN:
+    for each in WELL_KNOWN_FILES:
         pool.AddSerializedFile(each.DESCRIPTOR.serialized_pb)
     return pool.AddSerializedFile(file.SerializeToString())
 
@@ -50,8 +50,8 @@ def official_of_sdk03():
     script += "sys.stdout.buffer.write(d.serialized_pb)"
     python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
     command = [str(python), "-c", script]
-    told = subprocess.run(command, check=True, capture_output=True, timeout=LIMIT)
-    return official(FileDescriptorProto.FromString(told.stdout))
+    completed = subprocess.run(command, check=True, capture_output=True, timeout=LIMIT)
+    return official(FileDescriptorProto.FromString(completed.stdout))
 
 
 def facts(message):
@@ -103,8 +103,10 @@ SCHEMAS = [
 def test_each_field_equals_the_official_schema(schema, its_official):
     file = its_official()
 
-    ours = {name: facts(message_type(schema.package, name).descriptor) for name in schema.messages}
-    assert ours == {name: facts(each) for name, each in file.message_types_by_name.items()}
+    own_fields = {
+        name: facts(message_type(schema.package, name).descriptor) for name in schema.messages
+    }
+    assert own_fields == {name: facts(each) for name, each in file.message_types_by_name.items()}
     assert file.package == schema.package
     described = message_type(schema.package, "Task").descriptor.file
     assert enums(described) == enums(file)
@@ -116,11 +118,11 @@ def test_each_method_equals_the_official_service(schema, its_official):
     (codec,) = (each for each in CODECS.values() if each.package == schema.package)
     streaming = {operation.name: operation.streaming for operation in OPERATIONS.values()}
 
-    ours = {
+    own_methods = {
         (row.method, row.request, row.response, streaming[name])
         for name, row in codec.rows.items()
     }
-    assert ours == {
+    assert own_methods == {
         (each.name, each.input_type.name, each.output_type.name, each.server_streaming)
         for each in service.methods
     }
@@ -128,18 +130,21 @@ def test_each_method_equals_the_official_service(schema, its_official):
 
 
 def test_the_message_classes_use_no_shared_descriptor_pool():
-    ours = message_type("lf.a2a.v1", "Task").descriptor
+    own_descriptor = message_type("lf.a2a.v1", "Task").descriptor
 
-    assert ours.file.pool is not Default()
-    assert ours is not a2a_pb2.Task.DESCRIPTOR
-    assert ours.fields_by_name["metadata"].message_type.file.pool is ours.file.pool
+    assert own_descriptor.file.pool is not Default()
+    assert own_descriptor is not a2a_pb2.Task.DESCRIPTOR
+    assert (
+        own_descriptor.fields_by_name["metadata"].message_type.file.pool
+        is own_descriptor.file.pool
+    )
 
 
 def test_protobuf_is_imported_on_demand():
     script = "import sys, holdfast._wire.grpc, holdfast._wire.protobuf.writing; "
     script += "sys.exit(' '.join(m for m in sys.modules if m.startswith('google')))"
     source = ROOT / "src"
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script],
         check=False,
         capture_output=True,
@@ -147,7 +152,7 @@ def test_protobuf_is_imported_on_demand():
         env={"PYTHONPATH": str(source)},
     )
 
-    assert told.stderr.strip() == b""
+    assert completed.stderr.strip() == b""
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):

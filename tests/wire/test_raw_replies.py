@@ -24,14 +24,14 @@ JSON = st.recursive(
 BODIES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode())
 
 
-def told(status, body, headers=None, **limits):
+def failure_of(status, body, headers=None, **limits):
     reply = HttpReply(status=status, headers=headers or {}, body=body)
     return read_raw_error(reply, now=0.0, refusals=REFUSALS, limits=Limits(**limits))
 
 
 @given(st.integers(400, 599), BODIES)
 def test_any_raw_reply_is_an_error_with_facts(status, body):
-    error = told(status, body)
+    error = failure_of(status, body)
 
     assert isinstance(error, A2AError)
     assert error.executed in {None, False}
@@ -42,8 +42,8 @@ def test_any_raw_reply_is_an_error_with_facts(status, body):
 def test_an_error_of_an_agent_is_never_proof_of_no_execution(status, value):
     answer = {"jsonrpc": "2.0", "id": 1, "result": value}
 
-    assert told(status, json.dumps(answer).encode()).executed is None
-    assert told(status, json.dumps([value, answer]).encode()).executed is None
+    assert failure_of(status, json.dumps(answer).encode()).executed is None
+    assert failure_of(status, json.dumps([value, answer]).encode()).executed is None
 
 
 @pytest.mark.parametrize("code", [-32603, -32602, -32001, 7, 429, "x"])
@@ -51,13 +51,13 @@ def test_an_error_of_an_agent_is_never_proof_of_no_execution(status, value):
 def test_a_json_rpc_error_is_never_proof_of_no_execution(status, code):
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": "no"}}
 
-    assert told(status, json.dumps(body).encode(), {"retry-after": "1"}).executed is None
+    assert failure_of(status, json.dumps(body).encode(), {"retry-after": "1"}).executed is None
 
 
 @pytest.mark.parametrize("body", OF_AN_AGENT.values(), ids=OF_AN_AGENT)
 @pytest.mark.parametrize("status", [425, 429, 503])
 def test_a_body_of_an_agent_is_never_proof_of_no_execution(status, body):
-    assert told(status, body, {"retry-after": "1"}).executed is None
+    assert failure_of(status, body, {"retry-after": "1"}).executed is None
 
 
 @pytest.mark.parametrize(
@@ -75,20 +75,20 @@ def test_a_body_of_an_agent_is_never_proof_of_no_execution(status, body):
 def test_a_refusal_of_a_gateway_proves_that_nothing_was_executed(
     status, headers, executed, transient, body
 ):
-    error = told(status, body, headers)
+    error = failure_of(status, body, headers)
 
     assert (error.executed, error.transient) == (executed, transient)
 
 
 def test_a_body_too_large_to_search_may_be_an_agents():
-    assert told(429, b"[" * 50 + b"]" * 50, json_depth=10).executed is None
-    assert told(429, b"[" * 50 + b"]" * 50).executed is False
+    assert failure_of(429, b"[" * 50 + b"]" * 50, json_depth=10).executed is None
+    assert failure_of(429, b"[" * 50 + b"]" * 50).executed is False
 
 
 def test_the_facts_of_a_json_rpc_error_are_read():
     body = {"jsonrpc": "2.0", "id": 1, "error": {"code": 7, "message": "no"}}
 
-    assert told(429, json.dumps(body).encode()).code == 7
+    assert failure_of(429, json.dumps(body).encode()).code == 7
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,6 @@ def test_the_facts_of_a_json_rpc_error_are_read():
     [{"content-encoding": "br"}, {"transfer-encoding": "chunked"}, {"content-length": "70"}],
 )
 def test_an_unread_body_may_be_an_agents(headers):
-    assert told(429, b"", headers).executed is None
-    assert told(429, b"busy", headers).executed is False
-    assert told(429, b"", {"content-length": "0"}).executed is False
+    assert failure_of(429, b"", headers).executed is None
+    assert failure_of(429, b"busy", headers).executed is False
+    assert failure_of(429, b"", {"content-length": "0"}).executed is False

@@ -16,7 +16,7 @@ from holdfast.policies import Timeouts
 
 HERE = "https://a.example/rpc?key=1"
 WITH_KEY = "https://a.example/card?lang=en&v=1&api_key=s3cret/+key"
-OURS = {
+OWN_HEADERS = {
     "accept": "application/json",
     "a2a-version": "1.0",
     "a2a-extensions": "urn:x",
@@ -34,7 +34,7 @@ def redirected(location, *, http_status=307, public=False, followed=0, url=HERE)
     request = HttpRequest(
         method="GET" if public else "POST",
         url=url,
-        headers={**OURS, **SECRET},
+        headers={**OWN_HEADERS, **SECRET},
         body=b"" if public else b"{}",
         timeouts=Timeouts(connect=1),
         max_idle=1.0,
@@ -80,7 +80,7 @@ def test_s24_a_public_document_is_fetched_from_another_origin_without_secrets(ht
     _, onward = redirected("https://b.example/card", http_status=http_status, public=True)
 
     assert onward.url == "https://b.example/card"
-    assert onward.headers == OURS
+    assert onward.headers == OWN_HEADERS
 
 
 @pytest.mark.rule("S24")
@@ -96,7 +96,7 @@ def test_s24_a_public_document_is_fetched_from_another_origin_without_secrets(ht
 def test_s24_only_protocol_headers_are_sent_to_another_origin(elsewhere):
     _, onward = redirected(elsewhere, public=True)
 
-    assert onward.headers == OURS
+    assert onward.headers == OWN_HEADERS
 
 
 @pytest.mark.parametrize("http_status", [301, 302, 303, 307, 308])
@@ -109,7 +109,7 @@ def test_a_public_document_of_the_same_origin_is_requested_with_all_headers(http
 def test_a_redirect_from_http_to_https_is_followed_for_a_public_document():
     _, onward = redirected("https://a.example/card", public=True, url="http://a.example/card")
 
-    assert onward.headers == OURS  # another scheme is another origin
+    assert onward.headers == OWN_HEADERS  # another scheme is another origin
 
 
 @pytest.mark.parametrize(
@@ -230,4 +230,4 @@ def test_s24_no_location_sends_a_secret_to_another_origin(location, http_status,
     assert urlsplit(onward.url).scheme == "https"
     if origin(onward.url) != origin(HERE):
         assert public
-        assert onward.headers == OURS
+        assert onward.headers == OWN_HEADERS

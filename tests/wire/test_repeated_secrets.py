@@ -37,11 +37,11 @@ SPOKEN = {
 @pytest.mark.rule("P27")
 async def test_a_secret_contained_partly_in_a_message_is_redacted():
     token = "".join(f"{n:04x}" for n in range(40))
-    said = f"{'x' * 350} {token}"  # 500 characters of it are kept, 149 of the token's 160
+    echoed_text = f"{'x' * 350} {token}"  # 500 characters of it are kept, 149 of the token's 160
 
     def answer(request):
         data = {"detail": "no", "retryable": False}
-        return rpc(request, error={"code": -32000, "message": said, "data": data})
+        return rpc(request, error={"code": -32000, "message": echoed_text, "data": data})
 
     client = connect("http://agent.test", engine=Answering(answer), auth=f"Bearer {token}")
     with pytest.raises(A2AError) as caught:
@@ -159,8 +159,8 @@ async def test_a_secret_in_the_reason_of_a_failed_task_is_redacted():
 async def test_the_token_of_a_push_configuration_is_redacted_in_errors():
     def answer(request):
         sent = json.loads(request.body)["params"]
-        said = f"cannot use {sent['token']} and {sent['authentication']['credentials']}"
-        return rpc(request, error={"code": -32602, "message": said, "data": sent})
+        echoed_text = f"cannot use {sent['token']} and {sent['authentication']['credentials']}"
+        return rpc(request, error={"code": -32602, "message": echoed_text, "data": sent})
 
     card = {
         "name": "Echo",
@@ -201,11 +201,11 @@ def fake(name, behaviour="done", **options):
     return FakeAgent(behaviour, url=f"http://{name}.test", **options)
 
 
-@pytest.mark.parametrize("place", ["http://other.test", ""])
+@pytest.mark.parametrize("carrier", ["http://other.test", ""])
 @pytest.mark.parametrize("fault", [Refuse(), Garbage()])
-async def test_a_secret_in_the_address_of_a_redirected_card_is_redacted(place, fault):
-    token, seen, agent = "s3cr3t-token-value", [], fake("agent")
-    moved = Respond(status=302, headers={"location": f"{place}/{token}/card.json"})
+async def test_a_secret_in_the_address_of_a_redirected_card_is_redacted(carrier, fault):
+    token, observed, agent = "s3cr3t-token-value", [], fake("agent")
+    moved = Respond(status=302, headers={"location": f"{carrier}/{token}/card.json"})
     agent.inject(moved, on="GetAgentCard")
     agent.inject(fault)
     client = connect(
@@ -213,15 +213,15 @@ async def test_a_secret_in_the_address_of_a_redirected_card_is_redacted(place, f
         engine=FakeNetwork(agent),
         auth=token,
         resilience=ONCE,
-        observers=[lambda event: seen.append(repr(event))],
+        observers=[lambda event: observed.append(repr(event))],
     )
 
     with pytest.raises(A2AError) as caught:
         await client.list_tasks()
 
-    told = [str(caught.value), repr(vars(caught.value)), *seen]
-    told += [repr(client.stats()), repr(client.circuit.last_failure)]
-    assert not any(token in one for one in told)
+    shown_texts = [str(caught.value), repr(vars(caught.value)), *observed]
+    shown_texts += [repr(client.stats()), repr(client.circuit.last_failure)]
+    assert not any(token in text for text in shown_texts)
 
 
 # ── Redaction of an error's data ─────────────────────────────────────────────────────────────────

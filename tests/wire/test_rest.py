@@ -53,7 +53,7 @@ from holdfast.types import (
 
 NOW = 1_445_412_480.0
 SPOKEN = {
-    what: body for what, body in OF_AN_AGENT.items() if what != "too much to look through"
+    name: body for name, body in OF_AN_AGENT.items() if name != "too much to look through"
 }  # which the engine finds first
 UNARY = [operation for operation in OPERATIONS.values() if not operation.streaming]
 INFO = {

@@ -48,21 +48,21 @@ class Echo(FakeNetwork):
         self.carried = []
 
     async def request(self, request):
-        heard = "\n".join(
+        secret = "\n".join(
             [request.method, request.url, *(f"{n}: {v}" for n, v in request.headers.items())]
         )
         is_card = request.method == "GET" and ".json" in request.url
         if is_card and not self.from_the_card_on:
             return HttpReply(status=200, body=json.dumps(self.card).encode())
-        self.carried.append(heard)
+        self.carried.append(secret)
         request.progress.sent = True
-        return self.answer(request, heard)
+        return self.answer(request, secret)
 
 
 def page(status, content_type="text/html", **headers):
-    def answer(request, heard):
-        body = f"<html>you sent {html.escape(heard)} or {heard}</html>".encode()
-        headers_too = {n: v.format(heard=" ".join(heard.split())) for n, v in headers.items()}
+    def answer(request, secret):
+        body = f"<html>you sent {html.escape(secret)} or {secret}</html>".encode()
+        headers_too = {n: v.format(heard=" ".join(secret.split())) for n, v in headers.items()}
         return HttpReply(
             status=status, headers={"content-type": content_type, **headers_too}, body=body
         )
@@ -70,45 +70,45 @@ def page(status, content_type="text/html", **headers):
     return answer
 
 
-def rpc_error(request, heard):
+def rpc_error(request, secret):
     error = {
         "code": -32603,
-        "message": f"failed on {heard}",
+        "message": f"failed on {secret}",
         "data": [
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": heard,
-                "metadata": {heard: heard},
+                "reason": secret,
+                "metadata": {secret: secret},
             },
-            {"deep": [heard, {"b64": base64.b64encode(heard.encode()).decode()}]},
+            {"deep": [secret, {"b64": base64.b64encode(secret.encode()).decode()}]},
         ],
     }
-    asked = json.loads(request.body) if request.body else {}
-    document = {"jsonrpc": "2.0", "id": asked.get("id"), "error": error}
+    rpc_request = json.loads(request.body) if request.body else {}
+    document = {"jsonrpc": "2.0", "id": rpc_request.get("id"), "error": error}
     return HttpReply(status=200, body=json.dumps(document).encode())
 
 
-def rest_error(request, heard):
-    error = {"code": 500, "status": "INTERNAL", "message": heard, "details": [{"x": heard}]}
+def rest_error(request, secret):
+    error = {"code": 500, "status": "INTERNAL", "message": secret, "details": [{"x": secret}]}
     return HttpReply(status=500, body=json.dumps({"error": error}).encode())
 
 
-def problem(request, heard):
-    document = {"type": "about:blank", "title": heard, "status": 400, "detail": heard}
+def problem(request, secret):
+    document = {"type": "about:blank", "title": secret, "status": 400, "detail": secret}
     headers = {"content-type": "application/problem+json"}
     return HttpReply(status=400, headers=headers, body=json.dumps(document).encode())
 
 
-def wrong_shape(request, heard):
-    asked = json.loads(request.body) if request.body else {}
-    result = {"task": {"id": [heard], heard: heard}, "name": heard, "skills": [heard]}
-    document = {"id": asked.get("id"), "result": result, **result}
+def wrong_shape(request, secret):
+    rpc_request = json.loads(request.body) if request.body else {}
+    result = {"task": {"id": [secret], secret: secret}, "name": secret, "skills": [secret]}
+    document = {"id": rpc_request.get("id"), "result": result, **result}
     return HttpReply(status=200, body=json.dumps(document).encode())
 
 
-def redirect(request, heard):
-    there = f"http://elsewhere.test/{quote(' '.join(heard.split()))}?{request.url}"
-    return HttpReply(status=307, headers={"location": there}, body=heard.encode())
+def redirect(request, secret):
+    there = f"http://elsewhere.test/{quote(' '.join(secret.split()))}?{request.url}"
+    return HttpReply(status=307, headers={"location": there}, body=secret.encode())
 
 
 ANSWERS = {
@@ -129,22 +129,24 @@ ANSWERS = {
 
 async def misfortune(client, listening, call):
     """What a program gets to see of a call that fails."""
-    seen = []
+    observed = []
     for attempt in (client.ask, client.get_task):
         try:
             await attempt("hello", **call)
         except A2AError as error:
-            seen += everything_in(error)
-            seen += everything_in(error.facts())
-            seen.append(pickle.dumps(error).decode("latin-1"))
-    return [*seen, *listening.seen, repr(client), repr(vars(client))]
+            observed += everything_in(error)
+            observed += everything_in(error.facts())
+            observed.append(pickle.dumps(error).decode("latin-1"))
+    return [*observed, *listening.seen, repr(client), repr(vars(client))]
 
 
 @pytest.mark.rule("P27")
-@crossed("place, answer, from_the_card_on", PLACES, ANSWERS, [False, True], turns=4)
-async def test_a_credential_is_redacted_everywhere(place, answer, from_the_card_on, caplog, capfd):
+@crossed("carrier, answer, from_the_card_on", PLACES, ANSWERS, [False, True], turns=4)
+async def test_a_credential_is_redacted_everywhere(
+    carrier, answer, from_the_card_on, caplog, capfd
+):
     caplog.set_level(1)
-    options = await options_for(place)
+    options = await options_for(carrier)
     call = options.pop("call", {})
     interfaces = [
         {"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"},
@@ -152,7 +154,7 @@ async def test_a_credential_is_redacted_everywhere(place, answer, from_the_card_
     ]
     card = {"name": "Echo", "supportedInterfaces": interfaces, **options.pop("card", {})}
     network = Echo(ANSWERS[answer], card, from_the_card_on=from_the_card_on)
-    listening, told = Listening(), []
+    listening, observations = Listening(), []
     asked_for = options.pop("interceptors", [])
     for binding in ("JSONRPC", "HTTP+JSON"):
         client = connect(
@@ -160,36 +162,36 @@ async def test_a_credential_is_redacted_everywhere(place, answer, from_the_card_
             engine=network,
             resilience=brisk(),
             bindings=[binding],
-            observers=[told.append],
+            observers=[observations.append],
             interceptors=[*asked_for, listening],
             **options,
         )
-        seen = await misfortune(client, listening, call)
+        observed = await misfortune(client, listening, call)
 
-        assert shown(seen) == []
+        assert shown(observed) == []
     auth = options.get("auth")
     hooks = asked_for if isinstance(auth, str | dict) else [auth, *asked_for]
-    assert shown([repr(told), repr(hooks), *getattr(auth, "refused", [])]) == []
+    assert shown([repr(observations), repr(hooks), *getattr(auth, "refused", [])]) == []
     assert shown([caplog.text, *(repr(record.__dict__) for record in caplog.records)]) == []
     assert shown(capfd.readouterr()) == []
-    if not from_the_card_on and place != "query of the card":
-        assert any(shown([heard]) for heard in network.carried), "the canary was not even sent"
+    if not from_the_card_on and carrier != "query of the card":
+        assert any(shown([secret]) for secret in network.carried), "the canary was not even sent"
 
 
 CARDS = {
-    "binding": lambda heard: {"supportedInterfaces": [{"url": HOST, "protocolBinding": heard}]},
-    "version": lambda heard: {
+    "binding": lambda secret: {"supportedInterfaces": [{"url": HOST, "protocolBinding": secret}]},
+    "version": lambda secret: {
         "supportedInterfaces": [
-            {"url": HOST, "protocolBinding": "JSONRPC", "protocolVersion": f"9 {heard}"}
+            {"url": HOST, "protocolBinding": "JSONRPC", "protocolVersion": f"9 {secret}"}
         ]
     },
-    "name": lambda heard: {"name": heard, "supportedInterfaces": []},
-    "place": lambda heard: {
-        "supportedInterfaces": [{"url": f"http://0.0.0.0/{heard}", "protocolBinding": "JSONRPC"}]
+    "name": lambda secret: {"name": secret, "supportedInterfaces": []},
+    "place": lambda secret: {
+        "supportedInterfaces": [{"url": f"http://0.0.0.0/{secret}", "protocolBinding": "JSONRPC"}]
     },
-    "host": lambda heard: {
+    "host": lambda secret: {
         "supportedInterfaces": [
-            {"url": f"http://{quote(heard.lower(), safe='')}.test", "protocolBinding": "JSONRPC"}
+            {"url": f"http://{quote(secret.lower(), safe='')}.test", "protocolBinding": "JSONRPC"}
         ]
     },
 }
@@ -200,7 +202,7 @@ CARDS = {
 async def test_a_credential_echoed_in_a_card_is_redacted(card, caplog):
     caplog.set_level(1)
 
-    def answer(request, heard):
+    def answer(request, secret):
         sent = request.headers["authorization"].partition(" ")[2]
         document = {"name": "Echo", **CARDS[card](sent)}
         return HttpReply(status=200, body=json.dumps(document).encode())
@@ -208,36 +210,36 @@ async def test_a_credential_echoed_in_a_card_is_redacted(card, caplog):
     network = Echo(answer, {}, from_the_card_on=True)
     client = connect(HOST, engine=network, auth=f"Bearer {CANARY}")
 
-    seen = await misfortune(client, Listening(), {})
+    observed = await misfortune(client, Listening(), {})
 
-    assert shown([*seen, caplog.text]) == []
+    assert shown([*observed, caplog.text]) == []
 
 
 TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}
 
 
-def says(state, heard):
-    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": heard}]}
+def says(state, secret):
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": secret}]}
     return {**TASK, "status": {"state": state, "message": message}}
 
 
 def task_that_repeats(state):
-    def answer(request, heard):
-        asked = json.loads(request.body)
-        task = says(state, heard)
-        result = task if asked["method"] == "GetTask" else {"task": task}
+    def answer(request, secret):
+        rpc_request = json.loads(request.body)
+        task = says(state, secret)
+        result = task if rpc_request["method"] == "GetTask" else {"task": task}
         return HttpReply(
-            status=200, body=json.dumps({"id": asked["id"], "result": result}).encode()
+            status=200, body=json.dumps({"id": rpc_request["id"], "result": result}).encode()
         )
 
     return answer
 
 
 @pytest.mark.parametrize("state", ["FAILED", "REJECTED", "CANCELED", "AUTH_REQUIRED"])
-@pytest.mark.parametrize("place", ["authorization", "static", "headers", "headers of a call"])
-async def test_a_credential_echoed_in_a_failed_task_is_redacted(state, place, caplog):
+@pytest.mark.parametrize("carrier", ["authorization", "static", "headers", "headers of a call"])
+async def test_a_credential_echoed_in_a_failed_task_is_redacted(state, carrier, caplog):
     caplog.set_level(1)
-    options = PLACES[place]()
+    options = PLACES[carrier]()
     call = {"timeout": 5, **options.pop("call", {})}
     card = {
         "name": "Echo",
@@ -261,11 +263,11 @@ async def test_a_credential_echoed_in_a_failed_task_is_redacted(state, place, ca
 async def test_a_credential_echoed_in_an_extended_card_is_redacted(caplog):
     caplog.set_level(1)
 
-    def answer(request, heard):
-        asked = json.loads(request.body)
+    def answer(request, secret):
+        rpc_request = json.loads(request.body)
         interfaces = [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}]
         card = {"name": f"Echo {CANARY}", "supportedInterfaces": interfaces}
-        document = {"id": asked["id"], "result": card}
+        document = {"id": rpc_request["id"], "result": card}
         return HttpReply(status=200, body=json.dumps(document).encode())
 
     own = {
@@ -286,12 +288,12 @@ async def test_a_credential_echoed_in_an_extended_card_is_redacted(caplog):
 async def test_an_unsatisfied_requirement_shows_no_credential(caplog):
     caplog.set_level(1)
 
-    def answer(request, heard):
+    def answer(request, secret):
         card = {
-            "name": heard,
+            "name": secret,
             "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
-            "securitySchemes": {heard: {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
-            "securityRequirements": [{"schemes": {heard: {"list": []}}}],
+            "securitySchemes": {secret: {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+            "securityRequirements": [{"schemes": {secret: {"list": []}}}],
         }
         return HttpReply(status=200, body=json.dumps(card).encode())
 
@@ -300,10 +302,10 @@ async def test_an_unsatisfied_requirement_shows_no_credential(caplog):
         HOST, engine=network, headers={"x-own": CANARY}, auth=SchemeCredentials({"it": "x"})
     )
 
-    seen = await misfortune(client, Listening(), {})
+    observed = await misfortune(client, Listening(), {})
 
-    assert len(seen) > 10
-    assert shown([*seen, caplog.text]) == []
+    assert len(observed) > 10
+    assert shown([*observed, caplog.text]) == []
 
 
 # ── On real sockets ──────────────────────────────────────────────────────────────────────────
@@ -335,11 +337,11 @@ WIRES = {
 
 @pytest.mark.rule("P27")
 @pytest.mark.real_time
-@crossed("place, wire", [name for name in PLACES if "query of" not in name], WIRES, turns=2)
-async def test_a_credential_is_redacted_on_a_socket(place, wire, caplog, capfd):
+@crossed("carrier, wire", [name for name in PLACES if "query of" not in name], WIRES, turns=2)
+async def test_a_credential_is_redacted_on_a_socket(carrier, wire, caplog, capfd):
     caplog.set_level(1)
     asyncio.get_running_loop().set_debug(True)
-    options = await options_for(place)
+    options = await options_for(carrier)
     call, listening = options.pop("call", {}), Listening()
     engine = AiohttpEngine()
     async with serve(WIRES[wire] or always()) as server:
@@ -354,10 +356,10 @@ async def test_a_credential_is_redacted_on_a_socket(place, wire, caplog, capfd):
             interceptors=[*options.pop("interceptors", []), listening],
             **options,
         )
-        seen = await misfortune(client, listening, call)
+        observed = await misfortune(client, listening, call)
         await engine.close()
 
-    assert shown(seen) == []
+    assert shown(observed) == []
     assert shown([caplog.text]) == []
     assert shown(capfd.readouterr()) == []
 
@@ -383,10 +385,10 @@ async def test_the_password_of_a_proxy_is_redacted(scheme, answer, monkeypatch, 
         engine = AiohttpEngine()
         client = connect(f"{scheme}://agent.test", engine=engine, resilience=brisk())
 
-        seen = await misfortune(client, Listening(), {})
+        observed = await misfortune(client, Listening(), {})
         await engine.close()
 
-    assert shown(seen) == []
+    assert shown(observed) == []
     assert shown([caplog.text]) == []
 
 
@@ -418,7 +420,7 @@ ENCODED = {
 @pytest.mark.rule("P27")
 @pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED)
 async def test_an_echoed_credential_in_another_encoding_is_redacted(encoded):
-    def answer(request, heard):
+    def answer(request, secret):
         error = {"code": -32603, "message": f"for {encoded} it", "data": [{"deep": [encoded]}]}
         document = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
         return HttpReply(status=200, body=json.dumps(document).encode())
@@ -463,7 +465,7 @@ def test_the_search_of_this_test_finds_secrets():
     error = A2AError("visible", details=[{"a": [quote(CANARY)]}])
     error.__context__ = ValueError(f"hidden {CANARY}")
 
-    found = shown(everything_in(error))
+    secrets_shown = shown(everything_in(error))
 
-    assert any("hidden" in text for text in found)
+    assert any("hidden" in text for text in secrets_shown)
     assert len(shown([base64.b64encode(CANARY.encode()).decode()])) == 1

@@ -33,14 +33,14 @@ def message(text, event="message", last_id=""):
     return ServerSentEvent(text, event, last_id)
 
 
-def cut(stream, at):
+def cut(stream, offsets):
     """The stream in pieces that end at these places."""
-    places = [0, *sorted(at), len(stream)]
-    return [stream[a:b] for a, b in pairwise(places)]
+    bounds = [0, *sorted(offsets), len(stream)]
+    return [stream[a:b] for a, b in pairwise(bounds)]
 
 
 def pieces(stream, size):
-    return [stream[at : at + size] for at in range(0, len(stream), size)]
+    return [stream[start : start + size] for start in range(0, len(stream), size)]
 
 
 # ── What the standard says ───────────────────────────────────────────────────────────────────
@@ -236,15 +236,15 @@ def test_an_incomplete_event_is_detected(stream, is_cut):
 
 
 def lines_of(text):
-    lines, line, at = [], "", 0
-    while at < len(text):
-        if text[at] in "\r\n":
-            at += text[at : at + 2] == "\r\n"
+    lines, line, index = [], "", 0
+    while index < len(text):
+        if text[index] in "\r\n":
+            index += text[index : index + 2] == "\r\n"
             lines.append(line)
             line = ""
         else:
-            line += text[at]
-        at += 1
+            line += text[index]
+        index += 1
     return lines
 
 
@@ -306,22 +306,22 @@ CUTS = st.sets(st.integers(0, 120))
 @given(
     marked=st.booleans(),
     stream=STREAMS | LIKELY | st.binary(max_size=60),
-    at=CUTS,
+    offsets=CUTS,
     max_examples=500,
 )
-def test_any_bytes_in_any_chunks_match_a_reference_parser(marked, stream, at):
+def test_any_bytes_in_any_chunks_match_a_reference_parser(marked, stream, offsets):
     stream = MARK + stream if marked else stream
     reading = parser()
-    chunks = cut(stream, {place for place in at if place < len(stream)})
+    chunks = cut(stream, {offset for offset in offsets if offset < len(stream)})
     events = [event for chunk in chunks for event in reading.feed(chunk)]
 
     expected, retry = by_the_standard(stream)
     assert list(map(as_text, events)) == expected
     assert reading.reconnection_time == retry
-    whole = parser()
-    assert whole.feed(stream) == events
-    assert whole.is_cut == reading.is_cut
-    assert whole.last_event_id == reading.last_event_id
+    whole_parser = parser()
+    assert whole_parser.feed(stream) == events
+    assert whole_parser.is_cut == reading.is_cut
+    assert whole_parser.last_event_id == reading.last_event_id
 
 
 @given(
@@ -351,9 +351,9 @@ def outcome(chunks, bound):
     return events, False
 
 
-@given(stream=STREAMS | LIKELY, at=CUTS, bound=st.integers(1, 40), max_examples=200)
-def test_refusals_do_not_depend_on_the_chunks(stream, at, bound):
-    chunks = cut(stream, {place for place in at if place < len(stream)})
+@given(stream=STREAMS | LIKELY, offsets=CUTS, bound=st.integers(1, 40), max_examples=200)
+def test_refusals_do_not_depend_on_the_chunks(stream, offsets, bound):
+    chunks = cut(stream, {offset for offset in offsets if offset < len(stream)})
     events, is_refused = outcome(chunks, bound)
 
     assert (events, is_refused) == outcome([stream], bound)
@@ -442,8 +442,8 @@ def test_a_hostile_stream_uses_bounded_memory(stream):
     view = memoryview(stream)
     tracemalloc.start()
     try:
-        for at in range(0, len(stream), 4096):
-            reading.feed(bytes(view[at : at + 4096]))
+        for start in range(0, len(stream), 4096):
+            reading.feed(bytes(view[start : start + 4096]))
     except LimitExceededError:
         pass
     finally:
@@ -476,18 +476,18 @@ class Counted(bytes):
 
     work = 0
 
-    def find(self, what, start=0, end=None):
-        found = super().find(what, start)
-        Counted.work += (found if found >= 0 else len(self)) - start + 1
-        return found
+    def find(self, target, start=0, end=None):
+        index = super().find(target, start)
+        Counted.work += (index if index >= 0 else len(self)) - start + 1
+        return index
 
     def __getitem__(self, key):
         part = super().__getitem__(key)
         Counted.work += len(part) if isinstance(key, slice) else 1
         return part
 
-    def __radd__(self, other):
-        return Counted(other + bytes(self))
+    def __radd__(self, prefix):
+        return Counted(prefix + bytes(self))
 
     def removeprefix(self, prefix):
         return Counted(super().removeprefix(prefix))
@@ -514,12 +514,12 @@ def test_no_byte_is_scanned_repeatedly(stream, size):
     ends = [b"", b"\r\n\r\n", b"\n\n"]
     for first, last in itertools.product(ends, ends):
         with case((first, last)):
-            whole = first + stream * 300 + last
+            all_bytes = first + stream * 300 + last
             reading = parser()
             Counted.work = 0
-            for chunk in pieces(whole, size):
+            for chunk in pieces(all_bytes, size):
                 reading.feed(Counted(chunk))
-            assert len(whole) // 2 < Counted.work < 6 * len(whole)
+            assert len(all_bytes) // 2 < Counted.work < 6 * len(all_bytes)
 
 
 def test_an_incomplete_line_is_extended_in_place():

@@ -50,7 +50,7 @@ def rpc(code, message="no", **members):
     return json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, "error": error}).encode()
 
 
-def rest(http_status, name, message="no", details=()):
+def rest_error_body(http_status, name, message="no", details=()):
     """A `google.rpc.Status` as the official server sends it."""
     error = {"code": http_status, "status": name, "message": message}
     return json.dumps({"error": {**error, **({"details": details} if details else {})}}).encode()
@@ -93,14 +93,16 @@ SPEAKING = {
         InternalError,
         {
             "JSONRPC": rpc(-32603, "crashed"),
-            "HTTP+JSON": rest(500, "INTERNAL", "unknown exception"),
+            "HTTP+JSON": rest_error_body(500, "INTERNAL", "unknown exception"),
         },
     ),
     "unsupported": (
         UnsupportedOperationError,
         {
             "JSONRPC": rpc(-32004, data=[error_info("UNSUPPORTED_OPERATION")]),
-            "HTTP+JSON": rest(400, "FAILED", details=[error_info("UNSUPPORTED_OPERATION")]),
+            "HTTP+JSON": rest_error_body(
+                400, "FAILED", details=[error_info("UNSUPPORTED_OPERATION")]
+            ),
         },
     ),
     "invalid": (errors.InvalidRequestError, dict.fromkeys(BOTH, rpc(-32600))),
@@ -111,7 +113,9 @@ SPEAKING = {
         errors.VersionNotSupportedError,
         {
             "JSONRPC": rpc(-32009, data=[error_info("VERSION_NOT_SUPPORTED")]),
-            "HTTP+JSON": rest(400, "FAILED", details=[error_info("VERSION_NOT_SUPPORTED")]),
+            "HTTP+JSON": rest_error_body(
+                400, "FAILED", details=[error_info("VERSION_NOT_SUPPORTED")]
+            ),
         },
     ),
 }
@@ -269,9 +273,11 @@ def test_the_caller_may_add_or_remove_statuses_that_prove_no_execution(binding):
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(rest(404, "NOT_FOUND", "no such task"), id="google.rpc.Status"),
+        pytest.param(rest_error_body(404, "NOT_FOUND", "no such task"), id="google.rpc.Status"),
         pytest.param(
-            json.dumps(json.loads(rest(404, "NOT_FOUND", "no such task"))["error"]).encode(),
+            json.dumps(
+                json.loads(rest_error_body(404, "NOT_FOUND", "no such task"))["error"]
+            ).encode(),
             id="the same without an envelope",
         ),
     ],
@@ -299,7 +305,7 @@ def test_a_status_object_without_error_info_is_an_http_error(body):
     ],
 )
 def test_the_status_name_without_error_info_determines_the_error(http_status, name, kind, code):
-    error = failure("HTTP+JSON", http_status, rest(http_status, name), SECONDS)
+    error = failure("HTTP+JSON", http_status, rest_error_body(http_status, name), SECONDS)
 
     assert type(error) is kind
     assert (error.code, error.executed, error.retry_after) == (code, None, 3.0)
@@ -316,7 +322,7 @@ CARRIERS = {
     "REST": lambda code, reason, **m: (
         "HTTP+JSON",
         400,
-        rest(400, "FAILED_PRECONDITION", details=[error_info(reason, **m)]),
+        rest_error_body(400, "FAILED_PRECONDITION", details=[error_info(reason, **m)]),
     ),
 }
 carriers = pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS)
@@ -376,7 +382,7 @@ def test_metadata_of_any_shape_are_accepted(carrier):
 def test_error_info_of_another_domain_is_ignored():
     info = {**error_info("TASK_NOT_FOUND"), "domain": "googleapis.com"}
 
-    error = failure("HTTP+JSON", 404, rest(404, "NOT_FOUND", details=[info]))
+    error = failure("HTTP+JSON", 404, rest_error_body(404, "NOT_FOUND", details=[info]))
 
     assert type(error) is A2AHTTPError
     assert error.details == (info,)
@@ -446,11 +452,11 @@ def test_a_hint_that_is_not_a_boolean_is_ignored(retryable):
     ("binding", "http_status", "body"),
     [
         ("JSONRPC", 200, rpc(-32050, data=[RETRY_INFO])),
-        ("HTTP+JSON", 429, rest(429, "RESOURCE_EXHAUSTED", details=[RETRY_INFO])),
+        ("HTTP+JSON", 429, rest_error_body(429, "RESOURCE_EXHAUSTED", details=[RETRY_INFO])),
         (
             "HTTP+JSON",
             400,
-            rest(400, "X", details=[error_info("UNSUPPORTED_OPERATION"), RETRY_INFO]),
+            rest_error_body(400, "X", details=[error_info("UNSUPPORTED_OPERATION"), RETRY_INFO]),
         ),
     ],
 )
@@ -650,8 +656,8 @@ def test_article_error_codes():
     ],
 )
 def test_an_error_made_in_the_dialect_is_read_with_its_facts(code, data, facts):
-    made = make_error(code, "Not now", data)
-    document = json.loads(json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, "error": made}))
+    error_object = make_error(code, "Not now", data)
+    document = json.loads(json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, "error": error_object}))
 
     error = failure("JSONRPC", 200, json.dumps(document).encode())
 
@@ -664,9 +670,9 @@ def test_an_error_made_in_the_dialect_is_read_with_its_facts(code, data, facts):
 
 
 def test_an_error_without_the_dialects_data_is_of_a2a():
-    made = {"jsonrpc": "2.0", "id": REQUEST_ID, "error": make_error(-32001, "no")}
+    envelope = {"jsonrpc": "2.0", "id": REQUEST_ID, "error": make_error(-32001, "no")}
 
-    assert type(failure("JSONRPC", 200, json.dumps(made).encode())) is TaskNotFoundError
+    assert type(failure("JSONRPC", 200, json.dumps(envelope).encode())) is TaskNotFoundError
     assert make_error(-32700, "no", {}) == {"code": -32700, "message": "no"}
 
 
@@ -674,19 +680,19 @@ def test_an_error_without_the_dialects_data_is_of_a2a():
 def test_any_error_object_is_a_typed_error(error, http_status, headers):
     reply = HttpReply(status=http_status, headers=headers)
 
-    found = [
+    typed_errors = [
         status.from_rpc_error(error, reply, now=NOW),
         status.from_rest_status(error, reply, now=NOW),
         status.from_problem(error, reply, now=NOW),
     ]
 
-    assert isinstance(found[0], A2AError)
-    for each in found:
+    assert isinstance(typed_errors[0], A2AError)
+    for each in typed_errors:
         assert each is None or isinstance(each, A2AError)
         if each is not None and each.code not in {-32700, -32009}:
             assert each.executed is None
         assert each is None or each.retry_after is None or 0 <= each.retry_after < float("inf")
-    if isinstance(found[0], InvalidAgentResponseError) and found[0].code is None:
+    if isinstance(typed_errors[0], InvalidAgentResponseError) and typed_errors[0].code is None:
         assert not isinstance(error.get("code"), int) or isinstance(error["code"], bool)
 
 
@@ -698,8 +704,13 @@ def test_any_error_object_is_a_typed_error(error, http_status, headers):
         ("JSONRPC", 200, rpc(-32004), False),
         *(("HTTP+JSON", bare, b"", True) for bare in (404, 405, 501)),
         *(("HTTP+JSON", bare, b"", False) for bare in (400, 401, 403, 410, 429, 500, 503)),
-        ("HTTP+JSON", 404, rest(404, "NOT_FOUND", details=[error_info("TASK_NOT_FOUND")]), False),
-        ("HTTP+JSON", 501, rest(501, "UNIMPLEMENTED"), True),
+        (
+            "HTTP+JSON",
+            404,
+            rest_error_body(404, "NOT_FOUND", details=[error_info("TASK_NOT_FOUND")]),
+            False,
+        ),
+        ("HTTP+JSON", 501, rest_error_body(501, "UNIMPLEMENTED"), True),
     ],
 )
 def test_an_unknown_operation_is_recognized_by_its_name_or_path(

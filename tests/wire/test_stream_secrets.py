@@ -20,49 +20,49 @@ def event(document, kind="message"):
     return b"".join([f"event: {kind}\n".encode(), b"data: ", data, b"\n\n"])
 
 
-def error(heard):
-    encoded = base64.b64encode(heard.encode()).decode()
-    return {"code": -32602, "message": f"you sent {heard}", "data": [{heard: encoded}]}
+def error(secret):
+    encoded = base64.b64encode(secret.encode()).decode()
+    return {"code": -32602, "message": f"you sent {secret}", "data": [{secret: encoded}]}
 
 
-def status(heard, state, envelope):
-    parts = [{"text": f"you sent {heard}"}]
+def status(secret, state, envelope):
+    parts = [{"text": f"you sent {secret}"}]
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}
-    told = {"state": f"TASK_STATE_{state}", "message": message}
+    task_status = {"state": f"TASK_STATE_{state}", "message": message}
     return event(
-        envelope({"statusUpdate": {"taskId": "task-1", "contextId": "c", "status": told}})
+        envelope({"statusUpdate": {"taskId": "task-1", "contextId": "c", "status": task_status}})
     )
 
 
 ENDINGS = {
-    "rpc error event": lambda heard, _: event({"id": None, "error": error(heard)}, "error"),
-    "rpc error": lambda heard, _: event({"jsonrpc": "2.0", "id": None, "error": error(heard)}),
-    "rest error event": lambda heard, _: event(
-        {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": heard}}, "error"
+    "rpc error event": lambda secret, _: event({"id": None, "error": error(secret)}, "error"),
+    "rpc error": lambda secret, _: event({"jsonrpc": "2.0", "id": None, "error": error(secret)}),
+    "rest error event": lambda secret, _: event(
+        {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": secret}}, "error"
     ),
-    "text error event": lambda heard, _: event(" ".join(heard.split()).encode(), "error"),
-    "no JSON": lambda heard, _: event(" ".join(heard.split()).encode()),
-    "wrong shape": lambda heard, envelope: event(
-        envelope({"task": {"id": [heard], heard: heard}})
+    "text error event": lambda secret, _: event(" ".join(secret.split()).encode(), "error"),
+    "no JSON": lambda secret, _: event(" ".join(secret.split()).encode()),
+    "wrong shape": lambda secret, envelope: event(
+        envelope({"task": {"id": [secret], secret: secret}})
     ),
-    "another task": lambda heard, envelope: event(
-        envelope({"task": {**TASK, "id": " ".join(heard.split())}})
+    "another task": lambda secret, envelope: event(
+        envelope({"task": {**TASK, "id": " ".join(secret.split())}})
     ),
-    "failed": lambda heard, envelope: status(heard, "FAILED", envelope),
-    "rejected": lambda heard, envelope: status(heard, "REJECTED", envelope),
-    "authorization": lambda heard, envelope: status(heard, "AUTH_REQUIRED", envelope),
-    "chunk of another task": lambda heard, envelope: event(
+    "failed": lambda secret, envelope: status(secret, "FAILED", envelope),
+    "rejected": lambda secret, envelope: status(secret, "REJECTED", envelope),
+    "authorization": lambda secret, envelope: status(secret, "AUTH_REQUIRED", envelope),
+    "chunk of another task": lambda secret, envelope: event(
         envelope(
             {
                 "artifactUpdate": {
-                    "taskId": " ".join(heard.split()),
+                    "taskId": " ".join(secret.split()),
                     "contextId": "c",
-                    "artifact": {"artifactId": "a", "parts": [{"text": heard}]},
+                    "artifact": {"artifactId": "a", "parts": [{"text": secret}]},
                 }
             }
         )
     ),
-    "cut": lambda heard, _: b"data: " + " ".join(heard.split()).encode(),
+    "cut": lambda secret, _: b"data: " + " ".join(secret.split()).encode(),
 }
 
 
@@ -76,12 +76,12 @@ class Echo(FakeNetwork):
         self.carried = []
 
     def stream(self, request):
-        heard = "\n".join(
+        secret = "\n".join(
             [request.method, request.url, *(f"{n}: {v}" for n, v in request.headers.items())]
         )
         if request.method == "GET" and ".json" in request.url:
             return super().stream(request)
-        self.carried.append(heard)
+        self.carried.append(secret)
 
         def envelope(result):
             if b'"jsonrpc"' not in request.body:
@@ -89,11 +89,11 @@ class Echo(FakeNetwork):
             return {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "result": result}
 
         if b"SendStreaming" in request.body or "message:stream" in request.url:
-            body = event(envelope({"task": TASK})) + self.ending(heard, envelope)
+            body = event(envelope({"task": TASK})) + self.ending(secret, envelope)
             self.agent.inject(Respond(status=200, headers=EVENTS, body=body))
         else:
-            body = f"you sent {heard}".encode()
-            self.agent.inject(Respond(status=403, headers={"server": heard}, body=body))
+            body = f"you sent {secret}".encode()
+            self.agent.inject(Respond(status=403, headers={"server": secret}, body=body))
         return super().stream(request)
 
 
@@ -105,11 +105,11 @@ def forget_task(error):
 
 
 @crossed(
-    "place, ending", [name for name in PLACES if name != "query of the card"], ENDINGS, turns=2
+    "carrier, ending", [name for name in PLACES if name != "query of the card"], ENDINGS, turns=2
 )
-async def test_a_credential_is_redacted_on_a_stream(place, ending, caplog, capfd):
+async def test_a_credential_is_redacted_on_a_stream(carrier, ending, caplog, capfd):
     caplog.set_level(1)
-    options = await options_for(place)
+    options = await options_for(carrier)
     call = options.pop("call", {})
     interfaces = [
         {"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"},
@@ -122,7 +122,7 @@ async def test_a_credential_is_redacted_on_a_stream(place, ending, caplog, capfd
         **options.pop("card", {}),
     }
     network = Echo(ENDINGS[ending], card)
-    listening, told, seen = Listening(), [], []
+    listening, observations, observed = Listening(), [], []
     asked_for = options.pop("interceptors", [])
     for binding, listens in itertools.product(("JSONRPC", "HTTP+JSON"), (True, False)):
         client = connect(
@@ -130,7 +130,7 @@ async def test_a_credential_is_redacted_on_a_stream(place, ending, caplog, capfd
             engine=network,
             resilience=brisk(),
             bindings=[binding],
-            observers=[told.append],
+            observers=[observations.append],
             interceptors=[*asked_for, *[listening] * listens],
             **options,
         )
@@ -139,12 +139,12 @@ async def test_a_credential_is_redacted_on_a_stream(place, ending, caplog, capfd
             async with stream as events:
                 await events.result()
         forget_task(caught.value)
-        seen += everything_in(caught.value)
-        seen += everything_in(caught.value.facts())
-        seen += [repr(stream), repr(client), *listening.seen]
+        observed += everything_in(caught.value)
+        observed += everything_in(caught.value.facts())
+        observed += [repr(stream), repr(client), *listening.seen]
 
-    assert shown(seen) == []
-    assert shown(everything_in(told)) == []
+    assert shown(observed) == []
+    assert shown(everything_in(observations)) == []
     assert shown([caplog.text, *(repr(record.__dict__) for record in caplog.records)]) == []
     assert shown(capfd.readouterr()) == []
-    assert any(shown([heard]) for heard in network.carried), "the canary was not even sent"
+    assert any(shown([secret]) for secret in network.carried), "the canary was not even sent"

@@ -169,23 +169,23 @@ def test_a_message_is_converted_from_the_model(binding, message, at_once, length
         accepted_output_modes=("a/b",), history_length=length, return_immediately=at_once
     )
 
-    told = body_of(
+    document = body_of(
         binding, op.SEND_MESSAGE, SendMessageRequest(message=message, configuration=own)
     )
-    read = wire(binding, op.SEND_MESSAGE, told).params()
+    read = wire(binding, op.SEND_MESSAGE, document).params()
 
     assert in_words_of_0_3(read.message) == message
     expected = msgspec.structs.replace(own, history_length=length or 10_000)
     assert read.configuration == expected
 
 
-OTHER = {"JSONRPC": "HTTP+JSON", "HTTP+JSON": "JSONRPC"}
+OTHER_BINDING = {"JSONRPC": "HTTP+JSON", "HTTP+JSON": "JSONRPC"}
 
 
 def crossed(binding, operation, value):
     """What an agent answers that writes a binding's replies in the form of the other one."""
-    told = json.loads(wire(OTHER[binding], operation).answer(value).body)
-    return result(binding, operation, told if binding == "JSONRPC" else told["result"])
+    document = json.loads(wire(OTHER_BINDING[binding], operation).answer(value).body)
+    return result(binding, operation, document if binding == "JSONRPC" else document["result"])
 
 
 @both_bindings
@@ -283,14 +283,14 @@ MESSAGE = Message(
 
 
 def test_a_message_is_sent_over_json_rpc():
-    made = encoded("JSONRPC", op.SEND_MESSAGE, SendMessageRequest(message=MESSAGE))
+    request = encoded("JSONRPC", op.SEND_MESSAGE, SendMessageRequest(message=MESSAGE))
 
-    assert (made.method, made.url, made.headers["content-type"]) == (
+    assert (request.method, request.url, request.headers["content-type"]) == (
         "POST",
         URL,
         "application/json",
     )
-    assert json.loads(made.body) == {
+    assert json.loads(request.body) == {
         "jsonrpc": "2.0",
         "id": REQUEST_ID,
         "method": "message/send",
@@ -321,14 +321,14 @@ def test_a_message_is_sent_over_json_rpc():
 
 
 def test_a_message_is_sent_over_http_json():
-    made = encoded("HTTP+JSON", op.SEND_STREAMING_MESSAGE, SendMessageRequest(message=MESSAGE))
+    request = encoded("HTTP+JSON", op.SEND_STREAMING_MESSAGE, SendMessageRequest(message=MESSAGE))
 
-    assert (made.method, made.url) == ("POST", f"{URL}/v1/message:stream")
-    assert made.headers == {
+    assert (request.method, request.url) == ("POST", f"{URL}/v1/message:stream")
+    assert request.headers == {
         "content-type": "application/json",
         "accept": "text/event-stream, application/json",
     }
-    assert json.loads(made.body) == {
+    assert json.loads(request.body) == {
         "message": {
             "messageId": "m",
             "role": "ROLE_USER",
@@ -360,14 +360,14 @@ def test_blocking_is_always_sent(binding, at_once):
     assert body_of(binding, op.SEND_MESSAGE, request)["configuration"]["blocking"] is not at_once
 
 
-@pytest.mark.parametrize(("asked", "sent"), [(None, 10_000), (7, 7), (0, 0)])
-def test_the_history_length_is_always_sent(asked, sent):
-    request = GetTaskRequest(id="t", history_length=asked)
-    rest = encoded("HTTP+JSON", op.GET_TASK, request)
+@pytest.mark.parametrize(("length", "sent"), [(None, 10_000), (7, 7), (0, 0)])
+def test_the_history_length_is_always_sent(length, sent):
+    request = GetTaskRequest(id="t", history_length=length)
+    rest_request = encoded("HTTP+JSON", op.GET_TASK, request)
 
     assert body_of("JSONRPC", op.GET_TASK, request) == {"id": "t", "historyLength": sent}
-    assert parse_qs(urlsplit(rest.url).query) == {"historyLength": [str(sent)]}
-    assert urlsplit(rest.url).path == "/a/v1/tasks/t"
+    assert parse_qs(urlsplit(rest_request.url).query) == {"historyLength": [str(sent)]}
+    assert urlsplit(rest_request.url).path == "/a/v1/tasks/t"
 
 
 def test_tasks_are_listed_by_limit_and_cursor():
@@ -392,7 +392,7 @@ CONFIG = TaskPushNotificationConfig(
     token="tok",
     authentication=AuthenticationInfo(scheme="Bearer", credentials="cred"),
 )
-TOLD_CONFIG = {
+CONFIG_DOCUMENT = {
     "id": "p",
     "url": "http://me.test",
     "token": "tok",
@@ -402,21 +402,21 @@ NAME = "tasks/t/pushNotificationConfigs/p"
 
 
 def test_a_push_configuration_has_the_form_of_each_binding():
-    rest = encoded("HTTP+JSON", op.CREATE_PUSH_CONFIG, CONFIG)
+    rest_request = encoded("HTTP+JSON", op.CREATE_PUSH_CONFIG, CONFIG)
 
     assert body_of("JSONRPC", op.CREATE_PUSH_CONFIG, CONFIG) == {
         "taskId": "t",
-        "pushNotificationConfig": TOLD_CONFIG,
+        "pushNotificationConfig": CONFIG_DOCUMENT,
     }
-    assert rest.url == f"{URL}/v1/tasks/t/pushNotificationConfigs"
-    assert json.loads(rest.body) == {
+    assert rest_request.url == f"{URL}/v1/tasks/t/pushNotificationConfigs"
+    assert json.loads(rest_request.body) == {
         "parent": "tasks/t",
         "configId": "p",
-        "config": {"name": NAME, "pushNotificationConfig": TOLD_CONFIG},
+        "config": {"name": NAME, "pushNotificationConfig": CONFIG_DOCUMENT},
     }
-    asked = GetTaskPushNotificationConfigRequest(task_id="t", id="p")
-    assert encoded("HTTP+JSON", op.GET_PUSH_CONFIG, asked).url.endswith(f"/v1/{NAME}")
-    assert body_of("JSONRPC", op.GET_PUSH_CONFIG, asked) == {
+    request = GetTaskPushNotificationConfigRequest(task_id="t", id="p")
+    assert encoded("HTTP+JSON", op.GET_PUSH_CONFIG, request).url.endswith(f"/v1/{NAME}")
+    assert body_of("JSONRPC", op.GET_PUSH_CONFIG, request) == {
         "id": "t",
         "pushNotificationConfigId": "p",
     }
@@ -427,8 +427,8 @@ def test_a_push_configuration_has_the_form_of_each_binding():
     for binding, name in zip(
         BINDINGS, ["pushNotificationConfig", "pushNotification"], strict=True
     ):
-        told = body_of(binding, op.SEND_MESSAGE, of_message)
-        assert told["configuration"][name] == TOLD_CONFIG
+        document = body_of(binding, op.SEND_MESSAGE, of_message)
+        assert document["configuration"][name] == CONFIG_DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ STATUS = {"state": "completed"}
 
 @both_bindings
 @pytest.mark.parametrize(
-    ("told", "state"),
+    ("written", "state"),
     [
         ("submitted", TaskState.SUBMITTED),
         ("input-required", TaskState.INPUT_REQUIRED),
@@ -479,8 +479,8 @@ STATUS = {"state": "completed"}
         (True, TaskState.UNSPECIFIED),
     ],
 )
-def test_states_are_read_in_every_form(binding, told, state):
-    task = result(binding, op.GET_TASK, {"id": "t", "status": {"state": told}})
+def test_states_are_read_in_every_form(binding, written, state):
+    task = result(binding, op.GET_TASK, {"id": "t", "status": {"state": written}})
 
     assert task.state == state
 
@@ -562,20 +562,20 @@ def test_s26_an_integer_stays_an_integer(binding):
 @both_bindings
 @pytest.mark.parametrize("page", [{"nextCursor": "n"}, {"nextPageToken": "n"}, {}])
 def test_a_page_of_tasks_is_read(binding, page):
-    found = result(binding, op.LIST_TASKS, {"tasks": [{"id": "t", "status": STATUS}], **page})
+    response = result(binding, op.LIST_TASKS, {"tasks": [{"id": "t", "status": STATUS}], **page})
 
-    assert [task.state for task in found.tasks] == [TaskState.COMPLETED]
-    assert found.next_page_token == ("n" if page else "")
+    assert [task.state for task in response.tasks] == [TaskState.COMPLETED]
+    assert response.next_page_token == ("n" if page else "")
 
 
 def test_lists_may_be_bare():
     task, config = {"id": "t", "status": STATUS}, {"name": NAME, "pushNotificationConfig": {}}
 
     assert result("HTTP+JSON", op.LIST_TASKS, [task]).tasks[0].id == "t"
-    [found] = result("HTTP+JSON", op.LIST_PUSH_CONFIGS, [config]).configs
-    assert (found.task_id, found.id) == ("t", "p")
-    told = {"taskId": "t", "pushNotificationConfig": TOLD_CONFIG}
-    assert result("JSONRPC", op.LIST_PUSH_CONFIGS, [told]).configs == (CONFIG,)
+    [config_found] = result("HTTP+JSON", op.LIST_PUSH_CONFIGS, [config]).configs
+    assert (config_found.task_id, config_found.id) == ("t", "p")
+    document = {"taskId": "t", "pushNotificationConfig": CONFIG_DOCUMENT}
+    assert result("JSONRPC", op.LIST_PUSH_CONFIGS, [document]).configs == (CONFIG,)
     assert decoded("HTTP+JSON", op.DELETE_PUSH_CONFIG, b"") is not None
 
 

@@ -175,8 +175,8 @@ async def test_files_over_grpc_are_sent_and_received_unchanged(form):
             arrived.append(base64.b64decode(raw.decode()) if is_text else raw)
         own = [base64.b64encode(b"true") if is_text else b"true"]
         parts = [pb.Part(file=pb.FilePart(file_with_bytes=raw)) for raw in own]
-        told = pb.Message(message_id="r", role=pb.ROLE_AGENT, content=parts)
-        return pb.SendMessageResponse(msg=told).SerializeToString()
+        reply_message = pb.Message(message_id="r", role=pb.ROLE_AGENT, content=parts)
+        return pb.SendMessageResponse(msg=reply_message).SerializeToString()
 
     async def get(_, context):
         text = "TaskNotFoundError: Task not found" if is_text else "Task not found: t"
