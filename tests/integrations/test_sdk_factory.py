@@ -346,7 +346,7 @@ async def test_another_configuration_is_told_from_the_sdks(config, kind):
 async def test_the_arguments_of_the_sdks_own_transports_are_told_from_these():
     card = pb.AgentCard(name="a")
     async with httpx.AsyncClient() as lent:
-        with pytest.raises(TypeError, match=r"not httpx\.AsyncClient; a client is lent by Client"):
+        with pytest.raises(TypeError, match=r"not httpx\.AsyncClient; pass a client as Client"):
             HoldfastTransport(lent, card, "http://a.test")
     with pytest.raises(TypeError, match=r"url must be str, not a2a_pb2\.AgentCard"):
         HoldfastTransport(card, card)

@@ -1,4 +1,4 @@
-"""Holdfast below the official SDK (a2a-sdk 1.x): its client and its types outside.
+"""Holdfast as the transport of the official SDK (a2a-sdk 1.x), whose client and types stay.
 
 Needs the extra ``holdfast[a2a-sdk]``.
 

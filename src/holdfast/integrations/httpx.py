@@ -1,10 +1,10 @@
-"""Holdfast below `httpx`: a transport for the clients that other people's SDKs take.
+"""Holdfast as the transport of `httpx`, for the clients that other people's SDKs use.
 
 >>> import httpx
 >>> from holdfast.integrations.httpx import Transport
 >>> client = httpx.AsyncClient(transport=Transport(), timeout=120)
 
-It needs the extra ``holdfast[httpx]``. What it does, and does not, is written at `Transport`.
+It needs the extra ``holdfast[httpx]``; `Transport` describes what it does.
 """
 
 from holdfast._integrations.httpx import Transport

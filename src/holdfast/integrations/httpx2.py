@@ -1,10 +1,10 @@
-"""Holdfast below `httpx2`: a transport for the clients that other people's SDKs take.
+"""Holdfast as the transport of `httpx2`, for the clients that other people's SDKs use.
 
 >>> import httpx2
 >>> from holdfast.integrations.httpx2 import Transport
 >>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
 
-It needs the extra ``holdfast[httpx2]``. What it does, and does not, is written at `Transport`.
+It needs the extra ``holdfast[httpx2]``; `Transport` describes what it does.
 """
 
 from holdfast._integrations.httpx2 import Transport

@@ -1,4 +1,4 @@
-"""`client_factory`: the SDK's factory of clients, whose transports hold fast."""
+"""`client_factory`: the SDK's factory of clients, with transports that retry and resume."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["HoldfastClientFactory", "client_factory"]
 
 
-_NOBODY, _NOWHERE = pb.AgentCard(name="nobody"), "http://nowhere.invalid"
-"""To try options on."""
+_EXAMPLE_CARD, _EXAMPLE_URL = pb.AgentCard(name="example"), "http://agent.invalid"
+"""For a transport that only checks the options."""
 
 
 class HoldfastClientFactory(ClientFactory):
-    """The SDK's factory, whose clients try again where that is safe; see `client_factory`."""
+    """The SDK's factory, whose clients retry where that is safe; see `client_factory`."""
 
     def __init__(
         self,
@@ -52,17 +52,20 @@ class HoldfastClientFactory(ClientFactory):
         check_names("client_factory", options, TransportOptions.__annotations__)
         check_config(config)
         resilience = options.get("resilience")
-        # What cannot be right is told at once; a journal is opened only where one is written.
+        # An option that is not valid is an error here; a journal is opened by a client only.
         trial = {name: value for name, value in options.items() if value is not None}
         trial |= {"journal": None, "shared": Endpoints()}
         HoldfastTransport(
-            _NOBODY, _NOWHERE, retry_config=retry_config, **cast("TransportOptions", trial)
+            _EXAMPLE_CARD,
+            _EXAMPLE_URL,
+            retry_config=retry_config,
+            **cast("TransportOptions", trial),
         )
         check_budget(retry_config, options.get("shared"))
         self._resilience = resilience
         self._retry_config = retry_config or retry_config_of(resilience)
         self._env = options.get("env") or SystemEnv()
-        if options.get("shared") is None:  # an empty one may be filled by others
+        if options.get("shared") is None:  # not `or`: an empty one may be shared with others
             options["shared"] = Endpoints()
         self._fetching = RetryExecutor(None, self._retry_config, self._env)
         self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
@@ -71,8 +74,8 @@ class HoldfastClientFactory(ClientFactory):
         self._register_holdfast(config.supported_protocol_bindings)
 
     def _register_defaults(self, supported: list[str]) -> None:
-        # For copies: Google ADK makes one, and has the SDK's own registered anew. Nothing else
-        # depends on it, as it is private to the SDK.
+        # Google ADK copies the factory, and registers the SDK's transports again. Nothing else
+        # depends on this method, which is private to the SDK.
         super()._register_defaults(supported)
         self._register_holdfast(supported)
 
@@ -82,12 +85,12 @@ class HoldfastClientFactory(ClientFactory):
                 super().register(label, partial(self._holdfast, protocol_binding=label))
 
     def register(self, label: str, generator: TransportProducer) -> None:
-        """Registers what makes the transports of a binding, which are tried again.
+        """Register the producer of the transports of a binding, whose calls are retried.
 
         Args:
-            label: The name of the binding in cards; what was there before is replaced.
-            generator: Makes a transport, which gets a `RetryTransport` around it, unless it tries
-                again by itself.
+            label: The name of the binding in cards; it replaces the producer registered before.
+            generator: Returns a transport; it is wrapped in a `RetryTransport`, unless it is one
+                or a `HoldfastTransport`.
         """
         super().register(label, partial(self._retried, generator))
 
@@ -108,16 +111,16 @@ class HoldfastClientFactory(ClientFactory):
         resolver_http_kwargs: dict[str, Any] | None = None,
         signature_verifier: Callable[[pb.AgentCard], None] | None = None,
     ) -> Client:
-        """Makes a client for the agent whose card is at an address.
+        """Return a client for the agent whose card is at an address.
 
-        The SDK fetches the card, with the lent httpx client if there is one; that is tried again
-        like any other read.
+        The SDK fetches the card, with the ``httpx_client`` of the configuration if there is one;
+        that request is retried like any other read.
 
         Args:
-            url: Where the agent is.
-            interceptors: Of the client that is made.
-            relative_card_path: Where the card is below that.
-            resolver_http_kwargs: For the request of the card.
+            url: The agent's address.
+            interceptors: Interceptors of the client.
+            relative_card_path: The path of the card below the address.
+            resolver_http_kwargs: Arguments of httpx for the request of the card.
             signature_verifier: Called with the card.
 
         Raises:
@@ -141,28 +144,28 @@ def client_factory(
     retry_config: RetryConfig | None = None,
     **options: Unpack[TransportOptions],
 ) -> HoldfastClientFactory:
-    """The SDK's factory of clients, whose transports hold fast: the one line that changes.
+    """Return the SDK's factory of clients, with transports that retry and resume.
 
-    ``ClientFactory(config)`` becomes ``client_factory(config)``. JSON-RPC and HTTP+JSON are
-    spoken by a `HoldfastTransport`, which picks up streams and looks for lost replies; what makes
-    the transports of gRPC or of a binding of your own is as before, with a `RetryTransport` around
-    each of them. A producer that is registered for one of the former takes its place.
+    Replace ``ClientFactory(config)`` by ``client_factory(config)``. JSON-RPC and HTTP+JSON get a
+    `HoldfastTransport`, which resumes streams and searches for the tasks of lost replies. The
+    transports of gRPC and of your own bindings stay, each wrapped in a `RetryTransport`. A
+    producer that you register for JSON-RPC or HTTP+JSON replaces the `HoldfastTransport`.
 
-    The clients of a factory share what is known of agents: circuits, budgets, what an address
-    speaks.
+    The clients of a factory share the state of agents: circuits, retry budgets, and the protocol
+    version of each address.
 
     Args:
         config: As for the SDK's factory; see `HoldfastTransport` for its ``httpx_client``.
-        retry_config: How to try again, for all bindings.
-        options: Of the `HoldfastTransport`; see `TransportOptions`. Of a ``resilience``, the
-            ``budget`` goes for the other bindings, too, and of its ``retry`` how often and how
-            long to wait. Where it says more of trying again (another factor, no jitter, a
-            predicate, a listener, other refusals), a client of such a binding is a ValueError
-            when it is made.
+        retry_config: When and how to retry, for all bindings.
+        options: Options of the `HoldfastTransport`; see `TransportOptions`. For the other
+            bindings, only the ``budget`` of a ``resilience`` applies, and the number and the
+            delays of its ``retry``. If that has other settings (another factor, no jitter, a
+            predicate, a listener, other refusals), creating a client of such a binding raises a
+            ValueError.
 
     Raises:
-        ValueError: Both ``retry_config`` and ``resilience``; or a `SharedBudget` without
-            ``shared``, by which Holdfast's transports share theirs.
-        TypeError: One of them is of another type.
+        ValueError: Both ``retry_config`` and ``resilience`` are given; or a `SharedBudget`
+            without ``shared``, through which Holdfast's transports share theirs.
+        TypeError: An argument has the wrong type.
     """
     return HoldfastClientFactory(config, retry_config=retry_config, **options)

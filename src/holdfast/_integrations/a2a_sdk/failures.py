@@ -1,26 +1,27 @@
-"""What a failure of the SDK's transports means: is it worth another try, and did the agent run it?
+"""Facts of a failure of the SDK's transports: is it transient, and did the agent execute the call?
 
-The SDK flattens what happened below it: a timeout of connecting and one of reading are the same
-`A2AClientTimeoutError`, and no error has a status. What is left is the error that it was raised
-from (``__cause__``). That is read by the names of its classes, so that neither httpx, httpx2 nor
-gRPC has to be there.
+The SDK's errors hide the failure below them: a connect timeout and a read timeout are the same
+`A2AClientTimeoutError`, and no error has a status. Only the error that it was raised from remains
+(``__cause__``). It is recognized by the names of its classes, so that httpx, httpx2 and gRPC need
+not be installed.
 
 Rules:
-- Whether another try may help is asked of the caller's predicate; `default_retry_predicate` goes
-  by the kind of the cause alone.
-- That an agent did not run a request has to be shown; everything else may have run:
-  - httpx: no connection came about, so that no byte of the request left.
-  - Whatever httpx says is about the request only if it names that: what a caller's event hook,
-    or a login, asks of somebody else fails with the same errors, also after the agent has run it.
-  - An HTTP reply: as `holdfast._wire.raw_replies` says of its status and body; where no agent
-    speaks, 429, 503 with Retry-After and their like come from in front of it.
-    Not so after a redirect that turns POST into GET: the agent has answered the POST.
-  - gRPC: UNAVAILABLE is said by the library and by agents alike, in the same words if an agent
-    passes on what *its* connection said. So the words count only if the reply carries no
-    metadata, and the channel had no connection before the attempt, and failed to make one.
-    Any other status is an answer.
-- A wait that a server asks for: Retry-After (seconds or a date), retry-after-ms, RetryInfo,
-  ``grpc-retry-pushback-ms`` (gRFC A6), which may also ask not to come back.
+- The caller's predicate decides whether a retry may help; `default_retry_predicate` decides by the
+  kind of the cause alone.
+- A request counts as possibly executed unless one of these shows the opposite:
+  - httpx: no connection was made, so that no byte of the request was sent.
+  - An error of httpx counts only if its request is that of the call: a request that an event hook
+    or a login of the caller sends to another server fails with the same errors, even after the
+    agent has executed the call.
+  - An HTTP reply: `holdfast._wire.raw_replies` decides by status and body; without an agent's
+    error, 429, 503 with Retry-After and similar statuses come from a gateway before the agent.
+    After a redirect that turns POST into GET nothing is shown: the agent answered the POST.
+  - gRPC: both the library and agents report UNAVAILABLE, with the same text if an agent passes on
+    the error of *its* connection. So the text counts only if the reply has no metadata, the
+    channel had no connection before the attempt, and failed to make one. Any other status is a
+    reply.
+- The delay that a server requests: Retry-After (seconds or a date), retry-after-ms, RetryInfo, or
+  ``grpc-retry-pushback-ms`` (gRFC A6), which may also forbid retries.
 """
 
 from __future__ import annotations
@@ -60,23 +61,23 @@ _NOT_SENT = frozenset(
 )
 """Errors of httpx from before the first byte of a request."""
 
-_LASTING = frozenset({"LocalProtocolError", "TooManyRedirects", "UnsupportedProtocol"})
-"""Errors of httpx that are the same at every try."""
+_PERMANENT = frozenset({"LocalProtocolError", "TooManyRedirects", "UnsupportedProtocol"})
+"""Errors of httpx that every retry would repeat."""
 
-_KEEPING = frozenset({307, 308})
-"""Redirects that send the same request elsewhere (RFC 9110, 15.4)."""
+_SAME_METHOD = frozenset({307, 308})
+"""Redirects that repeat the request unchanged (RFC 9110, 15.4)."""
 
-_DEEP = 8
-"""How many transports around each other are looked through."""
+_MAX_NESTING = 8
+"""Maximum number of nested transports that are examined."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a failure says of the request.
+    """Facts of a failed request.
 
     Attributes:
-        executed: False if the agent did not run it; None if it may have.
-        retry_after: Seconds to wait before another try, as the server asks.
-        is_final: Whether the server asks not to be tried again.
+        executed: False if the agent did not execute it; None if unknown.
+        retry_after: Seconds that the server requests before a retry; None if not stated.
+        is_final: Whether the server forbids retries.
     """
 
     executed: bool | None = None
@@ -84,20 +85,21 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     is_final: bool = False
 
 
-_MAY_HAVE_RUN = Failure()
+_MAY_BE_EXECUTED = Failure()
 _NOT_EXECUTED = Failure(executed=False)
 
 
 def default_retry_predicate(exc: Exception) -> bool:
-    """Whether another try may help, by the kind of a failure alone.
+    """Return whether a retry may help, by the kind of the failure alone.
 
-    So it is after timeouts, where no reply came (httpx's request errors, but for a request that
-    cannot be sent as it is, and redirects without end), after HTTP 429, 502, 503 and 504, and
-    after gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED. An error in the protocol's own terms, such as
-    `TaskNotFoundError`, is an answer. Where Holdfast itself is below, it knows.
+    It may after timeouts; if there was no reply (request errors of httpx, except for a request
+    that cannot be sent and for endless redirects); after HTTP 429, 502, 503 and 504; and after
+    UNAVAILABLE and RESOURCE_EXHAUSTED of gRPC. An error of the protocol, such as
+    `TaskNotFoundError`, is a reply. If the transport is Holdfast's, its error states whether it is
+    transient.
 
     Args:
-        exc: What a transport of the SDK raised.
+        exc: The exception of a transport of the SDK.
     """
     if not isinstance(exc, A2AClientError):
         return False
@@ -110,7 +112,7 @@ def default_retry_predicate(exc: Exception) -> bool:
     if "HTTPStatusError" in kinds:
         return cause.response.status_code in _RETRIED_STATUSES
     if "RequestError" in kinds:
-        return not kinds & _LASTING
+        return not kinds & _PERMANENT
     return "RpcError" in _kinds(cause, _GRPC) and _code(cause) in _RETRIED_CODES
 
 
@@ -122,27 +124,27 @@ def read_failure(
     states: tuple[str | None, str | None],
     address: str | None = None,
 ) -> Failure:
-    """Reads what an error was raised from.
+    """Return the facts of a failure, from the cause of its exception.
 
     Args:
-        error: What a transport of the SDK raised.
-        operation: What was called.
-        now: Wall time in seconds since the epoch, to read a Retry-After date by.
-        states: What `channel_state` said before and after the attempt.
-        address: What `address_of` says of the transport.
+        error: The exception of a transport of the SDK.
+        operation: The operation that was called.
+        now: Wall time in seconds since the epoch, for a Retry-After date.
+        states: The `channel_state` before and after the attempt.
+        address: The `address_of` the transport.
     """
     failure = _read(error, now=now, states=states)
-    if failure.executed is False and not _is_about_it(error.__cause__, operation, address):
+    if failure.executed is False and not _is_own_request(error.__cause__, operation, address):
         return msgspec.structs.replace(failure, executed=None)
     return failure
 
 
 def _read(error: Exception, *, now: float, states: tuple[str | None, str | None]) -> Failure:
-    """What an error says of the request that it is about."""
+    """Return the facts of the request that an error is about."""
     cause: Any = error.__cause__
-    for known in (cause, getattr(cause, "__cause__", None)):
-        if isinstance(known, A2AError):  # Holdfast itself is below, and knows
-            return Failure(executed=known.executed, retry_after=known.retry_after)
+    for a2a_error in (cause, getattr(cause, "__cause__", None)):
+        if isinstance(a2a_error, A2AError):  # the transport is Holdfast's
+            return Failure(executed=a2a_error.executed, retry_after=a2a_error.retry_after)
     kinds = _kinds(cause, _HTTPX)
     if "HTTPStatusError" in kinds:
         return _of_reply(cause.response, now=now)
@@ -150,61 +152,61 @@ def _read(error: Exception, *, now: float, states: tuple[str | None, str | None]
         return _NOT_EXECUTED
     if "RpcError" in _kinds(cause, _GRPC):
         return _of_rpc(cause, states)
-    return _MAY_HAVE_RUN
+    return _MAY_BE_EXECUTED
 
 
 def channel_state(transport: ClientTransport | None) -> str | None:
-    """What the gRPC channel of a transport says of its connection, as ``"READY"``.
+    """Return the state of the gRPC channel of a transport, such as ``"READY"``.
 
     Returns:
-        None if it has none, or says nothing.
+        None if it has no channel, or the channel does not report its state.
     """
-    for one in _around(transport):
-        channel = getattr(one, "channel", None)
+    for nested in _nested_transports(transport):
+        channel = getattr(nested, "channel", None)
         if channel is not None and _kinds(channel, _GRPC):
             try:
                 return str(channel.get_state().name)
-            except Exception:  # noqa: BLE001  a channel that is closed says so in several ways
+            except Exception:  # noqa: BLE001  a closed channel raises several kinds
                 return None
     return None
 
 
 def address_of(transport: ClientTransport | None) -> str | None:
-    """The address that a transport sends its requests to, or below; None if it does not say."""
-    found = (getattr(one, "url", None) for one in _around(transport))
-    return next((url for url in found if isinstance(url, str)), None)
+    """Return the address that a transport sends requests to, or below; None if unknown."""
+    urls = (getattr(nested, "url", None) for nested in _nested_transports(transport))
+    return next((url for url in urls if isinstance(url, str)), None)
 
 
-def _around(transport: ClientTransport | None) -> Iterator[Any]:
-    """A transport, and those that it is around."""
-    below: Any = transport
-    for _ in range(_DEEP):
-        if below is None:
+def _nested_transports(transport: ClientTransport | None) -> Iterator[Any]:
+    """Yield a transport, and the transports that it wraps."""
+    nested: Any = transport
+    for _ in range(_MAX_NESTING):
+        if nested is None:
             return
-        yield below
-        below = getattr(below, "_base", None)  # as the SDK's decorator has it
+        yield nested
+        nested = getattr(nested, "_base", None)  # the attribute of the SDK's decorator
 
 
 def _of_reply(response: Any, *, now: float) -> Failure:
-    """What an HTTP reply says, by the tables of the core."""
+    """Return the facts of an HTTP reply, by the tables of the core."""
     try:
         headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
-        is_changed = any(one.status_code not in _KEEPING for one in response.history)
+        is_changed = any(each.status_code not in _SAME_METHOD for each in response.history)
         status = int(response.status_code)
-    except Exception:  # noqa: BLE001  a third party's reply, which nobody can read
-        return _MAY_HAVE_RUN
+    except Exception:  # noqa: BLE001  the reply of another library, which may be broken
+        return _MAY_BE_EXECUTED
     try:
         body, is_readable = bytes(response.content), True
-    except Exception:  # noqa: BLE001  of a stream that nobody has read, whoever's class it is
+    except Exception:  # noqa: BLE001  the body of a stream was not read
         body, is_readable = b"", False
     reply = HttpReply(status=status, headers=headers, body=body)
-    known = read_raw_error(reply, now=now, refusals=REFUSALS, limits=Limits())
-    executed = known.executed if is_readable and not is_changed else None
-    return Failure(executed=executed, retry_after=known.retry_after)
+    error = read_raw_error(reply, now=now, refusals=REFUSALS, limits=Limits())
+    executed = error.executed if is_readable and not is_changed else None
+    return Failure(executed=executed, retry_after=error.retry_after)
 
 
-def _is_about_it(cause: Any, operation: Operation[Any, Any], address: str | None) -> bool:
-    """Whether what httpx tells of is the request, and not one that followed or came with it."""
+def _is_own_request(cause: Any, operation: Operation[Any, Any], address: str | None) -> bool:
+    """Return whether an error of httpx is about the request of the call, and not another one."""
     kinds = _kinds(cause, _HTTPX)
     if not kinds:
         return True
@@ -212,21 +214,21 @@ def _is_about_it(cause: Any, operation: Operation[Any, Any], address: str | None
         request = cause.request
         if "HTTPStatusError" in kinds:
             request = [*cause.response.history, cause.response][0].request
-    except RuntimeError:  # made by hand, without one
+    except RuntimeError:  # an error without a request, as tests raise it
         return True
     if request.method not in {"POST", operation.verb, operation.other_verb}:
-        return False  # a redirect has led there
+        return False  # the request of a redirect
     if address is None:
         return True
-    asked = request.url
+    url = request.url
     try:
-        own = type(asked)(address)
-    except Exception:  # noqa: BLE001  what a third party calls so is no address
+        own = type(url)(address)
+    except Exception:  # noqa: BLE001  the attribute of another transport may be no address
         return False
-    if not own.host:  # it counts from the client's own
+    if not own.host:  # it is relative to the client's base URL
         return True
-    there = (asked.scheme, asked.host, asked.port) == (own.scheme, own.host, own.port)
-    return there and asked.path.startswith(own.path.rstrip("/"))
+    is_same_origin = (url.scheme, url.host, url.port) == (own.scheme, own.host, own.port)
+    return is_same_origin and url.path.startswith(own.path.rstrip("/"))
 
 
 def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
@@ -240,39 +242,39 @@ def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
     if (details := trailing.get("grpc-status-details-bin")) is not None:
         return Failure(retry_after=_retry_info(details))
     before, after = states
-    is_shown = (
+    is_unsent = (
         _code(error) == "UNAVAILABLE"
         and not trailing
         and not _metadata(error, "initial_metadata")
-        and str(_said(error, "details")).startswith(NO_CONNECTION)
+        and str(_rpc_fact(error, "details")).startswith(NO_CONNECTION)
         and before not in {None, "READY"}
         and after == "TRANSIENT_FAILURE"
     )
-    return _NOT_EXECUTED if is_shown else _MAY_HAVE_RUN
+    return _NOT_EXECUTED if is_unsent else _MAY_BE_EXECUTED
 
 
 def _code(error: Any) -> str:
-    """The name of a gRPC status; empty if there is none."""
-    return str(getattr(_said(error, "code"), "name", ""))
+    """Return the name of a gRPC status; empty if there is none."""
+    return str(getattr(_rpc_fact(error, "code"), "name", ""))
 
 
 def _metadata(error: Any, which: str) -> dict[str, Any]:
-    return {key.lower(): value for key, value in _said(error, which) or ()}
+    return {key.lower(): value for key, value in _rpc_fact(error, which) or ()}
 
 
-def _said(error: Any, what: str) -> Any:
-    """What an `RpcError` says of itself; None if nothing: the class alone promises none of it."""
-    method = getattr(error, what, None)
+def _rpc_fact(error: Any, name: str) -> Any:
+    """Return a fact of an `RpcError`; None if it has none, because the class has no methods."""
+    method = getattr(error, name, None)
     return method() if callable(method) else None
 
 
 def _retry_info(details: Any) -> float | None:
-    """The seconds of a `google.rpc.RetryInfo` among the details of a gRPC status."""
-    told = read_details(details) if isinstance(details, bytes) else None
-    return None if told is None else make_error_object(0, "", None, told.details).retry_after
+    """Return the seconds of the `google.rpc.RetryInfo` in the details of a gRPC status."""
+    status = read_details(details) if isinstance(details, bytes) else None
+    return None if status is None else make_error_object(0, "", None, status.details).retry_after
 
 
-def _kinds(thing: object, packages: frozenset[str]) -> set[str]:
-    """The names of the classes of something, as far as one of these packages defines them."""
-    mro = type(thing).__mro__
+def _kinds(value: object, packages: frozenset[str]) -> set[str]:
+    """Return the names of an object's classes that one of the packages defines."""
+    mro = type(value).__mro__
     return {kind.__name__ for kind in mro if kind.__module__.partition(".")[0] in packages}

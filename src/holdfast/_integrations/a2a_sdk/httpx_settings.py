@@ -1,11 +1,11 @@
-"""What a program has set on the `httpx.AsyncClient` that it lends to the SDK.
+"""Settings of the `httpx.AsyncClient` in the SDK's configuration, for Holdfast's client.
 
-`HoldfastTransport` sends with connections of its own, so what is set there has to come along.
+`HoldfastTransport` has connections of its own, and takes over the settings of that client.
 
-Rules: headers, cookies, a user name with its password and timeouts come along, headers and cookies
-as they are at the time of each call. What cannot come along is an error when the transport is
-made, which says what to pass in its place; once that is passed, there is no error. Holdfast's own
-transport for httpx may be there: what that does for a request is done here for a call.
+Rules: headers, cookies, a user name with its password and timeouts are taken over; headers and
+cookies as they are at the time of each call. Any other setting is an error when the transport is
+created, which names the option that replaces it; with that option there is no error. The client
+may have Holdfast's own transport for httpx: `HoldfastTransport` does the same for a call.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from holdfast._client.options import ClientOptions
     from holdfast.policies import Timeouts
 
-__all__ = ["LentClient"]
+__all__ = ["HttpxSettings"]
 
-_BY_THE_CODEC = frozenset(
+_SET_BY_CODEC = frozenset(
     {
         "a2a-version",
         "accept",
@@ -45,60 +45,59 @@ _BY_THE_CODEC = frozenset(
         "user-agent",
     }
 )
-"""Headers that say how a request is written, and who writes it: that is not httpx here."""
+"""Headers about the encoding of a request and the program that sends it, which is not httpx."""
 
-_NOBODY_CHOSE = httpx.Timeout(5.0)
-"""What httpx takes where nobody says anything."""
+_HTTPX_DEFAULT = httpx.Timeout(5.0)
+"""The default of httpx."""
 
 
-class LentClient:
-    """What comes along of a lent client.
+class HttpxSettings:
+    """The settings of a caller's httpx client.
 
     Args:
         client: The client.
-        url: Where requests go.
-        instead: The options that the caller passes besides it; its headers count before these.
+        url: The address of the requests.
+        options: The caller's options of the transport; their headers take precedence.
 
     Raises:
-        ValueError: Something that is set on it cannot come along, and nothing is passed in its
-            place.
+        ValueError: The client has a setting that cannot be taken over, and no option replaces it.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str, instead: ClientOptions) -> None:
-        passed = {name for name, value in instead.items() if value is not None}
-        for what in _CANNOT_COME:
-            found = what.found(client)
-            if found is not None and passed.isdisjoint(what.options):
+    def __init__(self, client: httpx.AsyncClient, url: str, options: ClientOptions) -> None:
+        passed = {name for name, value in options.items() if value is not None}
+        for setting in _UNSUPPORTED:
+            value = setting.describe(client)
+            if value is not None and passed.isdisjoint(setting.options):
                 message = (
-                    f"the lent httpx client has {found}, which has no effect on the requests of a "
-                    f"HoldfastTransport; pass {what.hint} in its place"
+                    f"the httpx_client of the configuration has {value}, which has no effect on "
+                    f"the requests of a HoldfastTransport; pass {setting.hint} in its place"
                 )
                 raise ValueError(message)
         self._client = client
         self._url = url
-        own = instead.get("headers") or {}
-        self._drops = _BY_THE_CODEC | {name.lower() for name in own}
+        headers = options.get("headers") or {}
+        self._omitted = _SET_BY_CODEC | {name.lower() for name in headers}
 
     def headers(self) -> dict[str, str]:
-        """The headers and cookies to send, as they are now; names in lower case."""
+        """Return the headers and cookies to send, as they are now; names in lower case."""
         request = httpx.Request("POST", self._url)
         self._client.cookies.set_cookie_header(request)
         auth = self._client.auth
         if isinstance(auth, httpx.BasicAuth):
             next(auth.sync_auth_flow(request))
-        own = {name: request.headers[name] for name in _MADE if name in request.headers}
-        found = {**self._client.headers, **own}
-        return {name: value for name, value in found.items() if name not in self._drops}
+        added = {name: request.headers[name] for name in _ADDED if name in request.headers}
+        headers = {**self._client.headers, **added}
+        return {name: value for name, value in headers.items() if name not in self._omitted}
 
     def timeouts(self, timeouts: Timeouts, *, longest: float) -> Timeouts:
-        """The limits of an attempt, with those that were set on the client.
+        """Return the timeouts of an attempt, with those that were set on the client.
 
         Args:
-            timeouts: Those that are to be used where nothing was set.
-            longest: Seconds that stand for no limit.
+            timeouts: Timeouts to use if the client has the defaults of httpx.
+            longest: Seconds of a timeout that the client does not limit.
         """
         own = self._client.timeout
-        if own == _NOBODY_CHOSE:
+        if own == _HTTPX_DEFAULT:
             return timeouts
 
         def limit(seconds: float | None) -> float:
@@ -114,19 +113,20 @@ class LentClient:
         )
 
 
-_MADE = ("authorization", "cookie")
+_ADDED = ("authorization", "cookie")
+"""Headers that httpx adds to each request."""
 
 
 class _Setting(NamedTuple):
-    """Something that cannot come along.
+    """A setting that cannot be taken over.
 
     Attributes:
-        found: Says what is set; None for nothing.
-        options: Those that can stand for it.
-        hint: What to pass.
+        describe: Returns the setting of a client as an error names it; None if it is not set.
+        options: The options that replace it.
+        hint: The option to pass.
     """
 
-    found: Callable[[httpx.AsyncClient], str | None]
+    describe: Callable[[httpx.AsyncClient], str | None]
     options: tuple[str, ...]
     hint: str
 
@@ -147,7 +147,7 @@ def _params(client: httpx.AsyncClient) -> str | None:
 
 
 def _transport(client: httpx.AsyncClient) -> str | None:
-    # httpx has no public way to see it; what has no such attribute is taken for ordinary.
+    # httpx has no public attribute for it; a client without this one counts as ordinary.
     transport: Any = getattr(client, "_transport", None)
     if transport is None:
         return None
@@ -158,31 +158,31 @@ def _transport(client: httpx.AsyncClient) -> str | None:
         address = getattr(pool, "_local_address", None)
         return None if address is None else "transport=AsyncHTTPTransport(local_address=…)"
     if isinstance(transport, Transport):
-        # One that was given an engine does not own it, and was given it for a reason.
+        # With an engine of the caller it does not own one, and that engine must not be dropped.
         owns: bool = getattr(transport, "_owned", None) is not None
         return None if owns else "transport=Transport(engine=…)"
     return f"transport={type(transport).__name__}(…)"
 
 
-def _own_tries(client: httpx.AsyncClient) -> str | None:
+def _retries(client: httpx.AsyncClient) -> str | None:
     retries: Any = getattr(_pool(client), "_retries", 0)
     return f"transport=AsyncHTTPTransport(retries={retries})" if retries else None
 
 
 def _tls(client: httpx.AsyncClient) -> str | None:
-    """What differs from httpx's own context, as far as a context tells of itself."""
+    """Return how the TLS context differs from that of httpx, as far as it can be read."""
     context: Any = getattr(_pool(client), "_ssl_context", None)
     if not isinstance(context, ssl.SSLContext):
         return None
     if context.verify_mode is ssl.CERT_NONE:
         return "verify=False"
-    is_usual = type(context) is ssl.SSLContext and _traits(context) == _traits(
+    is_usual = type(context) is ssl.SSLContext and _properties(context) == _properties(
         httpx.create_ssl_context(trust_env=client.trust_env)
     )
     return None if is_usual else "verify=… (a context of its own)"
 
 
-def _traits(context: ssl.SSLContext) -> tuple[object, ...]:
+def _properties(context: ssl.SSLContext) -> tuple[object, ...]:
     trusted = frozenset(context.get_ca_certs(binary_form=True))
     return (trusted, context.check_hostname, context.minimum_version)
 
@@ -204,9 +204,9 @@ def _no_environment(client: httpx.AsyncClient) -> str | None:
     return None if client.trust_env or not getproxies() else "trust_env=False"
 
 
-_AN_ENGINE = "engine=… (an AiohttpEngine or another HttpEngine, or an aiohttp.ClientSession)"
+_ENGINE = "engine=… (an AiohttpEngine or another HttpEngine, or an aiohttp.ClientSession)"
 
-_CANNOT_COME = (
+_UNSUPPORTED = (
     _Setting(_auth, ("auth", "headers", "engine"), "auth=… (a value, headers, an AuthProvider)"),
     _Setting(_params, ("auth", "engine"), "auth=… (an AuthProvider gives query parameters, too)"),
     _Setting(
@@ -214,13 +214,13 @@ _CANNOT_COME = (
         ("observers", "attempt_layers", "engine"),
         "observers=… or attempt_layers=…",
     ),
-    _Setting(_transport, ("engine",), _AN_ENGINE),
+    _Setting(_transport, ("engine",), _ENGINE),
     _Setting(
-        _own_tries,
+        _retries,
         ("resilience", "engine"),
         "resilience=Resilience(retry=RetryPolicy(…)), or retry_config=RetryConfig(…)",
     ),
     _Setting(_tls, ("engine", "tls"), "engine=AiohttpEngine(ssl=…), or tls=TlsConfig(…)"),
-    _Setting(_proxy, ("engine",), _AN_ENGINE),
-    _Setting(_no_environment, ("engine",), _AN_ENGINE),
+    _Setting(_proxy, ("engine",), _ENGINE),
+    _Setting(_no_environment, ("engine",), _ENGINE),
 )

@@ -17,7 +17,7 @@ from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 from holdfast import protocol
 from holdfast._arguments import check_kind
 from holdfast._integrations.a2a_sdk.retry_config import RetryConfig
-from holdfast._integrations.a2a_sdk.retry_loop import DoneBefore, RetryExecutor, own_copy
+from holdfast._integrations.a2a_sdk.retry_loop import EarlierEffect, RetryExecutor, copy_request
 from holdfast.extend import SystemEnv
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ class RetryTransport(ClientTransport):
             task = await self._base.get_task(get_request, context=context)
             return (task,) if task.status.state == TASK_STATE_CANCELED else None
 
-        before = DoneBefore((TaskNotCancelableError, TaskNotFoundError), find)
+        earlier = EarlierEffect((TaskNotCancelableError, TaskNotFoundError), find)
         method = self._base.cancel_task
-        return await self._executor.unary(protocol.CANCEL_TASK, method, request, context, before)
+        return await self._executor.unary(protocol.CANCEL_TASK, method, request, context, earlier)
 
     async def create_task_push_notification_config(
         self, request: sdk.TaskPushNotificationConfig, *, context: ClientCallContext | None = None
@@ -191,9 +191,9 @@ class RetryTransport(ClientTransport):
         async def find() -> tuple[None]:
             return (None,)
 
-        before = DoneBefore((TaskNotFoundError,), find)
+        earlier = EarlierEffect((TaskNotFoundError,), find)
         method = self._base.delete_task_push_notification_config
-        await self._executor.unary(protocol.DELETE_PUSH_CONFIG, method, request, context, before)
+        await self._executor.unary(protocol.DELETE_PUSH_CONFIG, method, request, context, earlier)
 
     def subscribe(
         self, request: sdk.SubscribeToTaskRequest, *, context: ClientCallContext | None = None
@@ -209,7 +209,7 @@ class RetryTransport(ClientTransport):
         context: ClientCallContext | None = None,
     ) -> sdk.AgentCard:
         """Fetch the extended agent card, without retries."""
-        return await self._base.get_extended_agent_card(own_copy(request), context=context)
+        return await self._base.get_extended_agent_card(copy_request(request), context=context)
 
     async def close(self) -> None:
         """Close the transport below."""

@@ -1,18 +1,20 @@
-"""How a call of the SDK is retried: a unary call, or the opening of a stream.
+"""Retries of the SDK's calls: of a unary call, or of opening a stream.
 
-The engine is the client's own, `holdfast._pipeline.retry_engine`; here it is given the facts that
-`holdfast._integrations.a2a_sdk.failures` has read, and its outcome is put into the SDK's words:
+The engine is the client's, `holdfast._pipeline.retry_engine`. It gets the facts that
+`holdfast._integrations.a2a_sdk.failures` reads.
 
-- What the caller gets in the end is the SDK's own error, the very object; `retry_facts`, and a
-  note on it, say what was tried.
-- Each attempt gets a copy of the request of its own: a decorator such as the SDK's for tenants
-  writes into it.
-- A stream is retried before its first event. From then on it is the caller's.
-- An attempt may have been executed although its reply was lost: an answer to the next one such as
-  "the task cannot be canceled" is then looked into (`DoneBefore`).
-- A cancellation by the caller goes through at once, and counts for nothing.
-- The caller's listener is called outside of all ``except``, so that what it logs itself does not
-  quote an error of the SDK, in which an address may hold a secret.
+Rules:
+- The caller gets the SDK's own exception object; `retry_facts`, and a note on the exception,
+  describe the attempts.
+- Each attempt gets its own copy of the request: a decorator such as the SDK's for tenants changes
+  it.
+- A stream is retried before its first event only.
+- An attempt may have been executed although its reply was lost. So if the agent refuses the next
+  attempt, as with "the task cannot be canceled", `EarlierEffect` finds out whether an earlier one
+  succeeded.
+- A cancellation by the caller is raised at once, and does not count as a failure.
+- The caller's listener is called outside of every ``except`` block, so that its own logging does
+  not include an exception of the SDK, whose address may contain a secret.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
     Request = TypeVar("Request", bound=Message)
 
-__all__ = ["DoneBefore", "RetryExecutor", "RetryFacts", "own_copy", "retry_facts"]
+__all__ = ["EarlierEffect", "RetryExecutor", "RetryFacts", "copy_request", "retry_facts"]
 
 Request_contra = TypeVar("Request_contra", contravariant=True)
 R = TypeVar("R")
@@ -62,7 +64,7 @@ R_co = TypeVar("R_co", covariant=True)
 logger = logging.getLogger("holdfast")
 
 _FACTS = "holdfast_retry_facts"
-"""The attribute of an error that holds what was tried."""
+"""The attribute of an exception with its `RetryFacts`."""
 
 
 class Method(Protocol[Request_contra, R_co]):
@@ -75,14 +77,13 @@ class Method(Protocol[Request_contra, R_co]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryFacts:
-    """What was tried before a call failed, and why no more.
+    """The attempts of a failed call, and why there was no further one.
 
     Attributes:
-        attempts: How many tries were made.
-        reason: Why there was no other.
-        executed: False if the last try was certainly not executed; None if it may have been.
-        retry_after: Seconds after which the server wants to be asked again; None if it did not
-            say.
+        attempts: Number of attempts.
+        reason: Why there was no further attempt.
+        executed: False if the agent did not execute the last attempt; None if unknown.
+        retry_after: Seconds that the server requests before a retry; None if not stated.
     """
 
     attempts: int
@@ -91,12 +92,12 @@ class RetryFacts:
     retry_after: float | None = None
 
 
-class DoneBefore(NamedTuple, Generic[R]):
-    """How to find out whether an earlier try has done what a later one was refused.
+class EarlierEffect(NamedTuple, Generic[R]):
+    """The effect of an earlier attempt whose reply was lost, if the agent refuses a later one.
 
     Attributes:
-        refusals: The errors that an agent answers with where it is done already.
-        find: Gives the answer in a tuple if it is; None if it is not.
+        refusals: The exceptions of an agent that has executed the call already.
+        find: Returns the result in a tuple; None if no earlier attempt succeeded.
     """
 
     refusals: tuple[type[Exception], ...]
@@ -104,13 +105,20 @@ class DoneBefore(NamedTuple, Generic[R]):
 
 
 def retry_facts(error: BaseException) -> RetryFacts | None:
-    """What a `RetryTransport` tried before it raised this error; None if it had no hand in it."""
+    """Return the attempts of a `RetryTransport` before it raised an exception.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        None if it was not raised by a `RetryTransport`.
+    """
     facts = getattr(error, _FACTS, None)
     return facts if isinstance(facts, RetryFacts) else None
 
 
-def own_copy(request: Request) -> Request:
-    """A copy of a request, for somebody who may write into it."""
+def copy_request(request: Request) -> Request:
+    """Return a copy of a request, which its receiver may change."""
     copied = type(request)()
     copied.CopyFrom(request)
     return copied
@@ -120,9 +128,9 @@ class RetryExecutor:
     """Makes the calls of one transport, and retries them.
 
     Args:
-        transport: The transport; None where there is none, as for a card.
-        config: How to retry.
-        env: Where wall time and random numbers come from.
+        transport: The transport; None if there is none, as for a card.
+        config: When and how to retry.
+        env: Source of wall time and random numbers.
     """
 
     def __init__(self, transport: ClientTransport | None, config: RetryConfig, env: Env) -> None:
@@ -138,25 +146,25 @@ class RetryExecutor:
         method: Method[Request, Awaitable[R]],
         request: Request,
         context: ClientCallContext | None,
-        before: DoneBefore[R] | None = None,
+        earlier: EarlierEffect[R] | None = None,
     ) -> R:
-        """Makes a unary call of the transport."""
+        """Make a unary call of the transport."""
         return await self.execute(
-            operation, lambda: method(own_copy(request), context=context), before
+            operation, lambda: method(copy_request(request), context=context), earlier
         )
 
     async def execute(
         self,
         operation: Operation[Any, Any],
         start: Callable[[], Awaitable[R]],
-        before: DoneBefore[R] | None = None,
+        earlier: EarlierEffect[R] | None = None,
     ) -> R:
-        """Makes any call with one answer.
+        """Make a call with one reply.
 
         Args:
-            operation: What it is, which says what a second execution would cost.
+            operation: The operation; its safety decides whether it may be repeated.
             start: Makes one attempt.
-            before: How to find out whether an earlier attempt has done it.
+            earlier: Finds the effect of an earlier attempt; None for no search.
         """
         call = _SdkCall(self, operation)
         while True:
@@ -167,10 +175,10 @@ class RetryExecutor:
             else:
                 call.succeeded()
                 return answer
-            done = None if before is None else await call.found(before, failure)
-            if done is not None:
+            result = None if earlier is None else await call.earlier_result(earlier, failure)
+            if result is not None:
                 call.succeeded()
-                return done[0]
+                return result[0]
             await self.engine.after_failure(call, call.failed(failure))
 
     async def stream(
@@ -180,10 +188,10 @@ class RetryExecutor:
         request: Request,
         context: ClientCallContext | None,
     ) -> AsyncGenerator[R]:
-        """Makes a call that streams; it is retried up to its first event."""
+        """Make a streaming call; it is retried until its first event."""
         call = _SdkCall(self, operation)
         while True:
-            async with aclosing(method(own_copy(request), context=context)) as events:
+            async with aclosing(method(copy_request(request), context=context)) as events:
                 try:
                     first = await call.attempt(partial(anext, events))
                 except StopAsyncIteration:
@@ -222,10 +230,10 @@ class _SdkCall:
         return "idempotent" if is_allowed else self._operation.safety
 
     async def attempt(self, start: Callable[[], Awaitable[R]]) -> R:
-        """Makes one attempt, as far as there is time.
+        """Make one attempt, until the timeout of the call.
 
         Raises:
-            A2AClientTimeoutError: The time of the call is over.
+            A2AClientTimeoutError: The timeout of the call expired.
         """
         if self._ends_at <= _now():
             raise self._too_late() from self._last
@@ -235,17 +243,17 @@ class _SdkCall:
             return await start()
         raise self._too_late() from self._last
 
-    async def found(self, before: DoneBefore[R], error: Exception) -> tuple[R] | None:
-        """The answer to an earlier attempt, if there was one; see `DoneBefore`."""
-        if not self._may_be_done or not isinstance(error, before.refusals):
+    async def earlier_result(self, earlier: EarlierEffect[R], error: Exception) -> tuple[R] | None:
+        """Return the result of an earlier attempt; None if none succeeded."""
+        if not self._may_be_done or not isinstance(error, earlier.refusals):
             return None
-        with contextlib.suppress(Exception):  # what the agent said of the call itself counts
+        with contextlib.suppress(Exception):  # the caller gets the refusal instead
             async with CancelScope(self._ends_at):
-                return await before.find()
+                return await earlier.find()
         return None
 
     def succeeded(self) -> None:
-        """Notes that the agent has answered."""
+        """Record a reply of the agent."""
         if self._executor.budget is not None:
             self._executor.budget.succeeded()
 
@@ -310,7 +318,7 @@ class _SdkCall:
         return error
 
     def _add_facts(self, error: Exception, reason: str) -> None:
-        """Adds to an error what was tried."""
+        """Add the facts of the attempts to an exception."""
         facts = RetryFacts(
             attempts=self._attempts,
             reason=reason,

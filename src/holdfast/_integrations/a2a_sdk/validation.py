@@ -55,8 +55,8 @@ def check_card(card: object) -> None:
     """
     if not isinstance(card, AgentCard):
         kind = _kind(card)
-        lent = "; a client is lent by ClientConfig(httpx_client=…)" if "httpx" in kind else ""
-        text = f"card must be a2a.types.AgentCard, not {kind}{lent}"
+        hint = "; pass a client as ClientConfig(httpx_client=…)" if "httpx" in kind else ""
+        text = f"card must be a2a.types.AgentCard, not {kind}{hint}"
         raise TypeError(text)
 
 
