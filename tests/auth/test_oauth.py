@@ -75,9 +75,9 @@ class Scene:
 
     def __init__(self, agent=None, **options):
         self.agent = agent or FakeAgent()
-        made = {"lifetime", "latency", "refreshes", "issuer"}
+        server_options = {"lifetime", "latency", "refreshes", "issuer"}
         self.server = FakeAuthorizationServer(
-            FakeNetwork(self.agent), **{k: options.pop(k) for k in made & options.keys()}
+            FakeNetwork(self.agent), **{k: options.pop(k) for k in server_options & options.keys()}
         )
         self.env = VirtualEnv()
         kind = options.pop("kind", ClientCredentials)
@@ -108,8 +108,10 @@ def wants(*tokens, error="invalid_token", status=401, **more):
             return None
         if request.headers.get("authorization") in {f"Bearer {token}" for token in tokens}:
             return None
-        said = ", ".join(f'{name}="{value}"' for name, value in {"error": error, **more}.items())
-        return answer(b"", status, www_authenticate=f"Bearer {said}")
+        parameters = ", ".join(
+            f'{name}="{value}"' for name, value in {"error": error, **more}.items()
+        )
+        return answer(b"", status, www_authenticate=f"Bearer {parameters}")
 
     return guard
 
@@ -155,15 +157,15 @@ async def test_each_client_authentication_method_is_sent(options, supported, bod
 
 
 @pytest.mark.parametrize(
-    ("lifetime", "still", "over"), [(3600, 3569, 3571), (20, 14, 16), (None, 10**6, None)]
+    ("lifetime", "still", "expired"), [(3600, 3569, 3571), (20, 14, 16), (None, 10**6, None)]
 )
-async def test_a_token_is_renewed_before_it_expires(lifetime, still, over):
+async def test_a_token_is_renewed_before_it_expires(lifetime, still, expired):
     scene = Scene(lifetime=lifetime)
     await scene.auth.token()
     await asyncio.sleep(still)
     assert (await scene.auth.token()).access_token == "token-1"
-    if over is not None:
-        await asyncio.sleep(over - still)
+    if expired is not None:
+        await asyncio.sleep(expired - still)
         assert (await scene.auth.token()).access_token == "token-2"
 
 
@@ -202,8 +204,10 @@ async def test_a_refresh_token_is_used_once_and_rotated():
     await scene.auth.token()
 
     assert (first.refresh_token, second.refresh_token) == ("refresh-1", "refresh-2")
-    asked = [(form["grant_type"], form.get("refresh_token")) for form in scene.server.asked[1:]]
-    assert asked == [("refresh_token", "refresh-1"), ("refresh_token", "refresh-2")]
+    refresh_requests = [
+        (form["grant_type"], form.get("refresh_token")) for form in scene.server.asked[1:]
+    ]
+    assert refresh_requests == [("refresh_token", "refresh-1"), ("refresh_token", "refresh-2")]
 
 
 async def test_a_refresh_token_is_kept_if_the_server_returns_none():
@@ -316,10 +320,10 @@ def test_event_loops_in_threads_take_turns_with_one_refresh_token():
     run(scene.auth.token())
     scene.env.offset += 95
     scene.server.latency = 0.05
-    barrier, found = threading.Barrier(3), []
+    barrier, access_tokens = threading.Barrier(3), []
 
     async def get():
-        found.append((await scene.auth.token()).access_token)
+        access_tokens.append((await scene.auth.token()).access_token)
 
     def work():
         barrier.wait()
@@ -331,7 +335,7 @@ def test_event_loops_in_threads_take_turns_with_one_refresh_token():
     for thread in threads:
         thread.join(20)
 
-    assert found == ["token-2"] * 3
+    assert access_tokens == ["token-2"] * 3
     assert [form.get("refresh_token") for form in scene.server.asked[1:]] == ["refresh-1"]
 
 
@@ -441,7 +445,7 @@ async def test_step_up_keeps_the_scopes_that_the_server_grants_by_default(needed
         await asyncio.sleep(3600)
         await client.list_tasks()
 
-    requested = [asked.get("scope") for asked in scene.server.asked]
+    requested = [form.get("scope") for form in scene.server.asked]
     assert requested == [None, "read list write", "read list write"]
 
 
@@ -468,15 +472,16 @@ async def test_only_the_latest_refused_scopes_are_remembered():
             with pytest.raises((AuthenticationError, PermissionDeniedError)):
                 await client.list_tasks()
 
-    requested = [asked.get("scope") for asked in scene.server.asked]
+    requested = [form.get("scope") for form in scene.server.asked]
     assert requested == [None, *names, names[0]]
 
 
 @pytest.mark.parametrize(
-    ("scope", "held"), [(None, ("read", "write")), ("read", ("read",)), ("write", ("write",))]
+    ("scope", "current_scopes"),
+    [(None, ("read", "write")), ("read", ("read",)), ("write", ("write",))],
 )
 async def test_a_refreshed_token_has_the_requested_scopes_unless_the_server_says_otherwise(
-    scope, held
+    scope, current_scopes
 ):
     store = MemoryTokenStore()
     scene = Scene(
@@ -498,7 +503,7 @@ async def test_a_refreshed_token_has_the_requested_scopes_unless_the_server_says
     assert scene.server.asked[-1]["grant_type"] == "refresh_token"
     assert scene.server.asked[-1]["scope"] == "read write"
     (token,) = store._tokens.values()
-    assert token.scopes == held
+    assert token.scopes == current_scopes
 
 
 async def test_a_refresh_of_a_token_with_unknown_scopes_names_the_needed_scopes():
@@ -568,15 +573,15 @@ async def test_step_up_true_requests_the_scopes_that_the_card_declares(declared)
     scheme = flow(**({"write": "change things"} if declared else {}))
     scene = Scene(await carded(scheme), scopes=["read"], step_up=True)
     scene.server.guard = wants("token-2", error="insufficient_scope", scope="write", status=403)
-    told = contextlib.nullcontext()
+    expected_error = contextlib.nullcontext()
     if not declared:
-        told = pytest.raises(PermissionDeniedError, match=r"not declare write.*step_up=")
+        expected_error = pytest.raises(PermissionDeniedError, match=r"not declare write.*step_up=")
     async with scene.connect() as client:
-        with told:
+        with expected_error:
             await client.list_tasks()
 
-    asked = [form["scope"] for form in scene.server.asked]
-    assert asked == (["read", "read write"] if declared else ["read"])
+    scopes = [form["scope"] for form in scene.server.asked]
+    assert scopes == (["read", "read write"] if declared else ["read"])
 
 
 @pytest.mark.parametrize("first", ["ListTasks", "GetTask"])
@@ -584,8 +589,8 @@ async def test_a_failed_step_up_affects_no_concurrent_one(first):
     scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
     give = scene.server.token
 
-    def token(said):
-        return refused("invalid_scope") if "admin" in said["scope"] else give(said)
+    def token(scope_text):
+        return refused("invalid_scope") if "admin" in scope_text["scope"] else give(scope_text)
 
     def guard(request):
         if request.url.endswith("agent-card.json"):
@@ -596,17 +601,17 @@ async def test_a_failed_step_up_affects_no_concurrent_one(first):
 
     scene.server.token = token
     async with scene.connect() as client:
-        made = await client.send_message("hello")
+        reply = await client.send_message("hello")
         scene.server.guard = guard
-        calls = {"ListTasks": client.list_tasks, "GetTask": lambda: client.get_task(made.id)}
+        calls = {"ListTasks": client.list_tasks, "GetTask": lambda: client.get_task(reply.id)}
         names = [first, *(name for name in calls if name != first)]
         ended = await asyncio.gather(*(calls[name]() for name in names), return_exceptions=True)
         ended = dict(zip(names, ended, strict=True))
         assert isinstance(ended["ListTasks"], AuthenticationError)
-        assert ended["GetTask"].id == made.id
+        assert ended["GetTask"].id == reply.id
         assert (await scene.auth.token(await client.agent_card())).scopes == ("read", "write")
         await asyncio.sleep(4000)
-        await client.get_task(made.id)
+        await client.get_task(reply.id)
 
     scopes = [form["scope"] for form in scene.server.asked]
     assert scopes[0] == "read"
@@ -616,18 +621,20 @@ async def test_a_failed_step_up_affects_no_concurrent_one(first):
 async def test_concurrent_step_ups_for_different_scopes_both_succeed():
     scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
     async with scene.connect() as client:
-        made = await client.send_message("hello")
+        reply = await client.send_message("hello")
 
         def guard(request):
-            scope, given = ("admin", "token-2") if b"ListTasks" in request.body else ("write", "")
+            scope, refused_token = (
+                ("admin", "token-2") if b"ListTasks" in request.body else ("write", "")
+            )
             status = {"error": "insufficient_scope", "scope": scope, "status": 403}
-            return wants(given, "token-3", **status)(request)
+            return wants(refused_token, "token-3", **status)(request)
 
         scene.server.guard = guard
-        await asyncio.gather(client.list_tasks(), client.get_task(made.id))
+        await asyncio.gather(client.list_tasks(), client.get_task(reply.id))
 
-    asked = [form["scope"] for form in scene.server.asked]
-    assert asked == ["read", "read admin", "read admin write"]
+    scopes = [form["scope"] for form in scene.server.asked]
+    assert scopes == ["read", "read admin", "read admin write"]
 
 
 async def test_a_token_refused_for_a_message_is_not_used_for_the_next_one():
@@ -635,8 +642,8 @@ async def test_a_token_refused_for_a_message_is_not_used_for_the_next_one():
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no"}}
 
     def guard(request):
-        known = request.headers.get("authorization") == "Bearer token-2" or not request.body
-        return None if known else answer(body, 401)
+        is_accepted = request.headers.get("authorization") == "Bearer token-2" or not request.body
+        return None if is_accepted else answer(body, 401)
 
     scene.server.guard = guard
     async with scene.connect() as client:
@@ -726,9 +733,11 @@ async def test_an_error_that_echoes_the_request_shows_no_secret(caplog):
         with pytest.raises(AuthenticationError) as caught:
             await scene.auth.token()
 
-        told = f"{caught.value!r} {vars(caught.value)} {caught.value.__cause__!r} {caplog.text}"
-        assert "refresh-1" not in told
-        assert secret.removeprefix("Basic ") not in told
+        shown_text = (
+            f"{caught.value!r} {vars(caught.value)} {caught.value.__cause__!r} {caplog.text}"
+        )
+        assert "refresh-1" not in shown_text
+        assert secret.removeprefix("Basic ") not in shown_text
 
 
 async def test_each_waiting_call_gets_its_own_error():
@@ -777,7 +786,7 @@ async def test_each_reconnect_of_a_stream_has_a_fresh_token():
     assert answer_.text == "abcd"
     names = {"SendStreamingMessage", "SubscribeToTask"}
     opened = [request for request in scene.agent.received if request.operation in names]
-    tokens = [one.headers["authorization"] for one in opened]
+    tokens = [request.headers["authorization"] for request in opened]
     assert len(set(tokens)) == len(tokens) == 3
 
 
@@ -818,8 +827,8 @@ async def test_tokens_of_two_agents_are_separate_and_renewed_separately(refreshe
                 await client.list_tasks()
         await asyncio.sleep(90)
 
-    asked = [form["resource"] for form in scene.server.asked]
-    assert asked == ["https://one.test", "https://two.test"] * 2
+    resources = [form["resource"] for form in scene.server.asked]
+    assert resources == ["https://one.test", "https://two.test"] * 2
     assert [
         request.headers["authorization"] for request in agents[1].received if "rpc" in request.url
     ] == [
@@ -831,15 +840,16 @@ async def test_tokens_of_two_agents_are_separate_and_renewed_separately(refreshe
 
 
 @pytest.mark.parametrize(
-    ("resource", "asked"), [(False, None), ("urn:agent:1", "urn:agent:1"), ("api://x", "api://x")]
+    ("resource", "sent_resource"),
+    [(False, None), ("urn:agent:1", "urn:agent:1"), ("api://x", "api://x")],
 )
-async def test_resource_is_set_or_left_out_by_the_caller(resource, asked):
+async def test_resource_is_set_or_left_out_by_the_caller(resource, sent_resource):
     scene = Scene(resource=resource)
     async with scene.connect() as client:
         await client.list_tasks()
         await scene.auth.token()
 
-    assert [form.get("resource") for form in scene.server.asked] == [asked]
+    assert [form.get("resource") for form in scene.server.asked] == [sent_resource]
 
 
 @pytest.mark.parametrize(
@@ -986,8 +996,8 @@ def device(token_url):
 @pytest.mark.rule("P04")
 async def test_a_card_that_names_another_server_gets_no_token_of_the_first():
     agent = await carded(device(f"{ISSUER}/token"))
-    told = {"kind": DeviceCode, "prompt": lambda _: None, "server": FromCard([ISSUER])}
-    scene = Scene(agent, **told, refreshes=True, lifetime=60)
+    options = {"kind": DeviceCode, "prompt": lambda _: None, "server": FromCard([ISSUER])}
+    scene = Scene(agent, **options, refreshes=True, lifetime=60)
     async with scene.connect(card_ttl=10.0) as client:
         await client.list_tasks()
         agent.card = (await carded(device(f"{ISSUER}/other/token"))).card
@@ -1038,8 +1048,8 @@ async def test_a_slow_body_of_metadata_ends_at_the_timeout():
 async def test_device_code_returns_a_token_after_approval():
     prompts = []
 
-    async def prompt(told):
-        prompts.append(told)
+    async def prompt(instructions):
+        prompts.append(instructions)
 
     scene = Scene(kind=DeviceCode, prompt=prompt, scopes=["a2a"])
     scene.server.replies = [refused("authorization_pending"), refused("slow_down")]
@@ -1113,15 +1123,17 @@ class Browser:
 
     def __init__(self, **changes):
         self.changes = changes
-        self.asked = None
+        self.query = None
 
     def open(self, url):
-        self.asked = {name: value[0] for name, value in parse_qs(urlsplit(url).query).items()}
-        self.at = url.partition("?")[0]
+        self.query = {name: value[0] for name, value in parse_qs(urlsplit(url).query).items()}
+        self.address = url.partition("?")[0]
 
     async def come_back(self):
-        said = {"code": "code-1", "state": self.asked["state"], **self.changes}
-        pairs = "&".join(f"{name}={value}" for name, value in said.items() if value is not None)
+        response = {"code": "code-1", "state": self.query["state"], **self.changes}
+        pairs = "&".join(
+            f"{name}={value}" for name, value in response.items() if value is not None
+        )
         return f"https://me.test/back?{pairs}"
 
 
@@ -1143,12 +1155,12 @@ async def test_authorization_code_returns_a_token_after_approval():
 
     import hashlib
 
-    said = scene.server.asked[0]
-    digest = hashlib.sha256(said["code_verifier"].encode()).digest()
-    assert browser.asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    assert browser.asked["code_challenge_method"] == "S256"
-    assert browser.at == f"{ISSUER}/authorize"
-    assert (said["code"], said["redirect_uri"]) == ("code-1", "https://me.test/back")
+    form = scene.server.asked[0]
+    digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+    assert browser.query["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    assert browser.query["code_challenge_method"] == "S256"
+    assert browser.address == f"{ISSUER}/authorize"
+    assert (form["code"], form["redirect_uri"]) == ("code-1", "https://me.test/back")
 
 
 @pytest.mark.rule("P05")
@@ -1178,12 +1190,12 @@ async def test_a_code_flow_without_advertised_pkce_ends_before_the_browser(adver
     scene.server.metadata["code_challenge_methods_supported"] = advertised
     with pytest.raises(AuthenticationError, match="allow_unadvertised_pkce=True"):
         await scene.auth.token()
-    assert browser.asked is None
+    assert browser.query is None
 
     scene = by_browser(browser, server=ISSUER, allow_unadvertised_pkce=True)
     scene.server.metadata["code_challenge_methods_supported"] = advertised
     await scene.auth.token()
-    assert browser.asked["code_challenge_method"] == "S256"
+    assert browser.query["code_challenge_method"] == "S256"
     assert "code_verifier" in scene.server.asked[0]
 
 
@@ -1199,14 +1211,14 @@ async def test_a_code_flow_by_a_card_needs_a_card_that_requires_pkce(required):
     flows = OAuthFlows(authorization_code=offered)
     agent = await carded(SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows)))
     scene = by_browser(browser, agent=agent, server=FromCard([ISSUER]))
-    told = (
+    message = (
         contextlib.nullcontext() if required else pytest.raises(AuthenticationError, match="S256")
     )
     async with scene.connect() as client:
-        with told:
+        with message:
             await client.list_tasks()
 
-    assert (browser.asked is not None) is required
+    assert (browser.query is not None) is required
 
 
 async def test_a_missing_browser_is_an_error(monkeypatch):
@@ -1333,7 +1345,7 @@ async def test_a_file_without_a_token_is_an_error(content, tmp_path):
 @pytest.mark.rule("P08")
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda path, target: path.symlink_to(target), "it is a link, which is not followed"),
         (lambda path, _: os.mkfifo(path), "not a regular file"),
@@ -1341,7 +1353,7 @@ async def test_a_file_without_a_token_is_an_error(content, tmp_path):
     ],
     ids=["link", "FIFO", "directory"],
 )
-async def test_token_and_lock_files_are_regular_files(make, said, tmp_path):
+async def test_token_and_lock_files_are_regular_files(make, message, tmp_path):
     store = FileTokenStore(tmp_path / "tokens")
     path = store.path("k")
     path.parent.mkdir(mode=0o700)
@@ -1349,9 +1361,9 @@ async def test_token_and_lock_files_are_regular_files(make, said, tmp_path):
     make(path, target)
     make(path.with_suffix(".lock"), target)
 
-    with pytest.raises(AuthenticationError, match=f"json cannot be used for tokens: .*{said}"):
+    with pytest.raises(AuthenticationError, match=f"json cannot be used for tokens: .*{message}"):
         await store.load("k")
-    with pytest.raises(AuthenticationError, match=f"lock cannot be used for tokens: .*{said}"):
+    with pytest.raises(AuthenticationError, match=f"lock cannot be used for tokens: .*{message}"):
         async with store.turn("k"):
             pass
 
@@ -1376,19 +1388,19 @@ async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
 async def test_a_lock_is_released_although_a_forked_process_has_its_file(tmp_path):
     store = FileTokenStore(tmp_path)
     async with store.turn("x"):
-        held = duplicated_locks()
-    assert held
+        locks_held = duplicated_locks()
+    assert locks_held
     async with asyncio.timeout(5), store.turn("x"):
         pass
-    for number in held:
+    for number in locks_held:
         os.close(number)
 
 
 def duplicated_locks():
     """What a child has that was forked while locks are held."""
     opened = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-    locks = [one for one in opened if os.path.realpath(one).endswith(".lock")]
-    return [os.dup(int(one.name)) for one in locks]
+    locks = [path for path in opened if os.path.realpath(path).endswith(".lock")]
+    return [os.dup(int(path.name)) for path in locks]
 
 
 async def test_a_directory_that_cannot_be_created_is_an_error(tmp_path):
@@ -1443,8 +1455,8 @@ def test_no_repr_shows_a_secret():
     shown += [AuthenticationInfo(scheme="Bearer", credentials="t0ken")]
     shown += [TaskPushNotificationConfig(url="http://x", token="t0ken")]
 
-    for told in (repr(shown), pretty_repr(shown)):
-        assert not any(secret in told for secret in ("t0ken", "r3fresh", SECRET))
+    for shown_text in (repr(shown), pretty_repr(shown)):
+        assert not any(secret in shown_text for secret in ("t0ken", "r3fresh", SECRET))
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text("a1. \x00é", max_size=9)
@@ -1465,7 +1477,7 @@ def test_a_token_response_is_parsed_or_refused(document):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (
             lambda: ClientCredentials(SERVER, "me", SECRET, scope="x"),
@@ -1474,6 +1486,6 @@ def test_a_token_response_is_parsed_or_refused(document):
         (lambda: DeviceCode(SERVER, "me", 5), "^prompt must be a function, not int$"),
     ],
 )
-def test_an_unknown_option_is_named(make, told):
-    with pytest.raises(TypeError, match=told):
+def test_an_unknown_option_is_named(make, message):
+    with pytest.raises(TypeError, match=message):
         make()

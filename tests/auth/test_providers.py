@@ -127,14 +127,14 @@ async def test_a_provider_copies_its_headers():
 def test_an_authorization_without_a_token_is_refused_before_anything_is_sent(value, says):
     agent = FakeAgent()
     client = connect(agent.url, engine=FakeNetwork(agent))
-    for made in (
+    for make in (
         lambda: connect(agent.url, auth={"Authorization": value}),
         lambda: connect(agent.url, headers={"authorization": value}),
         lambda: A2ACardResolver(agent.url, headers={"authorization": value}),
         lambda: check_credentials(Credentials(headers={"Authorization": value})),
     ):
         with pytest.raises(ValueError, match=says):
-            made()
+            make()
     if value.strip():
         with pytest.raises(ValueError, match=says):
             connect(agent.url, auth=value)
@@ -218,8 +218,8 @@ CREDENTIALS = {
     "oauth": "0auth-token",
     "oidc": "0idc-token",
 }
-KNOWN = sorted([*CREDENTIALS, "mtls"])
-UNKNOWN = sorted(SCHEMES.keys() - KNOWN)
+SUPPORTED = sorted([*CREDENTIALS, "mtls"])
+UNKNOWN = sorted(SCHEMES.keys() - SUPPORTED)
 NAMES = sorted([*SCHEMES, "nowhere"])
 BASIC = base64.b64encode(CREDENTIALS["basic"].encode()).decode()
 
@@ -273,7 +273,7 @@ CARRIED = {
 
 
 @both_bindings
-@pytest.mark.parametrize("scheme", KNOWN)
+@pytest.mark.parametrize("scheme", SUPPORTED)
 @pytest.mark.parametrize("given_as", ["service", "provider", "interceptor"])
 async def test_each_scheme_puts_its_credential_into_the_right_part_of_the_request(
     binding, scheme, given_as
@@ -297,12 +297,12 @@ async def test_each_scheme_puts_its_credential_into_the_right_part_of_the_reques
 
 @both_bindings
 @pytest.mark.parametrize(
-    ("requirements", "known", "chosen"),
+    ("requirements", "available", "chosen"),
     [
         ([["bearer"]], ["bearer", "header"], ["bearer"]),
         ([["bearer"], ["header"]], ["header"], ["header"]),
         ([["header"], ["bearer"]], ["bearer", "header"], ["header"]),
-        ([["header", "query", "cookie"]], KNOWN, ["header", "query", "cookie"]),
+        ([["header", "query", "cookie"]], SUPPORTED, ["header", "query", "cookie"]),
         ([["bearer", "header"], ["query"]], ["bearer", "query"], ["query"]),
         ([["bearer", "header"], ["query"]], ["bearer", "header"], ["bearer", "header"]),
         ([["mtls", "header"]], ["header"], ["header"]),
@@ -312,18 +312,18 @@ async def test_each_scheme_puts_its_credential_into_the_right_part_of_the_reques
         ([[], ["header"]], [], []),
         ([["nowhere"], ["digest"], ["header"]], ["nowhere", "digest", "header"], ["header"]),
         ([["header", "nowhere"], ["mtls"]], ["header", "nowhere"], []),
-        ([["bearer", "basic"], ["header"]], KNOWN, ["header"]),
-        ([], KNOWN, []),
-        ([[]], KNOWN, []),
+        ([["bearer", "basic"], ["header"]], SUPPORTED, ["header"]),
+        ([], SUPPORTED, []),
+        ([[]], SUPPORTED, []),
     ],
 )
 async def test_the_first_requirement_with_all_credentials_is_used(
-    binding, requirements, known, chosen
+    binding, requirements, available, chosen
 ):
     agent = asking(*requirements)
-    known = {name: CREDENTIALS.get(name, "any-credential") for name in (*known, "unasked")}
+    available = {name: CREDENTIALS.get(name, "any-credential") for name in (*available, "unasked")}
 
-    await connected(agent, SchemeCredentials(known), binding).send_message("hello")
+    await connected(agent, SchemeCredentials(available), binding).send_message("hello")
 
     expected = {}
     for name in chosen:
@@ -341,7 +341,7 @@ async def test_two_schemes_may_need_the_same_value_in_the_same_header():
 
 @both_bindings
 @pytest.mark.parametrize(
-    ("requirements", "known", "named", "says"),
+    ("requirements", "available", "named", "says"),
     [
         ([["bearer"]], [], (["bearer"], ["bearer"]), "there is no credential for 'bearer'"),
         (
@@ -350,11 +350,16 @@ async def test_two_schemes_may_need_the_same_value_in_the_same_header():
             (["bearer", "header", "query"], ["bearer", "query"]),
             "asks for 'bearer' and 'header', or 'query'",
         ),
-        ([["nowhere"]], KNOWN, (["nowhere"], []), "'nowhere' is not declared among its schemes"),
+        (
+            [["nowhere"]],
+            SUPPORTED,
+            (["nowhere"], []),
+            "'nowhere' is not declared among its schemes",
+        ),
         *(
             (
                 [[name]],
-                KNOWN,
+                SUPPORTED,
                 ([name], []),
                 f"{name!r} is of a kind that this client does not know",
             )
@@ -366,14 +371,14 @@ async def test_two_schemes_may_need_the_same_value_in_the_same_header():
             (["header", "nowhere"], []),
             "'nowhere' is not declared",
         ),
-        ([["bearer", "basic"]], KNOWN, (["bearer", "basic"], []), "exclude each other"),
+        ([["bearer", "basic"]], SUPPORTED, (["bearer", "basic"], []), "exclude each other"),
     ],
 )
 async def test_an_unsatisfied_requirement_is_named_and_nothing_is_sent(
-    binding, requirements, known, named, says
+    binding, requirements, available, named, says
 ):
     agent = asking(*requirements)
-    service = SchemeCredentials({n: CREDENTIALS.get(n, "x") for n in (*known, "unasked")})
+    service = SchemeCredentials({n: CREDENTIALS.get(n, "x") for n in (*available, "unasked")})
 
     with pytest.raises(AuthenticationError) as caught:
         await connected(agent, service, binding).send_message("hello")
@@ -387,39 +392,39 @@ async def test_an_unsatisfied_requirement_is_named_and_nothing_is_sent(
     assert not any(value in str(error) for value in CREDENTIALS.values())
 
 
-class Asked:
+class RecordingService:
     """Notes what it is asked for; knows everything."""
 
-    def __init__(self, known=CREDENTIALS):
-        self.known = known
-        self.asked = []
+    def __init__(self, credentials=CREDENTIALS):
+        self.known_credentials = credentials
+        self.requests = []
 
     async def get_credentials(self, scheme, context):
-        self.asked.append((scheme, context))
-        return self.known.get(scheme)
+        self.requests.append((scheme, context))
+        return self.known_credentials.get(scheme)
 
 
 async def test_a_service_is_asked_only_for_required_schemes():
-    service = Asked({"header": "x", "query": "y", "bearer": "z"})
+    service = RecordingService({"header": "x", "query": "y", "bearer": "z"})
     agent = asking(["nowhere", "basic"], ["oauth", "header"], ["header", "query"], ["bearer"])
 
     await connected(agent, service).send_message("hello")
 
-    assert [scheme for scheme, _ in service.asked] == ["oauth", "header", "query"]
+    assert [scheme for scheme, _ in service.requests] == ["oauth", "header", "query"]
 
 
 async def test_a_service_is_asked_for_each_attempt_with_the_context_of_the_call():
-    service, agent = Asked(), asking(["header"])
+    service, agent = RecordingService(), asking(["header"])
     agent.inject(Refuse(), on="SendMessage", times=2)
     context = ClientCallContext(state={"sessionId": "s"})
 
     await connected(agent, service).send_message("hello", context=context)
 
-    assert service.asked == [("header", context)] * 3
+    assert service.requests == [("header", context)] * 3
 
 
 async def test_the_context_is_passed_to_the_service_for_every_operation():
-    service, context = Asked(), ClientCallContext(state={"sessionId": "s"})
+    service, context = RecordingService(), ClientCallContext(state={"sessionId": "s"})
     agent = asking(["header"])
     agent.card["capabilities"] = {"pushNotifications": True, "extendedAgentCard": True}
     client = connected(agent, service)
@@ -440,15 +445,15 @@ async def test_the_context_is_passed_to_the_service_for_every_operation():
     await client.call(GET_TASK, GetTaskRequest(id="task-1"), context=context)
     await client.get_extended_agent_card(context=context)
 
-    assert len(service.asked) == 13
-    assert {asked is context for _, asked in service.asked} == {True}
+    assert len(service.requests) == 13
+    assert {context_received is context for _, context_received in service.requests} == {True}
 
 
 def test_contexts_share_no_state():
-    one, other = ClientCallContext(), ClientCallContext()
-    one.state["sessionId"] = "s"
+    first, second = ClientCallContext(), ClientCallContext()
+    first.state["sessionId"] = "s"
 
-    assert other.state == {}
+    assert second.state == {}
 
 
 @pytest.mark.parametrize("context", [7, "s", {"sessionId": "s"}])
@@ -460,7 +465,7 @@ async def test_a_context_must_be_a_client_call_context(context):
 @pytest.mark.parametrize("answer", [7, b"token", ["token"]])
 async def test_a_credential_must_be_text(answer):
     with pytest.raises(TypeError, match="the credential for 'header' must be a string"):
-        await connected(asking(["header"]), Asked({"header": answer})).ask("hello")
+        await connected(asking(["header"]), RecordingService({"header": answer})).ask("hello")
 
 
 @pytest.mark.parametrize(
@@ -498,23 +503,30 @@ async def test_a_malformed_credential_is_named_and_not_shown(scheme, credential)
 
 @given(
     requirements=st.lists(st.lists(st.sampled_from(NAMES), max_size=3), max_size=4),
-    held=st.sets(st.sampled_from(NAMES)),
+    available=st.sets(st.sampled_from(NAMES)),
     max_examples=300,
 )
-def test_requirements_are_alternatives_of_combined_schemes(requirements, held):
-    credentials = {name: CREDENTIALS.get(name, "any-token") for name in held}
+def test_requirements_are_alternatives_of_combined_schemes(requirements, available):
+    credentials = {name: CREDENTIALS.get(name, "any-token") for name in available}
     card = AgentCard.from_dict(guarded(*requirements))
 
-    def places(names):
+    def headers_of(names):
         return [next(iter(CARRIED[name]), None) for name in names if name != "mtls"]
 
     def is_met(names):
         needed = [name for name in names if name != "mtls"]
-        taken = places(set(names) & CARRIED.keys())
-        return set(names) <= set(KNOWN) and held >= set(needed) and len(taken) == len(set(taken))
+        used_headers = headers_of(set(names) & CARRIED.keys())
+        return (
+            set(names) <= set(SUPPORTED)
+            and available >= set(needed)
+            and len(used_headers) == len(set(used_headers))
+        )
 
-    met = [set(names) for names in requirements if is_met(names)]
-    best = next((names for names in met if names - {"mtls"}), met[0] if met else None)
+    satisfiable = [set(names) for names in requirements if is_met(names)]
+    best = next(
+        (names for names in satisfiable if names - {"mtls"}),
+        satisfiable[0] if satisfiable else None,
+    )
     call = Call(
         operation=GET_TASK,
         params=GetTaskRequest(id="t"),
@@ -529,23 +541,23 @@ def test_requirements_are_alternatives_of_combined_schemes(requirements, held):
     if best is None and requirements:
         with pytest.raises(AuthenticationError) as caught:
             run(choosing)
-        asked = dict.fromkeys(name for names in requirements for name in names)
-        assert caught.value.schemes == tuple(asked)
-        assert not set(caught.value.missing) & held
-        assert set(caught.value.missing) <= set(KNOWN)
+        requested_schemes = dict.fromkeys(name for names in requirements for name in names)
+        assert caught.value.schemes == tuple(requested_schemes)
+        assert not set(caught.value.missing) & available
+        assert set(caught.value.missing) <= set(SUPPORTED)
     else:
         expected = {}
         for name in best or ():
             expected |= CARRIED[name]
-        found = run(choosing)
-        cookies = {"cookie": with_cookies("", found.cookies)} if found.cookies else {}
-        assert {**found.headers, **found.query, **cookies} == expected
+        outcome = run(choosing)
+        cookies = {"cookie": with_cookies("", outcome.cookies)} if outcome.cookies else {}
+        assert {**outcome.headers, **outcome.query, **cookies} == expected
 
 
 # ── Sessions ─────────────────────────────────────────────────────────────────────────────────
 
 
-def of(session):
+def context_of(session):
     return ClientCallContext(state={"sessionId": session})
 
 
@@ -556,17 +568,23 @@ async def test_a_store_keeps_sessions_apart_until_they_are_forgotten():
         await store.set_credentials(session, "header", f"key-of-{session}")
     await store.set_credentials("two", "header", "newer-key-of-two")
 
-    await asyncio.gather(*(client.ask("hi", context=of(s)) for s in ("one", "two")))
+    await asyncio.gather(*(client.ask("hi", context=context_of(s)) for s in ("one", "two")))
 
     keys = [call.headers["x-api-key"] for call in agent.calls("SendMessage")]
     assert sorted(keys) == ["key-of-one", "newer-key-of-two"]
     await store.forget_session("one")
     await store.forget_session("never there")
-    for context in (of("one"), of("three"), of(7), ClientCallContext(), None):
+    for context in (
+        context_of("one"),
+        context_of("three"),
+        context_of(7),
+        ClientCallContext(),
+        None,
+    ):
         with pytest.raises(AuthenticationError) as caught:
             await client.ask("hi", context=context)
         assert caught.value.missing == ("header",)
-    assert (await client.ask("hi", context=of("two"))).text == "hi"
+    assert (await client.ask("hi", context=context_of("two"))).text == "hi"
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -613,10 +631,10 @@ async def test_the_repr_of_all_holders_shows_no_credential():
 
 
 def test_a_second_source_of_credentials_is_refused():
-    one = AuthInterceptor(SchemeCredentials({"a": SECRET}))
+    first = AuthInterceptor(SchemeCredentials({"a": SECRET}))
     for options in (
-        {"auth": "Bearer x", "interceptors": [one]},
-        {"interceptors": [one, AuthInterceptor(SchemeCredentials({"b": SECRET}))]},
+        {"auth": "Bearer x", "interceptors": [first]},
+        {"interceptors": [first, AuthInterceptor(SchemeCredentials({"b": SECRET}))]},
     ):
         with pytest.raises(ValueError, match="credentials come from one place"):
             connect("http://agent.test", engine=FakeNetwork(), **options)
@@ -637,7 +655,7 @@ def test_an_auth_interceptor_needs_a_service(service):
 async def test_no_scheme_sends_credentials_to_another_origin(scheme, given_as):
     agent = FakeAgent(card=guarded([scheme], url="http://elsewhere.test"))
     elsewhere = FakeAgent(url="http://elsewhere.test")
-    service = Asked()
+    service = RecordingService()
     options = (
         {"auth": service} if given_as == "auth" else {"interceptors": [AuthInterceptor(service)]}
     )
@@ -645,7 +663,7 @@ async def test_no_scheme_sends_credentials_to_another_origin(scheme, given_as):
 
     with pytest.raises(CredentialOriginError):
         await connect(agent.url, engine=network, **options).ask("hello")
-    assert (elsewhere.received, service.asked) == ([], [])
+    assert (elsewhere.received, service.requests) == ([], [])
 
     origins = ["http://elsewhere.test"]
     client = connect(agent.url, engine=network, credential_origins=origins, **options)
@@ -683,10 +701,10 @@ async def test_the_extended_card_determines_the_credentials():
                 return await super().request(request)
             reply = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"]}
             body = json.dumps({**reply, "result": extended.to_dict()}).encode()
-            asked.append(request.headers)
+            requested.append(request.headers)
             return await Answering(body).request(request)
 
-    asked = []
+    requested = []
     client = connected(agent, SchemeCredentials(CREDENTIALS), network=Extending(agent))
     await client.ask("hello")
     await client.get_extended_agent_card()
@@ -694,7 +712,7 @@ async def test_the_extended_card_determines_the_credentials():
 
     first, second = agent.calls("SendMessage")
     assert (carried(first), carried(second)) == (CARRIED["header"], CARRIED["bearer"])
-    assert asked[0]["x-api-key"] == CREDENTIALS["header"]
+    assert requested[0]["x-api-key"] == CREDENTIALS["header"]
 
 
 class Answering:
@@ -795,7 +813,7 @@ async def test_invalid_credentials_of_a_provider_are_refused_and_not_shown(crede
 # ── After a 401 ──────────────────────────────────────────────────────────────────────────────
 
 
-class Renewing(Asked):
+class Renewing(RecordingService):
     """Knows a new token after the old one was given so many times."""
 
     def __init__(self, *tokens):
@@ -815,7 +833,7 @@ async def test_a_401_is_replayed_if_the_service_has_another_credential(binding):
 
     sent = [call.headers["authorization"] for call in agent.calls("SendMessage")]
     assert sent == ["Bearer old", "Bearer new"]
-    assert {len(made) for made in agent.executions.values()} == {1}
+    assert {len(attempts) for attempts in agent.executions.values()} == {1}
 
 
 @both_bindings
@@ -835,8 +853,8 @@ KEY = "the API key 'header' (header 'X-API-Key')"
 
 
 def pass_auth(*names):
-    held = ", ".join(f"{name!r}: …" for name in names)
-    return f": pass auth=SchemeCredentials({{{held}}})"
+    shown_headers = ", ".join(f"{name!r}: …" for name in names)
+    return f": pass auth=SchemeCredentials({{{shown_headers}}})"
 
 
 @both_bindings
@@ -1026,20 +1044,20 @@ async def test_a_401_with_auth_keeps_the_agents_message(auth):
 
 
 async def test_on_unauthorized_receives_the_refused_call():
-    told = []
+    refusals = []
 
     class Telling(Provider):
         async def credentials(self, call, /):
             return Credentials(headers={"authorization": "Bearer old"}, query={"key": "value"})
 
         async def on_unauthorized(self, call, error, /):
-            told.append((call.headers["authorization"], dict(call.query), error.http_status))
+            refusals.append((call.headers["authorization"], dict(call.query), error.http_status))
             return False
 
     with pytest.raises(AuthenticationError):
         await connected(FakeAgent(token="new"), Telling()).send_message("hello")
 
-    assert told == [("Bearer old", {"key": "value"}, 401)]
+    assert refusals == [("Bearer old", {"key": "value"}, 401)]
 
 
 async def test_a_401_within_a_provider_is_not_the_agents():
@@ -1068,7 +1086,7 @@ async def test_a_401_within_a_provider_is_not_the_agents():
     ],
 )
 async def test_a_failing_service_fails_the_attempt_before_anything_is_sent(failure, attempts):
-    class Failing(Asked):
+    class Failing(RecordingService):
         async def get_credentials(self, scheme, context):
             await super().get_credentials(scheme, context)
             raise failure
@@ -1077,14 +1095,14 @@ async def test_a_failing_service_fails_the_attempt_before_anything_is_sent(failu
     with pytest.raises(type(failure)) as caught:
         await connected(agent, service).send_message("hello")
 
-    assert len(service.asked) == attempts
+    assert len(service.requests) == attempts
     assert agent.calls("SendMessage") == []
     if isinstance(caught.value, A2AError):
         assert caught.value.executed is False
 
 
 async def test_a_hanging_service_ends_at_the_deadline():
-    class Hanging(Asked):
+    class Hanging(RecordingService):
         async def get_credentials(self, scheme, context):
             await asyncio.sleep(1000)
 
@@ -1117,7 +1135,7 @@ async def test_an_echoed_credential_is_redacted_everywhere(binding, scheme, spel
         secret = "s3cret/Valu?"
     credential = f"user:{secret}" if scheme == "basic" else secret
     echo = ECHOED[spelling](secret)
-    agent, seen, calls = asking([scheme]), [], []
+    agent, observed, calls = asking([scheme]), [], []
 
     class Peeking(PassThrough):
         async def unary(self, call, /):
@@ -1130,14 +1148,14 @@ async def test_an_echoed_credential_is_redacted_everywhere(binding, scheme, spel
         agent,
         SchemeCredentials({scheme: credential}),
         binding,
-        observers=[seen.append],
+        observers=[observed.append],
         attempt_layers=[Peeking],
     )
 
     for _ in range(2):
         with pytest.raises(A2AError) as caught:
             await client.send_message("hello")
-        shown = f"{caught.value!r}{vars(caught.value)}{caught.value.args}{seen}{calls}"
+        shown = f"{caught.value!r}{vars(caught.value)}{caught.value.args}{observed}{calls}"
         assert echo[:6] not in shown + caplog.text
         assert secret[:6] not in shown + caplog.text
         assert "***" in shown
@@ -1192,7 +1210,7 @@ async def test_a_query_that_an_interceptor_adds_is_treated_like_a_header(binding
 # ── Several on one engine ────────────────────────────────────────────────────────────────────
 
 
-async def two_clients(engine, one, two):
+async def two_clients(engine, first, two):
     """Each of two clients asks each of its agent's tenants in turn, all on one engine."""
     async with asyncio.timeout(20):
         clients = [
@@ -1205,7 +1223,7 @@ async def two_clients(engine, one, two):
                     {name: f"{name}-of-{tenant}" for name in ("header", "cookie", "query")}
                 ),
             )
-            for url in (one, two)
+            for url in (first, two)
             for tenant in ("ann", "bob")
         ]
         for _ in range(3):
@@ -1240,10 +1258,10 @@ async def test_clients_and_tenants_on_one_network_share_nothing():
 async def test_clients_and_tenants_on_one_real_engine_share_nothing():
     agents = [FakeAgent(), FakeAgent()]
     engine = AiohttpEngine(proxies=False)
-    async with LoopbackServer(agents[0]) as one, LoopbackServer(agents[1]) as two:
-        for agent, server in zip(agents, (one, two), strict=True):
+    async with LoopbackServer(agents[0]) as first, LoopbackServer(agents[1]) as two:
+        for agent, server in zip(agents, (first, two), strict=True):
             agent.card = guarded(["header", "cookie", "query"], url=server.url)
-        await two_clients(engine, one.url, two.url)
+        await two_clients(engine, first.url, two.url)
         await engine.close()
 
     for agent in agents:

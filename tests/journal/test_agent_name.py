@@ -41,7 +41,7 @@ def test_agent_name_is_the_same_for_all_spellings_of_an_address(name, address):
     assert agent_name(address) == name
 
 
-OTHERS = [
+OTHER_ADDRESSES = [
     "http://agent.test",
     "https://agent.test",
     "http://agent.test:8080",
@@ -58,7 +58,7 @@ OTHERS = [
 
 
 def test_agent_name_differs_for_other_agents():
-    assert len({agent_name(address) for address in OTHERS}) == len(OTHERS)
+    assert len({agent_name(address) for address in OTHER_ADDRESSES}) == len(OTHER_ADDRESSES)
 
 
 def test_agent_name_hides_the_query():
@@ -76,7 +76,7 @@ def test_is_address_is_true_for_names_without_a_query(name):
     assert is_address(name)
 
 
-@pytest.mark.parametrize("address", OTHERS)
+@pytest.mark.parametrize("address", OTHER_ADDRESSES)
 def test_agent_name_of_a_name_is_that_name(address):
     assert agent_name(agent_name(address)) == agent_name(address)
 

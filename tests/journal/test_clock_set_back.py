@@ -39,10 +39,10 @@ async def test_a_call_in_flight_is_still_held_after_the_clock_is_set_back(path):
     journal = SqliteJournal(path)
     options = {"journal": journal, "env": env}
     async with (
-        connect(agent.url, engine=FakeNetwork(agent), **options) as alive,
+        connect(agent.url, engine=FakeNetwork(agent), **options) as live_client,
         connect(agent.url, engine=FakeNetwork(agent), **options) as client,
     ):
-        asking = asyncio.create_task(alive.ask("How far?"))
+        asking = asyncio.create_task(live_client.ask("How far?"))
         await asyncio.sleep(1)
         env.ahead = -3600.0
         (call,) = await client.pending()
@@ -61,9 +61,9 @@ async def test_find_label_finds_the_call_that_may_have_been_sent_after_the_clock
     await journal.update("later", 1, RecordUpdate(outcome="not_sent"))
     await journal.begin(CallRecord(message_id="sent", agent="a", began=3.0, label="l"))
 
-    found = await journal.find_label("l")
+    record = await journal.find_label("l")
 
-    assert found.message_id == "sent"
+    assert record.message_id == "sent"
     await journal.close()
 
 

@@ -116,11 +116,11 @@ async def test_a_damaged_row_hides_no_other_call(value, tmp_path):
     async with connected(agent, journal) as client:
         pending = {call.message_id: call for call in await client.pending()}
         outcomes = {outcome.message_id: outcome async for outcome in client.resume_pending()}
-        (left,) = await client.pending()
+        (remaining_call,) = await client.pending()
     await journal.close()
 
     (damaged,) = [name for name, call in pending.items() if call.damage is not None]
-    assert left.message_id == damaged
+    assert remaining_call.message_id == damaged
     assert outcomes.keys() == pending.keys()
     error = outcomes.pop(damaged).error
     assert type(error) is JournalError
@@ -152,17 +152,17 @@ async def test_a_damaged_call_can_be_forgotten_and_is_not_sent_again(column, tmp
         if column != "message_id":
             (call,) = await client.pending(message_id=call.message_id)
         await call.forget()
-        left = [call.damage for call in await client.pending()]
+        damages = [call.damage for call in await client.pending()]
         with pytest.raises(JournalError) as caught:
             await call.forget()
         items = [RunItem(content=key, key=key) for key in "abc"]
         async with client.run(items, run_id="r") as results:
-            said = {result.key: result async for result in results}
+            results_by_key = {result.key: result async for result in results}
 
     await journal.close()
-    assert (left, caught.value.reason) == ([None, None], "missing")
-    assert [said[key].answer.text for key in "ac"] == ["done", "done"]
-    assert said["b"].error is not None
+    assert (damages, caught.value.reason) == ([None, None], "missing")
+    assert [results_by_key[key].answer.text for key in "ac"] == ["done", "done"]
+    assert results_by_key["b"].error is not None
     assert len(agent.executions) == 3
 
 
@@ -216,10 +216,10 @@ async def test_a_journal_with_an_invalid_file_name_sends_nothing(tmp_path):
 
 
 def test_a_deleted_working_directory_is_a_journal_error(tmp_path, monkeypatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    deleted_directory = tmp_path / "gone"
+    deleted_directory.mkdir()
+    monkeypatch.chdir(deleted_directory)
+    deleted_directory.rmdir()
 
     with pytest.raises(JournalError, match="no working directory"):
         SqliteJournal("calls.db")

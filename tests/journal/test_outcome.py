@@ -79,7 +79,7 @@ def test_outcome_of_each_error(error, before, after):
     assert outcome_of(error, was_sent=True) == after
 
 
-SAID = Message(
+CONTENT = Message(
     message_id="m",
     role=Role.USER,
     parts=(Part(text="How far?"), Part(data={"a": 1, "b": [2]}), Part(raw=b"\x00")),
@@ -90,15 +90,15 @@ SAID = Message(
 
 
 def replaced(**changes):
-    return message_digest(Message.from_dict({**SAID.to_dict(), **changes}))
+    return message_digest(Message.from_dict({**CONTENT.to_dict(), **changes}))
 
 
 def test_message_digest_covers_everything_but_the_id():
-    assert replaced(messageId="n") == message_digest(SAID)
-    assert replaced(metadata={"y": 2, "x": 1}) == message_digest(SAID)
-    assert len(bytes.fromhex(message_digest(SAID))) == 8
-    empty = Message(parts=SAID.parts, metadata={}, context_id="", task_id="")
-    assert message_digest(empty) == message_digest(Message(parts=SAID.parts))
+    assert replaced(messageId="n") == message_digest(CONTENT)
+    assert replaced(metadata={"y": 2, "x": 1}) == message_digest(CONTENT)
+    assert len(bytes.fromhex(message_digest(CONTENT))) == 8
+    empty = Message(parts=CONTENT.parts, metadata={}, context_id="", task_id="")
+    assert message_digest(empty) == message_digest(Message(parts=CONTENT.parts))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_message_digest_covers_everything_but_the_id():
     ],
 )
 def test_message_digest_differs_for_another_content(change):
-    assert replaced(**change) != message_digest(SAID)
+    assert replaced(**change) != message_digest(CONTENT)
 
 
 def test_message_digest_accepts_lone_surrogates():

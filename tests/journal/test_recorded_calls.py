@@ -85,15 +85,15 @@ class Process:
 
 async def die(task, journal):
     """Ends a task so that its journal takes in nothing more, as if by SIGKILL."""
-    kept = journal.update, journal.renew
+    methods = journal.update, journal.renew
 
-    async def nobody(*_):
+    async def ignore_update(*_):
         return True
 
-    journal.update = journal.renew = nobody
+    journal.update = journal.renew = ignore_update
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    journal.update, journal.renew = kept
+    journal.update, journal.renew = methods
 
 
 # ── Written down ─────────────────────────────────────────────────────────────────────────────
@@ -103,38 +103,38 @@ class Witness(PassThrough):
     """Looks into the journal at the moment at which a message leaves."""
 
     journal = None
-    seen = None
+    records_at_send = None
 
     def through(self, call, onward):
         async def looked():
             if call.operation.name in SENDS.values():
-                self.seen.append(await self.journal.unfinished())
+                self.records_at_send.append(await self.journal.unfinished())
             return await onward(call)
 
         return looked()
 
 
 @both_ways
-@pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
+@pytest.mark.parametrize("method", ["ask", "send_message", "stream_message"])
 async def test_a_call_is_recorded_before_it_is_sent_and_finished_by_its_answer(
-    path, streaming, way
+    path, streaming, method
 ):
     agent = FakeAgent(completes("42", after=3), streaming=streaming)
-    journal, seen = SqliteJournal(path), []
+    journal, records_at_send = SqliteJournal(path), []
 
     def witness(inner):
         layer = Witness(inner)
-        layer.journal, layer.seen = journal, seen
+        layer.journal, layer.records_at_send = journal, records_at_send
         return layer
 
     async with connected(agent, journal, attempt_layers=[witness]) as client:
-        if way == "stream_message":
+        if method == "stream_message":
             async with client.stream_message("How far?") as events:
                 await events.result()
         else:
-            await getattr(client, way)("How far?")
+            await getattr(client, method)("How far?")
 
-        ((noted,),) = seen
+        ((noted,),) = records_at_send
         (message_id,) = agent.executions
         assert (noted.message_id, noted.agent, noted.state) == (message_id, agent.url, None)
         assert noted.request is None
@@ -227,7 +227,7 @@ async def test_each_message_of_a_conversation_is_a_call(path):
         lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
     )
     async with Process(agent, path) as client:
-        talk = client.conversation(on_input=lambda _asked: "Two.")
+        talk = client.conversation(on_input=lambda _interruption: "Two.")
         asking = asyncio.create_task(talk.ask("Book."))
         await asyncio.sleep(3)
         (open_call,) = await client.pending()
@@ -362,8 +362,8 @@ async def test_a_run_does_not_resend_a_message_after_the_journal_was_used_by_oth
         async with process as client, client.run(["Bake."], run_id="night") as run:
             assert [result.answer.text async for result in run] == ["Bake."]
         await asyncio.sleep(8 * 86400)
-        async with connected(agent, str(path)) as somebody:
-            await somebody.ask("hello")
+        async with connected(agent, str(path)) as other_client:
+            await other_client.ask("hello")
 
     assert len(agent.calls(SENDS[True])) == 3
 
@@ -438,7 +438,7 @@ async def test_a_call_of_a_crashed_process_is_resumed(path, streaming):
 
         assert answer.text == "42"
         assert await client.pending() == []
-    assert [len(made) for made in agent.executions.values()] == [1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1]
     assert len(agent.calls(SENDS[streaming])) == 1
     await first.journal.close()
 
@@ -549,12 +549,12 @@ async def test_forget_finishes_the_call_without_notifying_the_agent(path):
         with pytest.raises(DeadlineExceededError):
             await client.ask("How far?", timeout=5)
         (call,) = await client.pending()
-        heard = len(agent.received)
+        received_count = len(agent.received)
 
         await call.forget()
 
         assert await client.pending() == []
-        assert len(agent.received) == heard
+        assert len(agent.received) == received_count
         with pytest.raises(JournalError, match="is over: forgotten") as caught:
             await call.resume()
         assert (caught.value.reason, caught.value.message_id) == ("finished", call.message_id)
@@ -683,11 +683,11 @@ async def test_a_call_cancelled_while_it_is_recorded_is_not_sent(path):
 
 async def left_behind(agent, path, *messages):
     """Calls that a crashed program left."""
-    left = Process(agent, path)
-    asking = [asyncio.create_task(left.client.ask(message)) for message in messages]
+    crashed = Process(agent, path)
+    asking = [asyncio.create_task(crashed.client.ask(message)) for message in messages]
     await asyncio.sleep(1)
-    await asyncio.gather(*(die(task, left.journal) for task in asking))
-    await left.journal.close()
+    await asyncio.gather(*(die(task, crashed.journal) for task in asking))
+    await crashed.journal.close()
 
 
 async def test_resume_pending_yields_the_outcome_of_each_call_and_raises_none(path):
@@ -704,10 +704,10 @@ async def test_resume_pending_yields_the_outcome_of_each_call_and_raises_none(pa
         outcomes = [outcome async for outcome in client.resume_pending(concurrency=2)]
         again = [outcome async for outcome in client.resume_pending()]
 
-    said = [outcome.answer.text for outcome in outcomes if outcome.answer is not None]
+    texts = [outcome.answer.text for outcome in outcomes if outcome.answer is not None]
     errors = {type(outcome.error) for outcome in outcomes if outcome.error is not None}
     assert errors == {OutcomeUnknownError, TaskFailedError}
-    assert sorted(said) == sorted(
+    assert sorted(texts) == sorted(
         f"{float(agent_task.history[0].text):g}"
         for agent_task in agent.tasks.values()
         if agent_task.state is TaskState.COMPLETED
@@ -724,49 +724,51 @@ async def test_resume_pending_resumes_at_most_concurrency_calls_at_once(path):
     async with Process(agent, path) as client:
         outcomes = client.resume_pending(concurrency=2)
         assert (await anext(outcomes)).answer.text == "done"
-        held = [call.is_held for call in await client.pending()]
+        is_held = [call.is_held for call in await client.pending()]
         await outcomes.aclose()
 
-        assert held.count(True) <= 2
+        assert is_held.count(True) <= 2
         assert [call.is_held for call in await client.pending()].count(True) == 0
         assert {outcome.error async for outcome in client.resume_pending()} == {None}
     assert len(agent.executions) == 6
 
 
-@pytest.mark.parametrize("way", ["break", "exception", "close", "client closed"])
-async def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(path, way):
+@pytest.mark.parametrize("leave", ["break", "exception", "close", "client closed"])
+async def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(path, leave):
     agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
     await left_behind(agent, path, *"abcdef")
     await asyncio.sleep(60)  # all have ended: their answers come at once
 
     async def first_of(client):
         async for outcome in client.resume_pending(concurrency=4):
-            said.append(outcome.answer.text)
-            if way == "exception":
+            texts.append(outcome.answer.text)
+            if leave == "exception":
                 raise Dies
             break
 
-    said = []
+    texts = []
     async with Process(agent, path) as client:
-        if way == "close":
+        if leave == "close":
             outcomes = client.resume_pending(concurrency=4)
-            said.append((await anext(outcomes)).answer.text)
+            texts.append((await anext(outcomes)).answer.text)
             await outcomes.aclose()
-        elif way == "exception":
+        elif leave == "exception":
             with pytest.raises(Dies):
                 await first_of(client)
         else:
             await first_of(client)
-        if way != "client closed":
-            left = await client.pending()
-            assert len(left) == 5
-            assert not any(call.is_held for call in left)
-            said += [outcome.answer.text async for outcome in client.resume_pending(concurrency=4)]
+        if leave != "client closed":
+            remaining = await client.pending()
+            assert len(remaining) == 5
+            assert not any(call.is_held for call in remaining)
+            texts += [
+                outcome.answer.text async for outcome in client.resume_pending(concurrency=4)
+            ]
     async with Process(agent, path) as client:
-        said += [outcome.answer.text async for outcome in client.resume_pending()]
+        texts += [outcome.answer.text async for outcome in client.resume_pending()]
         assert await client.pending() == []
 
-    assert sorted(said) == [*"abcdef"]
+    assert sorted(texts) == [*"abcdef"]
     assert len(agent.executions) == 6
 
 
@@ -775,15 +777,15 @@ async def test_resume_pending_left_early_keeps_the_outcomes_of_failed_and_lost_c
     agent.inject(Stall(after_execution=False), on="SendStreamingMessage")
     await left_behind(agent, path, *"abc")
     await asyncio.sleep(60)
-    found = {}
+    outcomes_by_id = {}
     for _ in range(3):
         async with Process(agent, path) as client:
             async for outcome in client.resume_pending():
-                found[outcome.message_id] = type(outcome.error)
+                outcomes_by_id[outcome.message_id] = type(outcome.error)
                 break
     async with Process(agent, path) as client:
         assert await client.pending() == []
-    assert sorted(kind.__name__ for kind in found.values()) == [
+    assert sorted(kind.__name__ for kind in outcomes_by_id.values()) == [
         "OutcomeUnknownError",
         "TaskFailedError",
         "TaskFailedError",
@@ -794,26 +796,26 @@ async def test_resume_pending_cancelled_at_any_step_yields_each_outcome_once(pat
     agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
     await left_behind(agent, path, *map(str, range(6)))
     await asyncio.sleep(60)
-    said, steps = [], 0
+    texts, steps = [], 0
 
     async def collect(client):
         async for outcome in client.resume_pending(concurrency=3):
-            said.append(outcome.answer.text)  # noqa: PERF401  cancelled on its way
+            texts.append(outcome.answer.text)  # noqa: PERF401  cancelled on its way
 
     async with Process(agent, path) as client:
         while calls := await client.pending():
             assert not any(call.is_held for call in calls)
-            before = len(said)
+            before = len(texts)
             collecting, steps = asyncio.create_task(collect(client)), steps + 3
             for _ in range(steps):
                 await asyncio.sleep(0)
-            if len(said) > before:
+            if len(texts) > before:
                 steps //= 2
             collecting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await collecting
 
-    assert sorted(said, key=int) == [*map(str, range(6))]
+    assert sorted(texts, key=int) == [*map(str, range(6))]
     assert len(agent.executions) == 6
 
 
@@ -824,8 +826,8 @@ async def test_resume_pending_holds_at_most_concurrency_calls_while_its_caller_w
     async with Process(agent, path) as client, Process(agent, path) as other:
         async for _ in client.resume_pending(concurrency=2):
             await asyncio.sleep(100)  # longer than a lease
-            left = await other.pending()
-            assert [call.is_held for call in left].count(True) <= 2
+            remaining = await other.pending()
+            assert [call.is_held for call in remaining].count(True) <= 2
         assert await other.pending() == []
 
 
@@ -851,13 +853,13 @@ async def test_resume_pending_yields_no_outcome_that_closing_the_client_has_left
     first = asyncio.create_task(anext(outcomes))
     await asyncio.sleep(pause)  # the outcomes are on their way, or wait to be yielded
     await client.close()
-    found = [await first] + [outcome async for outcome in outcomes]
+    yielded = [await first] + [outcome async for outcome in outcomes]
     await journal.close()
-    said = [one.answer.text for one in found if one.answer is not None]
-    errors = [one.error for one in found if one.error is not None]
+    texts = [outcome.answer.text for outcome in yielded if outcome.answer is not None]
+    errors = [outcome.error for outcome in yielded if outcome.error is not None]
     async with Process(agent, path) as client:
-        said += [outcome.answer.text async for outcome in client.resume_pending()]
-    assert sorted(said) == [*"abc"]
+        texts += [outcome.answer.text async for outcome in client.resume_pending()]
+    assert sorted(texts) == [*"abc"]
     assert {error.failure for error in errors} == {"closed"}
 
 
@@ -868,20 +870,20 @@ async def test_resume_pending_yields_no_outcome_of_a_call_that_another_client_to
     held_up = Process(agent, path)
     renew, goes_on = held_up.journal.renew, asyncio.Event()
 
-    async def renew_later(*held):
+    async def renew_later(*leases):
         await goes_on.wait()
-        return await renew(*held)
+        return await renew(*leases)
 
     held_up.journal.renew = renew_later
     async with Process(agent, path) as other, held_up as client:
         outcomes = client.resume_pending()
-        said = [(await anext(outcomes)).answer.text]
+        texts = [(await anext(outcomes)).answer.text]
         await asyncio.sleep(31)  # the others have come, and their leases are over
-        said += [outcome.answer.text async for outcome in other.resume_pending()]
+        texts += [outcome.answer.text async for outcome in other.resume_pending()]
         goes_on.set()
         await asyncio.sleep(30)
         reasons = [outcome.error.reason async for outcome in outcomes]
-    assert sorted(said) == [*"abc"]
+    assert sorted(texts) == [*"abc"]
     assert reasons == ["taken_over"] * 2
 
 
@@ -929,14 +931,14 @@ class Overtaken(SqliteJournal):
 
     steps = 0  # of the event loop, until that is known
 
-    async def renew(self, held, lease_until, /):
+    async def renew(self, leases, lease_until, /):
         for _ in range(self.steps):
             await asyncio.sleep(0)
         return set()
 
 
-@pytest.mark.parametrize("way", ["stream_message", "ask", "send_message"])
-async def test_a_lease_lost_as_the_reply_arrives_leaks_nothing(path, way):
+@pytest.mark.parametrize("ending", ["stream_message", "ask", "send_message"])
+async def test_a_lease_lost_as_the_reply_arrives_leaks_nothing(path, ending):
     agent = FakeAgent(streams("a", "b", every=1))
     journal, network = Overtaken(path, lease=30.0), FakeNetwork(agent)
     limit = Resilience(concurrency=ConcurrencyPolicy(limit=1))
@@ -945,13 +947,13 @@ async def test_a_lease_lost_as_the_reply_arrives_leaks_nothing(path, way):
         for steps in range(16):
             journal.steps = steps
             # The first event comes in the moment in which the lease is renewed.
-            agent.inject(Delay(seconds=10), on=SENDS[way != "send_message"])
+            agent.inject(Delay(seconds=10), on=SENDS[ending != "send_message"])
             try:
-                if way == "stream_message":
+                if ending == "stream_message":
                     async with client.stream_message("hi") as events:
                         await events.result()
                 else:
-                    await getattr(client, way)("hi")
+                    await getattr(client, ending)("hi")
             except JournalError as error:
                 reasons.append(error.reason)
             gc.collect(1)  # the waste of one call is young
@@ -965,8 +967,8 @@ async def test_a_lease_lost_as_the_reply_arrives_leaks_nothing(path, way):
 
 async def test_a_call_held_by_a_live_process_is_not_taken_over(path):
     agent = FakeAgent(completes("42", after=400))
-    async with Process(agent, path) as ours, Process(agent, path) as theirs:
-        asking = asyncio.create_task(ours.ask("How far?"))
+    async with Process(agent, path) as holder, Process(agent, path) as theirs:
+        asking = asyncio.create_task(holder.ask("How far?"))
         for _ in range(5):
             await asyncio.sleep(50)  # longer than a lease, which is renewed
             (call,) = await theirs.pending()
@@ -984,9 +986,9 @@ async def test_a_process_suspended_beyond_its_lease_stops_its_call(path):
     renew = held_up.journal.renew
     resumed = asyncio.Event()
 
-    async def renew_later(*held):
+    async def renew_later(*leases):
         await resumed.wait()
-        return await renew(*held)
+        return await renew(*leases)
 
     held_up.journal.renew = renew_later
     await asyncio.sleep(60)
@@ -1030,10 +1032,10 @@ async def test_taking_over_a_call_of_the_same_client_leaves_one_holder(path):
 @pytest.mark.rule("D10")
 async def test_of_two_clients_that_resume_a_call_one_succeeds(path):
     agent = FakeAgent(completes("42", after=60))
-    async with Process(agent, path) as one, Process(agent, path) as other:
+    async with Process(agent, path) as first, Process(agent, path) as second:
         with pytest.raises(DeadlineExceededError):
-            await one.ask("How far?", timeout=5)
-        calls = [*await one.pending(), *await other.pending()]
+            await first.ask("How far?", timeout=5)
+        calls = [*await first.pending(), *await second.pending()]
 
         outcomes = await asyncio.gather(*(call.resume() for call in calls), return_exceptions=True)
 
@@ -1058,23 +1060,23 @@ async def test_pending_omits_calls_of_other_agents(path):
 
 async def left_by_the_dead(agent, path, *, after=5, count=1):
     """Calls whose program has died ``after`` seconds; gives what is to be closed."""
-    dead = Process(agent, path)
-    asking = [asyncio.create_task(dead.client.ask(f"How far? {n}")) for n in range(count)]
+    crashed = Process(agent, path)
+    asking = [asyncio.create_task(crashed.client.ask(f"How far? {n}")) for n in range(count)]
     await asyncio.sleep(after)
-    await asyncio.gather(*(die(task, dead.journal) for task in asking))
-    return dead.journal
+    await asyncio.gather(*(die(task, crashed.journal) for task in asking))
+    return crashed.journal
 
 
 async def test_a_call_of_a_process_that_just_crashed_is_resumed_after_its_lease(path):
     agent = FakeAgent(completes("42", after=60))
-    dead = await left_by_the_dead(agent, path, count=2)
+    crashed = await left_by_the_dead(agent, path, count=2)
 
     async with Process(agent, path) as client:
         answers = [await call.resume() for call in await client.pending()]
 
         assert [answer.text for answer in answers] == ["42", "42"]
     assert len(agent.executions) == 2
-    await dead.close()
+    await crashed.close()
 
 
 async def test_a_pending_call_shows_its_lease(path):
@@ -1083,8 +1085,8 @@ async def test_a_pending_call_shows_its_lease(path):
         asking = asyncio.create_task(client.ask("How far?"))
         await asyncio.sleep(15)
         now = datetime.fromtimestamp(VirtualWall().wall(), UTC)
-        for one in (client, other):
-            (call,) = await one.pending()
+        for process in (client, other):
+            (call,) = await process.pending()
             assert call.is_held
             assert now < call.held_until <= now + timedelta(seconds=30)
             assert "is_held=True" in repr(call)
@@ -1099,8 +1101,8 @@ async def cancelled(task):
     await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize("way", ["resume", "forget"])
-async def test_resuming_a_call_that_this_client_holds_is_refused(path, way):
+@pytest.mark.parametrize("method", ["resume", "forget"])
+async def test_resuming_a_call_that_this_client_holds_is_refused(path, method):
     agent = FakeAgent(completes("42", after=60))
     async with Process(agent, path) as client:
         asking = asyncio.create_task(client.ask("How far?"))
@@ -1110,7 +1112,7 @@ async def test_resuming_a_call_that_this_client_holds_is_refused(path, way):
         with pytest.raises(
             JournalError, match="held by this client, which works on it already"
         ) as caught:
-            await getattr(call, way)()
+            await getattr(call, method)()
         assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
 
         assert (await asking).text == "42"
@@ -1118,10 +1120,10 @@ async def test_resuming_a_call_that_this_client_holds_is_refused(path, way):
 
 async def test_a_renewed_call_is_held_with_the_time_of_the_renewal(path):
     agent = FakeAgent(completes("42", after=100))
-    async with Process(agent, path) as ours, Process(agent, path) as theirs:
-        asking = asyncio.create_task(ours.ask("How far?"))
+    async with Process(agent, path) as holder, Process(agent, path) as waiting_client:
+        asking = asyncio.create_task(holder.ask("How far?"))
         await asyncio.sleep(5)
-        (call,) = await theirs.pending()
+        (call,) = await waiting_client.pending()
 
         with pytest.raises(
             JournalError, match=r"held by another client, which renewed it at 2026-01-01T00:00:1"
@@ -1131,7 +1133,7 @@ async def test_a_renewed_call_is_held_with_the_time_of_the_renewal(path):
             JournalError, match="held by another client, or was by one that died"
         ) as caught:
             await call.forget()
-        (call,) = await theirs.pending()
+        (call,) = await waiting_client.pending()
         assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
 
         assert (await asking).text == "42"
@@ -1139,21 +1141,21 @@ async def test_a_renewed_call_is_held_with_the_time_of_the_renewal(path):
 
 async def test_of_two_clients_that_wait_for_a_lease_one_resumes_the_call(path):
     agent = FakeAgent(completes("42", after=60))
-    dead = await left_by_the_dead(agent, path)
-    async with Process(agent, path) as one, Process(agent, path) as other:
-        calls = [*await one.pending(), *await other.pending()]
+    crashed = await left_by_the_dead(agent, path)
+    async with Process(agent, path) as first, Process(agent, path) as second:
+        calls = [*await first.pending(), *await second.pending()]
 
         outcomes = await asyncio.gather(*(call.resume() for call in calls), return_exceptions=True)
 
     answer, refused = sorted(outcomes, key=lambda outcome: isinstance(outcome, JournalError))
     assert answer.text == "42"
     assert "held by another client, which took it over at" in str(refused)
-    await dead.close()
+    await crashed.close()
 
 
 async def test_waiting_for_another_holder_ends_at_the_deadline(path):
     agent = FakeAgent(completes("42", after=60))
-    dead = await left_by_the_dead(agent, path)
+    crashed = await left_by_the_dead(agent, path)
 
     async with Process(agent, path) as client:
         (call,) = await client.pending()
@@ -1163,15 +1165,15 @@ async def test_waiting_for_another_holder_ends_at_the_deadline(path):
             await call.resume(timeout=5)
         assert caught.value.executed is True
         assert (await call.resume()).text == "42"
-    await dead.close()
+    await crashed.close()
 
 
 async def test_a_call_that_its_holder_finishes_while_another_waits_is_finished(path):
     agent = FakeAgent(completes("42", after=8))
-    async with Process(agent, path) as ours, Process(agent, path) as theirs:
-        asking = asyncio.create_task(ours.ask("How far?"))
+    async with Process(agent, path) as holder, Process(agent, path) as waiting_client:
+        asking = asyncio.create_task(holder.ask("How far?"))
         await asyncio.sleep(2)
-        (call,) = await theirs.pending()
+        (call,) = await waiting_client.pending()
 
         with pytest.raises(JournalError, match="is over: answered"):
             await call.resume()
@@ -1180,7 +1182,7 @@ async def test_a_call_that_its_holder_finishes_while_another_waits_is_finished(p
 
 async def test_closing_the_client_ends_the_wait_for_another_holder(path):
     agent = FakeAgent(completes("42", after=60))
-    dead = await left_by_the_dead(agent, path)
+    crashed = await left_by_the_dead(agent, path)
 
     async with Process(agent, path) as client:
         (call,) = await client.pending()
@@ -1188,7 +1190,7 @@ async def test_closing_the_client_ends_the_wait_for_another_holder(path):
         await asyncio.sleep(2)
     with pytest.raises(A2AConnectionError, match="was closed"):
         await resuming
-    await dead.close()
+    await crashed.close()
 
 
 @both_ways
@@ -1243,13 +1245,15 @@ async def test_a_closed_client_records_no_calls(path):
 
 
 @both_ways
-@pytest.mark.parametrize("way", ["events", "text_deltas"])
-async def test_a_dropped_stream_holds_its_call_no_longer_than_a_lease(path, streaming, way):
+@pytest.mark.parametrize("abandonment", ["events", "text_deltas"])
+async def test_a_dropped_stream_holds_its_call_no_longer_than_a_lease(
+    path, streaming, abandonment
+):
     agent = FakeAgent(streams(*"abcdef", every=20), streaming=streaming)
     async with Process(agent, path) as client:
         events = client.stream_message("Spell.")
         await events.__aenter__()
-        await anext(events if way == "events" else events.text_deltas())
+        await anext(events if abandonment == "events" else events.text_deltas())
         await asyncio.sleep(40)
         (call,) = await client.pending()
         assert call.is_held
@@ -1338,12 +1342,12 @@ async def test_a_journal_that_hangs_at_the_deadline_does_not_extend_it():
                 await client.ask("How far?", timeout=10)
 
 
-@pytest.mark.parametrize("way", ["ask", "send_message"])
-async def test_a_call_that_a_hanging_journal_does_not_record_is_not_sent(way):
+@pytest.mark.parametrize("method", ["ask", "send_message"])
+async def test_a_call_that_a_hanging_journal_does_not_record_is_not_sent(method):
     agent = FakeAgent()
     async with connected(agent, Ailing("begin")) as client:
         with pytest.raises(DeadlineExceededError, match="nothing was sent") as caught:
-            await getattr(client, way)("How far?", timeout=5)
+            await getattr(client, method)("How far?", timeout=5)
         assert caught.value.executed is False
         with pytest.raises(JournalError, match="has not answered") as caught:
             await client.stream_message("How far?").__aenter__()  # which has no deadline
@@ -1416,12 +1420,12 @@ async def test_an_exception_of_the_journal_at_the_start_sends_nothing(error):
 @pytest.mark.parametrize("error", [None, *ERRORS], ids=lambda error: type(error).__name__)
 async def test_leases_are_renewed_again_after_failures_of_the_journal(error):
     agent, journal = FakeAgent(completes("42", after=300)), Ailing("renew", error=error)
-    async with connected(agent, journal) as ours, connected(agent, journal) as theirs:
-        asking = asyncio.create_task(ours.ask("How far?"))
+    async with connected(agent, journal) as first, connected(agent, journal) as second:
+        asking = asyncio.create_task(first.ask("How far?"))
         await asyncio.sleep(25)
         journal.ailing = set()
         await asyncio.sleep(100)
-        (call,) = await theirs.pending()
+        (call,) = await second.pending()
 
         with pytest.raises(JournalError, match="which renewed it at"):
             await call.resume()
@@ -1518,7 +1522,7 @@ async def test_cancelling_a_second_call_of_a_message_leaves_the_first_one_record
             await client.ask(message("m"))
         assert (await asking).text == "42"
         assert await client.pending() == []
-    assert [len(made) for made in agent.executions.values()] == [1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1]
     await journal.close()
 
 
@@ -1552,7 +1556,7 @@ async def test_a_search_ended_by_closing_the_client_stays_pending_for_the_next_c
 
 async def test_a_call_cancelled_during_a_slow_renewal_leaves_nothing_behind(path):
     class SlowRenewal(SqliteJournal):
-        async def renew(self, held, lease_until):
+        async def renew(self, leases, lease_until):
             await asyncio.sleep(1000)
 
     agent, journal = FakeAgent(completes("42", after=300)), SlowRenewal(path)
@@ -1581,7 +1585,7 @@ async def test_a_call_whose_search_failed_stays_pending_and_can_be_resumed(path,
         (pending,) = await client.pending()
 
         assert (await pending.resume()).text == "42"
-    assert [len(made) for made in agent.executions.values()] == [1]
+    assert [len(attempts) for attempts in agent.executions.values()] == [1]
     await journal.close()
 
 
@@ -1591,9 +1595,9 @@ async def test_a_call_whose_search_failed_stays_pending_and_can_be_resumed(path,
 class SlowToRenew(SqliteJournal):
     """Renews late, as one does that is far away."""
 
-    async def renew(self, held, lease_until):
+    async def renew(self, leases, lease_until):
         await asyncio.sleep(5)
-        return await super().renew(held, lease_until)
+        return await super().renew(leases, lease_until)
 
 
 async def test_a_renewal_in_flight_takes_nothing_from_a_call_that_was_resumed(path):
@@ -1617,7 +1621,7 @@ async def test_an_input_reply_is_recorded_before_its_events_are_delivered(path, 
     )
     journal, states = SqliteJournal(path), []
     async with connected(agent, journal, streaming=streaming) as client:
-        talk = client.conversation(on_input=lambda _asked: "Two.")
+        talk = client.conversation(on_input=lambda _interruption: "Two.")
         async with talk.stream_message("Book.") as events:
             async for _ in events:
                 record = await journal.find(list(agent.executions)[-1])
@@ -1625,4 +1629,4 @@ async def test_an_input_reply_is_recorded_before_its_events_are_delivered(path, 
     await journal.close()
 
     assert len(agent.executions) == 2
-    assert all(written == told for written, told in states)
+    assert all(written == delivered for written, delivered in states)

@@ -38,16 +38,16 @@ def path(tmp_path):
 @pytest.fixture
 def other_user(monkeypatch):
     """Makes a path seem to belong to another user: only root could give it away."""
-    given, lstat = set(), Path.lstat
+    foreign_paths, lstat = set(), Path.lstat
 
-    def seen(path):
-        found = lstat(path)
-        if path not in given:
-            return found
-        return os.stat_result((*found[:4], OTHER_USER, *found[5:]))
+    def foreign_lstat(path):
+        status = lstat(path)
+        if path not in foreign_paths:
+            return status
+        return os.stat_result((*status[:4], OTHER_USER, *status[5:]))
 
-    monkeypatch.setattr(Path, "lstat", seen)
-    return given.add
+    monkeypatch.setattr(Path, "lstat", foreign_lstat)
+    return foreign_paths.add
 
 
 def record(message_id="m-1", **more):
@@ -71,7 +71,7 @@ async def test_sqlite_journal_follows_the_rules_of_journals(path):
 
 async def test_a_record_is_visible_to_the_next_process(path):
     journal = SqliteJournal(path)
-    whole = record(
+    complete = record(
         context_id="c",
         task_id="t",
         state="WORKING",
@@ -81,9 +81,9 @@ async def test_a_record_is_visible_to_the_next_process(path):
         is_own_context=True,
     )
 
-    await journal.begin(whole)
+    await journal.begin(complete)
 
-    assert await reread(path) == [whole]  # though nobody closed it
+    assert await reread(path) == [complete]  # though nobody closed it
     await journal.close()
 
 
@@ -144,8 +144,8 @@ async def test_unfinished_lists_calls_by_agent_oldest_first(path):
     of_all = await journal.unfinished()
     of_one = await journal.unfinished(AGENT)
 
-    assert [one.message_id for one in of_all] == ["old", "other", "new"]
-    assert [one.message_id for one in of_one] == ["old", "new"]
+    assert [listed.message_id for listed in of_all] == ["old", "other", "new"]
+    assert [listed.message_id for listed in of_one] == ["old", "new"]
     await journal.close()
 
 
@@ -157,9 +157,9 @@ async def test_find_label_returns_the_newest_record(path):
     await journal.begin(record("c", label="2"))
     await journal.update("c", 1, RecordUpdate(outcome="answered"))
 
-    found = [await journal.find_label(label) for label in "123"]
+    records = [await journal.find_label(label) for label in "123"]
 
-    assert [one and one.message_id for one in found] == ["b", "c", None]
+    assert [listed and listed.message_id for listed in records] == ["b", "c", None]
     await journal.close()
 
 
@@ -181,26 +181,26 @@ async def test_begin_replaces_a_call_that_was_not_sent(path):
     "outcome", [None, "unknown", "answered", "refused", "duplicated", "forgotten"]
 )
 async def test_only_one_call_of_a_label_may_have_been_sent(path, outcome):
-    ours, theirs = SqliteJournal(path), SqliteJournal(path)
-    await ours.begin(record("a", label="night:1"))
+    first, second = SqliteJournal(path), SqliteJournal(path)
+    await first.begin(record("a", label="night:1"))
     if outcome is not None:
-        await ours.update("a", 1, RecordUpdate(outcome=outcome))
+        await first.update("a", 1, RecordUpdate(outcome=outcome))
 
     with pytest.raises(JournalError, match=r"night:1 is in the journal .* message a") as caught:
-        await theirs.begin(record("b", label="night:1"))
+        await second.begin(record("b", label="night:1"))
 
     assert caught.value.executed is False
     assert (caught.value.reason, caught.value.message_id) == ("exists", "a")
-    await theirs.begin(record("c"))
-    await theirs.begin(record("d"))  # calls of no label are many
-    await ours.close()
-    await theirs.close()
+    await second.begin(record("c"))
+    await second.begin(record("d"))  # calls of no label are many
+    await first.close()
+    await second.close()
 
 
 HOUR = 3600.0
 
 
-async def begun(path, *journals_and_times):
+async def messages_after(path, *journals_and_times):
     """The ids of an open call, one that is over and one that has a label, as far as they are left.
 
     They begin at 1.0; then each journal begins a call at its time.
@@ -212,58 +212,60 @@ async def begun(path, *journals_and_times):
         await first.update(message_id, 1, RecordUpdate(outcome="answered"))
     for journal, began in journals_and_times:
         await journal.begin(record(f"at {began}", began=began))
-    left = {one for one in ("open", "over", "of a run") if await first.find(one)}
+    messages = {
+        message_id for message_id in ("open", "over", "of a run") if await first.find(message_id)
+    }
     for journal in (first, *(journal for journal, _ in journals_and_times)):
         await journal.close()
-    return left
+    return messages
 
 
 async def test_finished_calls_without_a_label_are_deleted_after_the_retention(path):
-    left = await begun(path, (SqliteJournal(path, retention=100), 102.0))
+    messages = await messages_after(path, (SqliteJournal(path, retention=100), 102.0))
 
-    assert left == {"open", "of a run"}
+    assert messages == {"open", "of a run"}
 
 
 async def test_retention_none_keeps_all_calls(path):
-    left = await begun(path, (SqliteJournal(path, retention=None), 1e9))
+    messages = await messages_after(path, (SqliteJournal(path, retention=None), 1e9))
 
-    assert left == {"open", "over", "of a run"}
+    assert messages == {"open", "over", "of a run"}
 
 
 async def test_retention_is_applied_once_an_hour(path):
     journal = SqliteJournal(path, retention=100)
     early = (journal, 2.0), (journal, HOUR)
-    assert "over" in await begun(path, *early)
+    assert "over" in await messages_after(path, *early)
     path.unlink()
 
-    assert "over" not in await begun(path, *early, (journal, 2.0 + HOUR))
+    assert "over" not in await messages_after(path, *early, (journal, 2.0 + HOUR))
 
 
 async def test_retention_is_applied_after_the_clock_is_set_back(path):
     journal = SqliteJournal(path, retention=100)
     await journal.begin(record("of the future", began=1e9))
 
-    assert "over" not in await begun(path, (journal, 200.0))
+    assert "over" not in await messages_after(path, (journal, 200.0))
 
 
 # ── Leases ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_claim_is_refused_until_the_lease_ends(path):
-    ours, theirs = SqliteJournal(path), SqliteJournal(path)
-    await ours.begin(record(lease_until=1030.0))
+    first, second = SqliteJournal(path), SqliteJournal(path)
+    await first.begin(record(lease_until=1030.0))
 
     with pytest.raises(JournalError, match="is held: its lease ends in 10 s") as caught:
-        await theirs.claim("m-1", now=1020.0, lease_until=1050.0)
+        await second.claim("m-1", now=1020.0, lease_until=1050.0)
     assert (caught.value.reason, caught.value.message_id) == ("held", "m-1")
     assert caught.value.held_until == datetime.fromtimestamp(1030, UTC)
-    taken = await theirs.claim("m-1", now=1030.0, lease_until=1060.0)
+    claimed = await second.claim("m-1", now=1030.0, lease_until=1060.0)
 
-    assert (taken.generation, taken.lease_until) == (2, 1060.0)
-    assert await ours.renew([("m-1", 1)], 1070.0) == set()
-    assert not await ours.update("m-1", 1, RecordUpdate(state="WORKING"))
-    assert await theirs.renew([("m-1", 2)], 1070.0) == {"m-1"}
-    for journal in (ours, theirs):
+    assert (claimed.generation, claimed.lease_until) == (2, 1060.0)
+    assert await first.renew([("m-1", 1)], 1070.0) == set()
+    assert not await first.update("m-1", 1, RecordUpdate(state="WORKING"))
+    assert await second.renew([("m-1", 2)], 1070.0) == {"m-1"}
+    for journal in (first, second):
         await journal.close()
 
 
@@ -271,13 +273,13 @@ async def test_claim_succeeds_for_one_of_many(path):
     journals = [SqliteJournal(path) for _ in range(8)]
     await journals[0].begin(record())
 
-    taken = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(journal.claim("m-1", now=2000.0, lease_until=2030.0) for journal in journals),
         return_exceptions=True,
     )
 
-    assert sum(isinstance(record, CallRecord) for record in taken) == 1
-    assert all(isinstance(record, CallRecord | JournalError) for record in taken)
+    assert sum(isinstance(record, CallRecord) for record in outcomes) == 1
+    assert all(isinstance(record, CallRecord | JournalError) for record in outcomes)
     for journal in journals:
         await journal.close()
 
@@ -300,7 +302,7 @@ def commits(path):
     log = path.with_name(f"{path.name}-wal").read_bytes()
     (page,) = struct.unpack_from(">I", log, 8)
     frames = range(32, len(log) - page, 24 + page)
-    return sum(struct.unpack_from(">I", log, at + 4)[0] > 0 for at in frames)
+    return sum(struct.unpack_from(">I", log, offset + 4)[0] > 0 for offset in frames)
 
 
 async def test_concurrent_calls_share_a_transaction(path):
@@ -318,11 +320,11 @@ async def test_concurrent_calls_share_a_transaction(path):
 async def test_a_cancelled_call_does_not_affect_others(path):
     journal = SqliteJournal(path)
     given_up = asyncio.create_task(journal.begin(record("a")))
-    other = asyncio.create_task(journal.begin(record("b")))
+    second_call = asyncio.create_task(journal.begin(record("b")))
     await asyncio.sleep(0)
     given_up.cancel()
 
-    await other
+    await second_call
 
     assert {record.message_id for record in await journal.unfinished()} == {"a", "b"}
     await journal.close()
@@ -405,10 +407,10 @@ async def test_a_file_of_another_user_is_refused_and_not_written(path, side, oth
     holder = await left_open(path)
     other_user(path.with_name(f"calls.db{side}"))
 
-    said = await refusal(SqliteJournal(path), record("b"))
+    message = await refusal(SqliteJournal(path), record("b"))
 
-    assert f"belongs to user {OTHER_USER}" in said
-    assert f"because of {path}{side}" in said or not side
+    assert f"belongs to user {OTHER_USER}" in message
+    assert f"because of {path}{side}" in message or not side
     assert [record.message_id for record in await holder.unfinished()] == ["a"]
     await holder.close()
 
@@ -430,9 +432,9 @@ async def test_a_file_of_root_is_used_if_it_is_closed_to_others(path, monkeypatc
         raise PermissionError
 
     monkeypatch.setattr(Path, "chmod", denied)
-    said = await refusal(SqliteJournal(path), record("c"))
-    assert "chmod 600" in said
-    assert "SqliteJournal(mode=0o660)" in said
+    message = await refusal(SqliteJournal(path), record("c"))
+    assert "chmod 600" in message
+    assert "SqliteJournal(mode=0o660)" in message
     shared = SqliteJournal(path, mode=0o660)
     await shared.begin(record("c"))
     await shared.close()
@@ -462,25 +464,25 @@ async def test_a_link_beside_a_journal_is_refused(path, tmp_path_factory, side):
     precious.write_bytes(b"")
     path.with_name(f"calls.db{side}").symlink_to(precious)
 
-    said = await refusal(SqliteJournal(path), record())
+    message = await refusal(SqliteJournal(path), record())
 
-    assert "not a regular file" in said
+    assert "not a regular file" in message
     assert precious.read_bytes() == b""
 
 
 @posix
 async def test_a_link_of_the_user_is_followed(path, tmp_path_factory, other_user):
-    place = tmp_path_factory.mktemp("data") / "calls.db"
-    path.symlink_to(place)
+    target = tmp_path_factory.mktemp("data") / "calls.db"
+    path.symlink_to(target)
     journal = SqliteJournal(path)
     await journal.begin(record())
     await journal.close()
-    assert modes(place) == {"calls.db": 0o600}
+    assert modes(target) == {"calls.db": 0o600}
 
-    place.unlink()
+    target.unlink()
     other_user(path)
     assert "link that user" in await refusal(SqliteJournal(path), record())
-    assert not place.exists()
+    assert not target.exists()
 
 
 @posix
@@ -519,14 +521,14 @@ async def test_a_directory_where_others_may_replace_files_is_warned_of(
 ):
     stat, odd = Path.stat, path.parent
 
-    def seen(place, **options):
-        found = stat(place, **options)
-        if place != odd:
-            return found
-        ids = (found[4] if owner is None else owner, found[5] if group is None else group)
-        return os.stat_result((*found[:4], *ids, *found[6:]))
+    def sticky_stat(path, **options):
+        status = stat(path, **options)
+        if path != odd:
+            return status
+        ids = (status[4] if owner is None else owner, status[5] if group is None else group)
+        return os.stat_result((*status[:4], *ids, *status[6:]))
 
-    monkeypatch.setattr(Path, "stat", seen)
+    monkeypatch.setattr(Path, "stat", sticky_stat)
     odd.chmod(mode)
     if above:
         path = odd / "mine" / "calls.db"
@@ -603,12 +605,12 @@ async def test_an_unreadable_record_raises_an_error_for_its_call(path):
     await journal.begin(record("b", label="2"))
     spoil(path, "UPDATE calls SET outcome = 'COMPLETED' WHERE message_id = 'a'")
 
-    asked = (journal.find_label("1"), journal.find_label("2"), journal.find("b"))
-    refused, *found = await asyncio.gather(*asked, return_exceptions=True)
+    lookups = (journal.find_label("1"), journal.find_label("2"), journal.find("b"))
+    refused, *others_found = await asyncio.gather(*lookups, return_exceptions=True)
 
     assert isinstance(refused, JournalError)
     assert "a record that cannot be read: Invalid enum value 'COMPLETED'" in str(refused)
-    assert found == [record("b", label="2")] * 2
+    assert others_found == [record("b", label="2")] * 2
     await journal.close()
 
 
@@ -639,9 +641,9 @@ def moved(path):
 
 def replaced(path):
     path.unlink()
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE recipes (name TEXT)")
-    other.close()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE recipes (name TEXT)")
+    database.close()
 
 
 def without_its_directory(path):
@@ -725,7 +727,7 @@ async def test_find_returns_a_call_by_its_message(path):
 
 
 @pytest.mark.parametrize(
-    ("where", "why"),
+    ("path_template", "cause"),
     [
         (".", "{0} is a directory; name a file in it"),
         (
@@ -735,14 +737,14 @@ async def test_find_returns_a_call_by_its_message(path):
         ("notes/calls.db", "{0}/notes is not a directory; name another file"),
     ],
 )
-async def test_a_path_that_is_not_a_file_is_an_error(tmp_path, where, why):
+async def test_a_path_that_is_not_a_file_is_an_error(tmp_path, path_template, cause):
     (tmp_path / "notes").write_text("notes")
-    path = tmp_path / where
+    path = tmp_path / path_template
     with pytest.raises(JournalError) as caught:
         await SqliteJournal(path).begin(record())
 
-    said = f"the journal {path} cannot be used: {why.format(tmp_path)}"
-    assert (caught.value.message, caught.value.executed) == (said, False)
+    message = f"the journal {path} cannot be used: {cause.format(tmp_path)}"
+    assert (caught.value.message, caught.value.executed) == (message, False)
     reading = SqliteJournal(tmp_path / "no.db", read_only=True)
     with pytest.raises(JournalError, match=r"no.db does not exist"):
         await reading.unfinished()
@@ -752,14 +754,14 @@ async def test_a_path_that_is_not_a_file_is_an_error(tmp_path, where, why):
 async def test_a_lock_of_another_process_is_an_error_and_the_next_call_succeeds(path):
     journal = SqliteJournal(path, busy_timeout=0.01)
     await journal.begin(record("a"))
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    other_connection = sqlite3.connect(path, isolation_level=None)
+    other_connection.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(JournalError, match=r"locked, by another process .* 0\.01 s"):
         await journal.begin(record("b"))
 
-    other.execute("ROLLBACK")
-    other.close()
+    other_connection.execute("ROLLBACK")
+    other_connection.close()
     await journal.begin(record("c"))
     assert [record.message_id for record in await journal.unfinished()] == ["a", "c"]
     await journal.close()
@@ -791,14 +793,14 @@ def test_a_full_disk_is_an_error_and_committed_records_remain(path):
         """
     )
 
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
 
-    taken, executed, *words = told.stdout.split()
+    recorded, executed, *words = completed.stdout.split()
     assert executed == "False"
     assert "cannot be used" in " ".join(words)
-    assert len(asyncio.run(reread(path))) == int(taken) > 0
+    assert len(asyncio.run(reread(path))) == int(recorded) > 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -954,11 +956,11 @@ async def reason_of(work):
 async def test_the_error_of_an_unwritable_file_says_why(path):
     journal = SqliteJournal(path, busy_timeout=0.01)
     await journal.begin(record("a"))
-    with sqlite3.connect(path, isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with sqlite3.connect(path, isolation_level=None) as other_connection:
+        other_connection.execute("BEGIN IMMEDIATE")
         assert await reason_of(journal.begin(record("b"))) == "locked"
-        other.execute("ROLLBACK")
-    other.close()
+        other_connection.execute("ROLLBACK")
+    other_connection.close()
     reader = SqliteJournal(path, read_only=True)
     assert await reader.find("a") == record("a")
     assert await reason_of(reader.begin(record("b"))) == "read_only"
@@ -1037,21 +1039,21 @@ async def test_a_thread_that_cannot_start_is_started_by_the_next_call(path, monk
 
 
 def test_records_written_while_the_journal_closes_are_stored(path):
-    journal, asked = SqliteJournal(path), []
+    journal, pending_writes = SqliteJournal(path), []
 
     async def ask_until_closed():
         closing = asyncio.create_task(journal.close())
         while not closing.done():
-            record = CallRecord(message_id=f"m-{len(asked)}", agent="a", began=1.0)
-            asked.append(asyncio.create_task(journal.begin(record)))
+            record = CallRecord(message_id=f"m-{len(pending_writes)}", agent="a", began=1.0)
+            pending_writes.append(asyncio.create_task(journal.begin(record)))
             await asyncio.sleep(0)
-        await asyncio.gather(*asked)
+        await asyncio.gather(*pending_writes)
 
     async def work():
         for _ in range(20):
             await journal.find("m")
             await ask_until_closed()
-        assert len(await journal.unfinished("a")) == len(asked)
+        assert len(await journal.unfinished("a")) == len(pending_writes)
         await journal.close()
 
     asyncio.run(work())

@@ -89,16 +89,16 @@ def with_entry(**signature):
     ids=lambda signer: signer.algorithm,
 )
 async def test_a_card_is_verified_by_its_key(signer):
-    said, used = await judged(
+    verification, used = await judged(
         signer.sign(document()), CardVerifier(signer.jwks), require_signature=True
     )
 
-    assert (said.outcome, said.key_id, said.algorithm) == (
+    assert (verification.outcome, verification.key_id, verification.algorithm) == (
         "verified",
         signer.kid,
         signer.algorithm,
     )
-    assert (said.reason, said.number, said.unsigned) == ("", 1, ())
+    assert (verification.reason, verification.number, verification.unsigned) == ("", 1, ())
     assert used.name == "Signed"
     assert len(used.signatures) == 1
 
@@ -124,24 +124,26 @@ async def test_keys_are_accepted_in_each_form(keys):
 
 @pytest.mark.parametrize("kind", ["ec", "rsa", "ed"])
 async def test_pem_without_a_key_id_verifies_signatures_without_one(kind):
-    made = {
+    by_name = {
         "ec": SIGNER,
         "rsa": Signer(None, rsa.generate_private_key(65537, 2048), "RS256"),
         "ed": Signer(None, ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
     }[kind]
     payload = canonical_json(DOCUMENT)
-    header = {"alg": made.algorithm}
-    token = jwt.api_jws.encode(payload, made.key, algorithm=made.algorithm, headers=header)
+    header = {"alg": by_name.algorithm}
+    token = jwt.api_jws.encode(payload, by_name.key, algorithm=by_name.algorithm, headers=header)
     protected, _, signature = token.split(".")
     card = with_entry(protected=protected, signature=signature)
 
-    verifier = CardVerifier(pem(made).decode())
+    verifier = CardVerifier(pem(by_name).decode())
     assert (await judged(card, verifier))[0].outcome == "verified"
 
 
 async def test_a_single_pem_verifies_signatures_with_any_key_id():
-    said, _ = await judged(SIGNED, CardVerifier(pem(SIGNER).decode()), require_signature=True)
-    assert (said.outcome, said.key_id) == ("verified", SIGNER.kid)
+    verification, _ = await judged(
+        SIGNED, CardVerifier(pem(SIGNER).decode()), require_signature=True
+    )
+    assert (verification.outcome, verification.key_id) == ("verified", SIGNER.kid)
 
     other, _ = await judged(SIGNED, CardVerifier(pem(Signer("other")).decode()))
     assert (other.outcome, other.reason) == (
@@ -161,16 +163,16 @@ async def test_one_valid_signature_is_enough():
     card = Signer("other").sign(document())
     card = SIGNER.sign(card)
 
-    said, _ = await judged(card, require_signature=True)
-    assert (said.outcome, said.number) == ("verified", 2)
-    said, _ = await judged(SIGNER.sign(Signer("k-1").sign(document())))
-    assert (said.outcome, said.number) == ("verified", 2)  # the first one is wrong
+    verification, _ = await judged(card, require_signature=True)
+    assert (verification.outcome, verification.number) == ("verified", 2)
+    verification, _ = await judged(SIGNER.sign(Signer("k-1").sign(document())))
+    assert (verification.outcome, verification.number) == ("verified", 2)  # the first one is wrong
 
 
 async def test_a_card_without_a_signature_is_absent_and_accepted():
-    said, used = await judged(document())
+    verification, used = await judged(document())
 
-    assert (said.outcome, used.name) == ("absent", "Signed")
+    assert (verification.outcome, used.name) == ("absent", "Signed")
     assert (await refused(document(), require_signature=True)).outcome == "absent"
 
 
@@ -193,8 +195,8 @@ async def test_a_modified_card_is_refused_even_if_no_signature_is_required():
 async def test_an_unknown_key_makes_a_card_unverifiable():
     card = Signer("stranger").sign(document())
 
-    said, _ = await judged(card)
-    assert (said.outcome, said.key_id) == ("unverifiable", "stranger")
+    verification, _ = await judged(card)
+    assert (verification.outcome, verification.key_id) == ("unverifiable", "stranger")
     assert (await refused(card, require_signature=True)).outcome == "unverifiable"
 
 
@@ -222,9 +224,9 @@ async def test_an_unsupported_header_makes_a_card_unverifiable(header):
     card = with_entry(protected=protected, signature=SIGNED["signatures"][0]["signature"])
     two = CardVerifier({"keys": [SIGNER.jwk, Signer("k-2").jwk]})
 
-    said, _ = await judged(card, two)
-    assert said.outcome == "unverifiable"
-    assert said.reason
+    verification, _ = await judged(card, two)
+    assert verification.outcome == "unverifiable"
+    assert verification.reason
 
 
 @pytest.mark.rule("P11")
@@ -248,10 +250,10 @@ async def test_a_public_key_is_not_used_as_a_shared_secret():
 )
 async def test_malformed_signatures_are_unverifiable_or_an_invalid_card(signatures):
     try:
-        said, _ = await judged(document(signatures=signatures))
+        verification, _ = await judged(document(signatures=signatures))
     except InvalidAgentCardError:
         return
-    assert said.outcome == "unverifiable"
+    assert verification.outcome == "unverifiable"
 
 
 @settings(max_examples=rounds(20, 40))
@@ -274,10 +276,10 @@ def test_fuzzed_signatures_raise_nothing_in_the_verifier(protected, signature):
 
     async def look():
         try:
-            said, _ = await judged(card)
+            verification, _ = await judged(card)
         except CardSignatureError as error:
             return error.outcome
-        return said.outcome
+        return verification.outcome
 
     assert run(look()) in {"unverifiable", "invalid"}
 
@@ -333,13 +335,13 @@ def leaves(value, path=()):
 
 def changed(value, path, to):
     copied = copy.deepcopy(value)
-    place = copied
+    container = copied
     for step in path[:-1]:
-        place = place[step]
+        container = container[step]
     if to is ...:
-        del place[path[-1]]
+        del container[path[-1]]
     else:
-        place[path[-1]] = to
+        container[path[-1]] = to
     return copied
 
 
@@ -369,11 +371,11 @@ def test_no_signed_member_can_be_changed(data, signed):
         except (CardSignatureError, InvalidAgentCardError, ValueError) as error:
             return error
 
-    found = run(look())
-    if isinstance(found, Exception):  # the last two before anybody looks at signatures
+    outcome = run(look())
+    if isinstance(outcome, Exception):  # the last two before anybody looks at signatures
         return
-    (said, used), (_, meant) = found
-    assert said.outcome == "verified"
+    (verification, used), (_, meant) = outcome
+    assert verification.outcome == "verified"
     assert canonical_card(used) == canonical_card(meant)  # it says the same
 
 
@@ -405,10 +407,10 @@ def test_no_member_that_is_used_can_be_added(name, value, signed):
         except CardSignatureError:
             return None
 
-    found = run(look())
-    if found is not None:
-        said, used = found
-        assert name in {path.partition("[")[0] for path in said.unsigned}
+    outcome = run(look())
+    if outcome is not None:
+        verification, used = outcome
+        assert name in {path.partition("[")[0] for path in verification.unsigned}
         assert "evil" not in repr(used)
 
 
@@ -417,17 +419,17 @@ async def test_members_that_the_sdk_adds_for_older_clients_are_not_signed_and_no
     interfaces = [*FULL["supportedInterfaces"], {**older, "protocolVersion": "0.3"}]
     served = agent_card_to_dict(as_sdk_signs({**FULL, "supportedInterfaces": interfaces}))
     assert served["url"] == "http://agent.test/old"
-    said, used = await judged({**served, "url": "http://evil.test"})
+    verification, used = await judged({**served, "url": "http://evil.test"})
 
-    assert said.outcome == "verified"
-    assert {"url", "preferredTransport", "protocolVersion"} <= set(said.unsigned)
+    assert verification.outcome == "verified"
+    assert {"url", "preferredTransport", "protocolVersion"} <= set(verification.unsigned)
     assert [interface.url for interface in used.supported_interfaces] == [
         "http://agent.test/rpc",
         "http://agent.test/old",
     ]
     both = SIGNER.sign(document(url="http://agent.test/rpc", protocolVersion="0.3.0"))
-    said, used = await judged(both)
-    assert said.unsigned == ()
+    verification, used = await judged(both)
+    assert verification.unsigned == ()
     assert [interface.protocol_version for interface in used.supported_interfaces] == [
         "1.0",
         "0.3.0",
@@ -439,18 +441,18 @@ BEARER = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
 
 async def test_requirements_without_scopes_are_used_if_their_scheme_is_signed():
     schemes = {**DOCUMENT["securitySchemes"], **BEARER}
-    wanted = [
+    requirements = [
         {"schemes": {"bearer": {"list": []}}},
         {"schemes": {"bearer": {"list": []}, "oauth": {"list": ["read"]}}},
         {"schemes": {"elsewhere": {"list": []}}},
         {"schemes": {}},
     ]
-    signing = {**FULL, "securitySchemes": schemes, "securityRequirements": wanted}
+    signing = {**FULL, "securitySchemes": schemes, "securityRequirements": requirements}
     card = agent_card_to_dict(as_sdk_signs(signing))
 
-    said, used = await judged(card)
-    assert said.outcome == "verified"
-    assert "securityRequirements" in said.unsigned
+    verification, used = await judged(card)
+    assert verification.outcome == "verified"
+    assert "securityRequirements" in verification.unsigned
     assert [dict(requirement.schemes) for requirement in used.security_requirements] == [
         {"bearer": StringList()},
         {"bearer": StringList(), "oauth": StringList(list=("read",))},
@@ -459,8 +461,8 @@ async def test_requirements_without_scopes_are_used_if_their_scheme_is_signed():
 
 
 async def test_a_client_sends_the_credentials_of_a_requirement_without_scopes():
-    wanted = [{"schemes": {"bearer": {"list": []}}}]
-    card = {**FULL, "securitySchemes": BEARER, "securityRequirements": wanted}
+    requirements = [{"schemes": {"bearer": {"list": []}}}]
+    card = {**FULL, "securitySchemes": BEARER, "securityRequirements": requirements}
     agent = FakeAgent(card=agent_card_to_dict(as_sdk_signs(card)))
     auth = SchemeCredentials({"bearer": "t0ken"})
 
@@ -477,9 +479,9 @@ async def test_requirements_of_03_without_scopes_are_used_if_their_scheme_is_sig
     payload = OLDER_SIGNED_AS_SDK.encode()
     card = {**OLDER, "security": security, "signatures": [entry(payload=payload)]}
 
-    said, used = await judged(card)
-    assert said.outcome == "verified"
-    assert "security" in said.unsigned
+    verification, used = await judged(card)
+    assert verification.outcome == "verified"
+    assert "security" in verification.unsigned
     assert [sorted(requirement.schemes) for requirement in used.security_requirements] == [
         ["bearer"],
         ["bearer", "key"],
@@ -487,21 +489,21 @@ async def test_requirements_of_03_without_scopes_are_used_if_their_scheme_is_sig
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "requirements",
     [
         [{"schemes": {"evil": {"list": []}}}],
         [{"schemes": {"oauth": {"list": ["write"]}}}],
         [{"schemes": []}, 5, None, {"schemes": {"oauth": None}}, {"schemes": {"oauth": 0}}],
     ],
 )
-async def test_only_requirements_without_scopes_can_be_added(wanted):
+async def test_only_requirements_without_scopes_can_be_added(requirements):
     card = sdk_signed()
-    card["securityRequirements"] = [*card["securityRequirements"], *wanted]
+    card["securityRequirements"] = [*card["securityRequirements"], *requirements]
     try:
-        said, used = await judged(card)
+        verification, used = await judged(card)
     except (CardSignatureError, InvalidAgentCardError):
         return
-    assert said.outcome == "verified"
+    assert verification.outcome == "verified"
     assert [dict(requirement.schemes) for requirement in used.security_requirements] == [
         {"oauth": StringList(list=("read",))}
     ]
@@ -560,8 +562,8 @@ OLDER_SIGNED_AS_SDK = (
 async def test_a_card_of_03_is_verified_in_the_form_of_its_sdk_and_whole():
     by_sdk = {**OLDER, "signatures": [entry(payload=OLDER_SIGNED_AS_SDK.encode())]}
     for card in (by_sdk, SIGNER.sign(OLDER)):
-        said, used = await judged(card)
-        assert said.outcome == "verified"
+        verification, used = await judged(card)
+        assert verification.outcome == "verified"
         plain = msgspec.structs.replace(read_card(OLDER), signatures=used.signatures)
         if card is not by_sdk:
             assert used == plain
@@ -610,8 +612,8 @@ def test_sign_card_does_not_modify_its_argument():
     signed = sign_card(DOCUMENT, SIGNER.key, key_id="k-1", key_url=KEYS_URL)
 
     assert before == DOCUMENT
-    (one,) = signed["signatures"]
-    assert json.loads(base64.urlsafe_b64decode(one["protected"] + "==")) == {
+    (signature,) = signed["signatures"]
+    assert json.loads(base64.urlsafe_b64decode(signature["protected"] + "==")) == {
         "alg": "ES256",
         "typ": "JOSE",
         "kid": "k-1",
@@ -641,25 +643,28 @@ async def test_a_refused_card_leads_to_no_request():
 
 
 async def test_an_unchanged_card_is_not_verified_again():
-    asked, agent = [], FakeAgent(card=SIGNED)
-    heard = []
+    requested, agent = [], FakeAgent(card=SIGNED)
+    observations = []
 
     async with connect(
         "http://agent.test",
         engine=FakeNetwork(agent),
-        card_verifier=asked.append,
+        card_verifier=requested.append,
         card_ttl=10.0,
-        observers=[heard.append],
+        observers=[observations.append],
     ) as client:
         for _ in range(3):
             await client.agent_card()
             await asyncio.sleep(11)
-        assert len(asked) == 1
+        assert len(requested) == 1
         agent.card = SIGNER.sign(document(name="Changed"))
         await client.agent_card()
-        assert [card["name"] for card in asked] == ["Signed", "Changed"]
-    checked = [observation for observation in heard if isinstance(observation, CardChecked)]
-    assert [one.verification.outcome for one in checked] == ["verified", "verified"]
+        assert [card["name"] for card in requested] == ["Signed", "Changed"]
+    checked = [observation for observation in observations if isinstance(observation, CardChecked)]
+    assert [observation.verification.outcome for observation in checked] == [
+        "verified",
+        "verified",
+    ]
 
 
 async def test_an_invalid_new_card_does_not_silently_replace_the_valid_one():
@@ -679,10 +684,10 @@ async def test_an_invalid_new_card_does_not_silently_replace_the_valid_one():
 
 @pytest.mark.parametrize("kind", ["function", "coroutine function"])
 async def test_a_function_can_verify_cards(kind):
-    seen = []
+    documents = []
 
     def verify(card):
-        seen.append(card["name"])
+        documents.append(card["name"])
         if card["name"] != "Signed":
             raise LookupError("no such author")
 
@@ -696,7 +701,7 @@ async def test_a_function_can_verify_cards(kind):
     error = await refused({**SIGNED, "name": "Else"}, ask)
     assert "LookupError: no such author" in str(error)
     assert error.outcome == "invalid"
-    assert seen == ["Signed", "Else"]
+    assert documents == ["Signed", "Else"]
     await refused(SIGNED, lambda _: False)
 
 
@@ -719,9 +724,9 @@ EXTENDED = {
 @pytest.mark.parametrize("binding", EXTENDED)
 async def test_the_extended_card_is_verified(binding):
     url, written = EXTENDED[binding]
-    place = url.removesuffix("/extendedAgentCard")
+    base_url = url.removesuffix("/extendedAgentCard")
     public = document()
-    public["supportedInterfaces"][0] |= {"url": place, "protocolBinding": binding}
+    public["supportedInterfaces"][0] |= {"url": base_url, "protocolBinding": binding}
     extended = SIGNER.sign({**public, "name": "Extended"})
     net = Answering(url, written, pages={CARD: SIGNER.sign(public)})
 
@@ -767,8 +772,8 @@ BY_JKU = CardVerifier(jku_hosts=("keys.test",))
 async def test_a_key_is_fetched_from_a_jku_host():
     net = Net(pages={KEYS_URL: SIGNER.jwks})
 
-    said, _ = await judged(card_of(), BY_JKU, engine=net, require_signature=True)
-    assert (said.outcome, said.key_url) == ("verified", KEYS_URL)
+    verification, _ = await judged(card_of(), BY_JKU, engine=net, require_signature=True)
+    assert (verification.outcome, verification.key_url) == ("verified", KEYS_URL)
     assert net.urls == [KEYS_URL]
 
 
@@ -794,8 +799,8 @@ async def test_a_key_is_fetched_from_a_jku_host():
 async def test_no_other_host_is_requested(url):
     net = Net()
 
-    said, _ = await judged(card_of(url=url), BY_JKU, engine=net)
-    assert said.outcome == "unverifiable"
+    verification, _ = await judged(card_of(url=url), BY_JKU, engine=net)
+    assert verification.outcome == "unverifiable"
     assert net.urls == []
 
 
@@ -803,8 +808,8 @@ async def test_a_redirect_of_a_key_set_stays_at_its_origin():
     away = page(b"", 302, location="https://evil.test/jwks.json")
     net = Net(pages={KEYS_URL: away, "https://evil.test/jwks.json": SIGNER.jwks})
 
-    said, _ = await judged(card_of(), BY_JKU, engine=net)
-    assert said.outcome == "unverifiable"
+    verification, _ = await judged(card_of(), BY_JKU, engine=net)
+    assert verification.outcome == "unverifiable"
     assert net.urls == [KEYS_URL]
 
 
@@ -978,8 +983,8 @@ async def test_unavailable_keys_make_a_card_unverifiable_for_now(answer):
 
     async with connect("http://agent.test", engine=net, card_verifier=BY_JKU) as client:
         await client.agent_card()
-        said = client.card_verification
-        assert (said.outcome, said.is_for_now) == ("unverifiable", True)
+        verification = client.card_verification
+        assert (verification.outcome, verification.is_for_now) == ("unverifiable", True)
         net.pages[KEYS_URL] = SIGNER.jwks
         await asyncio.sleep(31)
         await client.agent_card()
@@ -1058,8 +1063,8 @@ async def test_a_card_that_the_sdk_serves_is_verified_with_keys_from_its_own_hos
 
 
 def test_an_invalid_verifier_is_refused():
-    told = "^card_verifier must be a CardVerifier or a function, not int$"
-    with pytest.raises(TypeError, match=told):
+    message = "^card_verifier must be a CardVerifier or a function, not int$"
+    with pytest.raises(TypeError, match=message):
         connect("https://agent.test", card_verifier=5)
 
 
@@ -1068,8 +1073,8 @@ def test_an_invalid_verifier_is_refused():
 
 async def test_a_key_set_with_private_keys_verifies_by_the_public_ones():
     signer = Signer("k-rsa", rsa.generate_private_key(65537, 2048), "RS256")
-    whole = json.loads(jwt.get_algorithm_by_name("RS256").to_jwk(signer.key))
-    net = Net(pages={KEYS_URL: {"keys": [{**whole, "kid": "k-rsa"}]}})
+    complete = json.loads(jwt.get_algorithm_by_name("RS256").to_jwk(signer.key))
+    net = Net(pages={KEYS_URL: {"keys": [{**complete, "kid": "k-rsa"}]}})
 
     card = signer.sign(document())
     async with connect(card, engine=net, card_verifier=CardVerifier(KEYS_URL)) as client:

@@ -112,15 +112,15 @@ class Serving:
     async def get_card(self, request, context):
         return self.body
 
-    async def asked(self, port, body, *, version="1.0"):
+    async def verify(self, port, body, *, version="1.0"):
         """What a client of its own gets, what it says of that, and the document."""
         self.body = body if isinstance(body, bytes) else body.SerializeToString()
-        at = AgentInterface(
+        interface = AgentInterface(
             url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version=version
         )
         card = AgentCard(
             name="asked",
-            supported_interfaces=(at,),
+            supported_interfaces=(interface,),
             capabilities=AgentCapabilities(extended_agent_card=True),
         )
         async with connect(card, card_verifier=TRUSTED, resilience=Resilience.off()) as client:
@@ -135,7 +135,7 @@ async def test_a_modified_card_is_refused():
             card = sign(small())
             card.name = "else"
             with pytest.raises(CardSignatureError, match="does not match the card") as caught:
-                await serving.asked(port, card)
+                await serving.verify(port, card)
             assert caught.value.outcome == "invalid"
 
 
@@ -145,8 +145,8 @@ async def test_unmodified_cards_are_verified():
     cards = [sign(filled(seed)) for seed in range(60) for sign in (BY_SDK, by_us)]
     async with grpc_agent(GetExtendedAgentCard=serving.get_card) as (port, _, _):
         for card in [explicit, *cards]:
-            got, said, _ = await serving.asked(port, card)
-            assert (got.name, said.outcome) == (card.name, "verified"), card
+            got, verification, _ = await serving.verify(port, card)
+            assert (got.name, verification.outcome) == (card.name, "verified"), card
 
 
 async def test_unknown_members_may_have_been_signed():
@@ -158,12 +158,12 @@ async def test_unknown_members_may_have_been_signed():
     inside = BY_SDK(small())
     inside.skills.append(skill)
     async with grpc_agent(GetExtendedAgentCard=serving.get_card) as (port, _, _):
-        _, said, received = await serving.asked(port, honest)
-        assert (said.outcome, received) == ("verified", None)  # without it, as the SDKs do
+        _, verification, received = await serving.verify(port, honest)
+        assert (verification.outcome, received) == ("verified", None)  # without it, as the SDKs do
         for changed in (card.SerializeToString() + UNKNOWN, inside):
-            _, said, _ = await serving.asked(port, changed)
-            assert said.outcome == "unverifiable"
-            assert said.reason == NOT_ALL
+            _, verification, _ = await serving.verify(port, changed)
+            assert verification.outcome == "unverifiable"
+            assert verification.reason == NOT_ALL
 
 
 async def test_a_card_of_03_may_lack_part_of_its_json():
@@ -172,15 +172,17 @@ async def test_a_card_of_03_may_lack_part_of_its_json():
     kind = message_type("a2a.v1", "AgentCard").cls
     serving = Serving()
     async with grpc_agent(GetAgentCard=serving.get_card) as (port, _, _):
-        _, said, received = await serving.asked(port, ParseDict(changed, kind()), version="0.3")
-    assert (said.outcome, said.reason, received) == ("unverifiable", NOT_ALL, None)
+        _, verification, received = await serving.verify(
+            port, ParseDict(changed, kind()), version="0.3"
+        )
+    assert (verification.outcome, verification.reason, received) == ("unverifiable", NOT_ALL, None)
 
 
 async def test_the_document_of_a_card_equals_its_message():
     serving = Serving()
     async with grpc_agent(GetExtendedAgentCard=serving.get_card) as (port, _, _):
-        _, said, received = await serving.asked(port, small())
-    assert said.outcome == "absent"
+        _, verification, received = await serving.verify(port, small())
+    assert verification.outcome == "absent"
     assert received == MessageToDict(small())
 
 
