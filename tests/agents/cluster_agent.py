@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-DRAIN_SECONDS = 5
+GRACE_SECONDS = 60
+"""What calls in flight get when a replica stops, and then their tasks.
+
+A call that is cut before it ran leaves its outcome unknown: on a slow machine one second is less
+than a call takes."""
 POLL_SECONDS = 0.02
 """How often a replica looks for events of tasks that run at another one."""
 
@@ -77,7 +81,7 @@ async def drained() -> None:
         if task.get_name().partition(":")[0] in {"producer", "consumer"}  # as the SDK names them
     ]
     if running:
-        await asyncio.wait(running, timeout=DRAIN_SECONDS)
+        await asyncio.wait(running, timeout=GRACE_SECONDS)
 
 
 def build_app(url: str, options: argparse.Namespace) -> ASGIApp:
@@ -85,7 +89,7 @@ def build_app(url: str, options: argparse.Namespace) -> ASGIApp:
     store: Path = options.store
     record = LastingRecord(path=store.with_suffix(".executions"))
     permits = Permits()
-    door = GrpcDoor(record, None, port=options.grpc_port)
+    door = GrpcDoor(record, None, port=options.grpc_port, grace=GRACE_SECONDS)
     shown, shown_grpc = options.shown or (url, door.address)
     grpc = AgentInterface(
         url=shown_grpc, protocol_binding="GRPC", protocol_version=PROTOCOL_VERSION
@@ -138,7 +142,10 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
         serving = serve(
-            lambda url: build_app(url, options), options.max_seconds, port=options.port
+            lambda url: build_app(url, options),
+            options.max_seconds,
+            port=options.port,
+            grace=GRACE_SECONDS,
         )
         asyncio.run(serving)
 

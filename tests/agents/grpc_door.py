@@ -25,8 +25,11 @@ REPORTED_METADATA: Final = ("a2a-version", "a2a-extensions", "user-agent")
 class GrpcDoor(aio.ServerInterceptor):
     """A server on a port of its own; a `token` of None lets everybody in."""
 
-    def __init__(self, record: Record, token: str | None, *, port: int = 0) -> None:
+    def __init__(
+        self, record: Record, token: str | None, *, port: int = 0, grace: float = GRACE_SECONDS
+    ) -> None:
         """Take a port, of which the card can tell before anything is served there; 0 for any."""
+        self._grace = grace
         self._record = record
         self._token = token
         self.server = aio.server(interceptors=(self,))
@@ -34,7 +37,7 @@ class GrpcDoor(aio.ServerInterceptor):
 
     async def stop(self) -> None:
         """Tell clients to go, and give their calls some time."""
-        await self.server.stop(GRACE_SECONDS)
+        await self.server.stop(self._grace)
 
     async def intercept_service(
         self,

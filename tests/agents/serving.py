@@ -124,7 +124,7 @@ class AnnouncingServer(uvicorn.Server):
             sys.stdout.flush()
 
     def stop(self) -> None:
-        """Finish soon: open calls get `SHUTDOWN_SECONDS`."""
+        """Finish soon: calls in flight get the grace."""
         self.should_exit = True
 
 
@@ -145,10 +145,12 @@ async def serve(
     max_seconds: float,
     *,
     port: int = 0,
+    grace: int = SHUTDOWN_SECONDS,
 ) -> None:
     """Run one agent until it is told to stop or its time is up.
 
-    It is built when its address is known. A `port` of 0 takes any that is free.
+    It is built when its address is known. A `port` of 0 takes any that is free. Calls in flight
+    get `grace` seconds when it stops.
     """
     # Named as TCP, so that asyncio sends small replies without delay.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
@@ -161,7 +163,7 @@ async def serve(
             build_app(url),
             access_log=False,
             log_config=None,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=grace,
         )
         addresses = {
             "url": url,

@@ -1046,7 +1046,8 @@ def test_a_run_that_was_killed_goes_on_with_the_same_command(tmp_path):
             process.wait(BOUND)
         known = output.read_bytes().count(b"\n")
         # A message that was recorded and not sent when the process was killed is not found; the
-        # search lasts as long as --timeout allows, 30 s at most.
+        # search lasts as long as --timeout allows, 30 s at most. On a slow machine other calls may
+        # take longer than that, too: they are executed, and end with an error.
         with start(*words, "--timeout", "8s", "-a", url) as process:
             _, told = process.communicate(timeout=BOUND)
     results = [json.loads(line) for line in output.read_text().splitlines()]
@@ -1058,9 +1059,8 @@ def test_a_run_that_was_killed_goes_on_with_the_same_command(tmp_path):
     assert answers.items() <= {number: f"LINE {number}" for number in range(1, 41)}.items()
     assert set(others) <= {"HOLDFAST_ERR_OUTCOME_UNKNOWN", "A2ACLI_ERR_TIMEOUT"}
     assert {one["executed"] for one in results if "error" in one} <= {None}
-    assert len(others) <= 8
     assert process.returncode == bool(others)
-    assert len(agent.executions) == len(answers)
+    assert len(answers) <= len(agent.executions) <= len(results)
     assert all(len(made) == 1 for made in agent.executions.values())
 
 

@@ -1,11 +1,13 @@
 """The benchmarks run: each is started with its least effort, and its figures are not looked at."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 from tests.kit.paths import ROOT
+from tests.kit.real_agents import sdk_python
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -19,6 +21,7 @@ LEAST = {
     "fan_out.py": ["--agents=100", "--rounds=2", "--processes=1"],
     "hedging.py": ["--least"],
     "journal_cost.py": ["--rounds=2", "--seconds=0.05"],
+    "outage.py": ["--least"],
     "run.py": ["--least"],
     "walk.py": [],
 }
@@ -30,9 +33,8 @@ STARTED_ELSEWHERE = {
     "fan_out_agents.py": "fan_out.py",
     "holdfast_caller.py": "side_by_side.py",
     "holdfast_worker.py": "run.py",
-    "outage.py": "tests/docs/test_outage_simulation.py",
     "sdk_caller.py": "side_by_side.py",
-    "sdk_worker.py": "run.py, where it has the environment of the SDK",
+    "sdk_worker.py": "run.py where it has the environment of the SDK, and a test below",
     "side_by_side.py": "tests/docs/test_side_by_side.py",
     "static_agent.py": "run.py",
 }
@@ -55,6 +57,47 @@ def test_a_benchmark_runs_with_its_least_effort(name, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") > 3
     assert "Traceback" not in done.stderr
+
+
+TEXT = "20 kB"
+JOBS = [
+    {"job": "versions"},
+    {"job": "rate", "in_flight": 1, "seconds": 0.01},
+    {"job": "stream", "text": TEXT, "seconds": 0.01},
+    {"job": "decode", "seconds": 0.01},
+]
+
+
+@pytest.mark.sdk
+@pytest.mark.real_time
+@pytest.mark.parametrize("argument", ["task", "holdfast"])
+def test_sdk_worker_does_its_jobs(argument):
+    python = sys.executable if argument == "holdfast" else sdk_python()
+    with subprocess.Popen(
+        [sys.executable, BENCHMARKS / "static_agent.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as agent:
+        jobs = [{"job": "open", "url": agent.stdout.readline().strip()}, *JOBS]
+        done = subprocess.run(
+            [python, BENCHMARKS / "sdk_worker.py", argument],
+            input="".join(f"{json.dumps(job)}\n" for job in jobs),
+            timeout=LIMIT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        agent.stdin.close()
+
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    opened, versions, rate, stream, decode = results
+    assert opened == {}
+    assert "a2a-sdk" in versions
+    assert rate["calls"] >= 1
+    assert stream["events"] >= 1
+    assert decode["protobuf json_format"]
 
 
 def test_each_benchmark_is_started_by_a_test():

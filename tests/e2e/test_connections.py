@@ -67,7 +67,7 @@ async def test_s28_calls_cancelled_at_random_leave_every_slot_free():
     plans = [completes("done")]
     agent = FakeAgent(lambda turn: plans[-1], latency=0.001)
     async with (
-        asyncio.timeout(LIMIT * 2),
+        asyncio.timeout(LIMIT),
         LoopbackServer(agent) as server,
         open_engine(max_connections=slots) as engine,
     ):

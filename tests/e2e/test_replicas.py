@@ -229,7 +229,7 @@ async def test_a_rolling_restart_under_load_costs_no_call_and_runs_no_message_tw
                 assert (await client.get_task(answer.task.id)).id == answer.task.id
                 await asyncio.sleep(0.1)
 
-    async with asyncio.timeout(LIMIT * 2), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         for binding in BINDINGS:
             group.create_task(load(binding))
         for replica in (cluster.home, cluster.other):

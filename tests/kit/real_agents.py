@@ -30,8 +30,9 @@ __all__ = [
 AGENTS = ROOT / "tests" / "agents"
 PACKAGE = Path(holdfast.__file__).parent.parent
 
-LIMIT = 20
-"""Seconds after which a wait has failed; nothing here should come near it."""
+LIMIT = 120
+"""Seconds after which a wait hangs. It decides nothing but that: a machine that does much else may
+take twenty times as long as a quiet one."""
 
 
 def sdk_python(variable="HOLDFAST_SDK_PYTHON", environment=".venv-sdk"):
@@ -130,7 +131,7 @@ class ClusterReplica:
 
     def wait_until_ready(self):
         """Waits until it takes calls."""
-        watchdog = threading.Timer(LIMIT * 3, self._process.kill)
+        watchdog = threading.Timer(LIMIT, self._process.kill)
         watchdog.start()
         line = self._process.stdout.readline()
         watchdog.cancel()
@@ -169,7 +170,7 @@ def _started(errors, python, script, *options):
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
         ) as process,
     ):
-        watchdog = threading.Timer(LIMIT * 3, process.kill)  # a slow machine imports slowly
+        watchdog = threading.Timer(LIMIT, process.kill)  # a slow machine imports slowly
         watchdog.start()
         try:
             line = process.stdout.readline()

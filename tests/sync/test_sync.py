@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import contextlib
 import contextvars
 import gc
 import inspect
@@ -300,16 +301,27 @@ def test_what_a_client_gives_goes_on_being_blocking():
             assert "".join(events.text_deltas()) == "that one"
 
 
+def leave_pending(client, count):
+    """Leave calls pending whose tasks are known; a timeout may end a call before it is sent."""
+    calls = []
+    while len(calls) < count:
+        with contextlib.suppress(holdfast.DeadlineExceededError):
+            client.ask("soon?", timeout=0.1)
+        for call in client.pending():
+            if not call.task_id:
+                call.forget()
+        calls = client.pending()
+    return calls
+
+
 def test_pending_calls_of_a_journal(tmp_path):
-    client, _ = connected(completes("after all", after=60.0), journal=tmp_path / "calls.db")
+    client, _ = connected(completes("after all", after=1e6), journal=tmp_path / "calls.db")
     with client:
-        with pytest.raises(holdfast.DeadlineExceededError):
-            client.ask("soon?", timeout=0.3)
-        [call] = client.pending()
+        [call] = leave_pending(client, 1)
         assert isinstance(call, holdfast.sync.PendingCall)
         assert call.task_id
         assert "PendingCall" in repr(call)
-        [outcome] = client.resume_pending(timeout=0.3)
+        [outcome] = client.resume_pending(timeout=0.1)
         assert outcome.message_id == call.message_id
         assert isinstance(outcome.error, holdfast.DeadlineExceededError)
         call.forget()
@@ -319,9 +331,8 @@ def test_pending_calls_of_a_journal(tmp_path):
 def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(tmp_path):
     client, agent = connected(completes("done", after=0.4), journal=tmp_path / "calls.db")
     with client:
-        for _ in range(3):
-            with pytest.raises(holdfast.DeadlineExceededError):
-                client.ask("soon?", timeout=0.2)
+        leave_pending(client, 3)
+        executed = len(agent.executions)
         said = []
         for outcome in client.resume_pending():
             said.append(outcome.answer.text)
@@ -330,7 +341,7 @@ def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(tmp_pat
         said += [outcome.answer.text for outcome in client.resume_pending()]
         assert said == ["done"] * 3
         assert client.pending() == []
-    assert len(agent.executions) == 3
+    assert len(agent.executions) == executed
 
 
 def test_a_factory_and_a_coordinator_with_clients_of_ones_own():

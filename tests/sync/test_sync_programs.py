@@ -11,7 +11,7 @@ import holdfast
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
 ENV.pop("PYTHONASYNCIODEBUG", None)
-LIMIT = 30
+LIMIT = 120
 
 SERVED = """
 import atexit

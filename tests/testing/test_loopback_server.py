@@ -44,8 +44,11 @@ from holdfast.testing import (
 
 pytestmark = pytest.mark.real_time
 
+HANGING = 120
+"""Seconds after which a wait hangs."""
+
 LIMIT = 10
-"""Seconds after which a wait has failed; nothing here should come near it."""
+"""Seconds of each timeout of a client; nothing here should come near them."""
 
 SEND = json.dumps(
     {
@@ -94,7 +97,7 @@ class Client:
 
     async def reply(self):
         """Status, headers and body of the next reply."""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.split("\r\n")[:-2]
             headers = dict(line.split(": ", 1) for line in lines)
@@ -103,13 +106,13 @@ class Client:
 
     async def head(self):
         """Status line and headers of the next reply."""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
         return first, dict(line.split(": ", 1) for line in lines)
 
     async def chunk(self):
         """The next chunk of a reply; empty at its end."""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             size = int(await self._reader.readuntil(b"\r\n"), 16)
             data = await self._reader.readexactly(size + 2)
         assert data.endswith(b"\r\n")
@@ -117,7 +120,7 @@ class Client:
 
     async def rest(self):
         """Everything until the server closes."""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             return await self._reader.read()
 
 
@@ -327,10 +330,10 @@ async def test_a_client_that_leaves_a_stream_frees_it(leave):
         else:
             await client.__aexit__()
 
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             await something(lambda: agent.open_streams == 0)
         assert len(agent.tasks) == 1
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             await something(lambda: not server._handlers)
 
 
@@ -345,7 +348,7 @@ async def test_a_client_that_does_not_read_its_stream_may_leave_too():
             assert (await other.reply())[0] == 404
         assert agent.open_streams == 1
         client.leave()
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             await something(lambda: agent.open_streams == 0)
 
 
@@ -521,7 +524,7 @@ def to(url, timeouts=PATIENT, **members):
 
 async def failure(engine, url, **members):
     with pytest.raises(A2AError) as caught:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             await engine.request(to(url, **members))
     return caught.value
 
@@ -531,7 +534,7 @@ async def seen(engine, url, agent, fault, **members):
     agent.inject(fault)
     request = to(url, limits(fault), **members)
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             reply = await engine.request(request)
         headers = {n: reply.headers.get(n) for n in ("content-type", "retry-after", "location")}
         outcome = (reply.status, reply.body, headers)
@@ -647,14 +650,14 @@ async def streamed(engine, url, agent, fault):
     request = replace(to(url, limits(fault)), body=STREAM)
     status, kind, body, error = None, None, b"", None
     try:
-        async with asyncio.timeout(LIMIT), engine.stream(request) as reply:
+        async with asyncio.timeout(HANGING), engine.stream(request) as reply:
             status, kind = reply.status, reply.headers.get("content-type")
             async for chunk in reply.chunks():
                 body += chunk
     except A2AError as failure:
         names = ("failure", "phase", "timeout", "executed", "transient")
         error = type(failure), *(getattr(failure, name, None) for name in names)
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(HANGING):
         await something(lambda: agent.open_streams == 0)
     return status, kind, body, error, request.progress.sent, len(agent.executions)
 
@@ -691,7 +694,7 @@ async def test_a_request_under_way_is_executed_though_its_client_left():
         client = await Client.of(server)
         await client.send(request_bytes())
         client.leave()
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(HANGING):
             await something(lambda: agent.executions)
 
     assert len(agent.received) == 1
