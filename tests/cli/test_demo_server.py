@@ -14,8 +14,7 @@ import pytest
 from tests.kit.cli_harness import holdfast
 
 from holdfast import TaskFailedError, TaskState, connect
-from holdfast._cli.demo.agent import WORDS, DemoAgent
-from holdfast._cli.demo.faults import FAULTS, SETS, read_faults
+from holdfast._cli.demo_agent import FAULTS, SETS, WORDS, DemoAgent, read_faults
 from holdfast._server.host_check import host_rules
 from holdfast.errors import TaskRejectedError
 from holdfast.extend import HttpRequest

@@ -24,7 +24,7 @@ from tests.kit.real_agents import sdk_process
 from tests.kit.tck import kit_at
 
 from holdfast import __version__
-from holdfast._cli.demo.agent import DemoAgent
+from holdfast._cli.demo_agent import DemoAgent
 from holdfast.testing import (
     Cut,
     Fail,

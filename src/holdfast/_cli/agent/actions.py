@@ -10,7 +10,7 @@ import click
 from holdfast._cli.agent.outcomes import comment, stated_end_reason, warn_of_gap
 from holdfast._cli.options.masking import secrets_in_reference
 from holdfast._cli.options.values import shown_duration
-from holdfast._cli.output.events import (
+from holdfast._cli.output.base import (
     ConfigDeleted,
     MessageSending,
     Notice,

@@ -18,7 +18,7 @@ import click
 from holdfast._cli.agent.outcomes import OUTCOMES, named_outcome, stated_end_reason, warn_of_gap
 from holdfast._cli.environment import InterruptedLine
 from holdfast._cli.error_table import describe
-from holdfast._cli.output.events import Failed, MessageSending, Notice, StreamEnded, StreamEvent
+from holdfast._cli.output.base import Failed, MessageSending, Notice, StreamEnded, StreamEvent
 from holdfast.errors import (
     A2AError,
     OutcomeUnknownError,

@@ -147,6 +147,30 @@ class Connection:
             message = f"--endpoint: {where!r} is not an address for {binding}"
             raise click.UsageError(message) from None
 
+    def fit(self, card: AgentCard) -> str | None:
+        """Learn from the card how credentials are sent; return a warning, or None.
+
+        Raises:
+            InvalidAgentCardError: It wants them in a location that does not exist.
+            click.UsageError: They cannot be sent as it wants.
+        """
+        if self.credentials is not None:
+            try:
+                self.credentials.fit(card)
+            except ValueError as error:
+                raise click.UsageError(f"--api-key: {error}") from None
+        if self.login is not None and self.login.fit(card):
+            return (
+                "the token of your login is not sent: the card declares no scheme for it "
+                "(OAuth, OpenID Connect or bearer)"
+            )
+        return None
+
+    @property
+    def undeclared(self) -> set[str]:
+        """The flags of the credentials that no scheme of the card takes."""
+        return set() if self.credentials is None else self.credentials.undeclared
+
     def _with_cached_cards(self) -> HttpEngine:
         """Return the engine of the client's requests: the card may come from the cache.
 

@@ -26,7 +26,7 @@ from holdfast._cli.agent.reference import read_reference
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.parameters import beside
-from holdfast._cli.output.events import Notice
+from holdfast._cli.output.base import Notice
 from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 from holdfast._wire.credentials import Credentials as Carried
 from holdfast._wire.credentials import is_cookie_name, is_cookie_value

@@ -28,7 +28,7 @@ import msgspec
 
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.masking import masked_reference
-from holdfast._cli.output.events import FilesSaved, Notice
+from holdfast._cli.output.base import FilesSaved, Notice
 from holdfast._cli.output.sanitizer import replace_special
 from holdfast._model.addresses import is_http_address
 from holdfast._net.engine import fetch

@@ -18,7 +18,7 @@ from holdfast._cli.errors import AUTH, TIMEOUT, UNREACHABLE, CommandError, Failu
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.settings import CLIENT_SECRET
 from holdfast._cli.options.values import read_secret
-from holdfast._cli.output.events import Notice, Record
+from holdfast._cli.output.base import Notice, Record
 from holdfast.errors import A2AError, AuthenticationError, NetworkPolicyError
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
         provider = _provider(
             session, output, request, server, scopes=scopes, resource=resource, secret=secret
         )
-        store = session.logins.store(agent)
+        store = session.connection.logins.store(agent)
         # A new login gets a new token; and the token must not meet an older login, of another
         # server, if this is the last step of the command.
-        await session.logins.remove(agent)
+        await session.connection.logins.remove(agent)
         return server, scopes, await provider(store).token()
 
     late = "the login was not completed within --timeout"
@@ -129,7 +129,7 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
         scopes=scopes,
         resource=resource,
     )
-    session.logins.save(login)
+    session.connection.logins.save(login)
     _show_login(output, login, token, "Logged in")
 
 
@@ -169,7 +169,7 @@ async def _server(
     from holdfast._auth.oauth.servers import card_server, card_server_origins, check_endpoint
     from holdfast.auth.oauth import FromCard
 
-    engine = session.plain_engine
+    engine = session.connection.plain_engine
     if request.issuer is not None:
         try:
             check_endpoint(request.issuer, "issuer")
@@ -231,7 +231,7 @@ def _provider(
             "resource": resource or False,
             "client_auth": request.client_auth,
             "store": store,
-            "engine": session.plain_engine,
+            "engine": session.connection.plain_engine,
             "env": session.env,
         }
         client_id = request.client_id
@@ -256,7 +256,7 @@ def _provider(
 
 async def log_out(session: Session, output: Output) -> None:
     agent = await _agent(session)
-    was_there = await session.logins.remove(agent)
+    was_there = await session.connection.logins.remove(agent)
     output.emit(
         Record(
             {"agent": agent, "loggedIn": False, "removed": was_there},
@@ -267,11 +267,11 @@ async def log_out(session: Session, output: Output) -> None:
 
 async def show_login(session: Session, output: Output) -> None:
     agent = await _agent(session)
-    login = session.logins.find(agent)
+    login = session.connection.logins.find(agent)
     if login is None:
         output.emit(Record({"agent": agent, "loggedIn": False}, [f"Not logged in: {agent}"]))
         return
-    _show_login(output, login, await session.logins.store(agent).load(""), "Logged in")
+    _show_login(output, login, await session.connection.logins.store(agent).load(""), "Logged in")
 
 
 async def show_all_logins(world: CliEnvironment, output: Output) -> None:

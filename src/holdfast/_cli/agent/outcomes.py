@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._cli.output.events import Notice
+from holdfast._cli.output.base import Notice
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._wire.versions import OLDER_VERSION
 from holdfast.errors import A2AError, TaskTerminalError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from holdfast._cli.errors import one_line
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
-from holdfast._cli.output.events import Notice
+from holdfast._cli.output.base import Notice
 from holdfast._model.operations import GET_AGENT_CARD, GET_TASK, SEND_NAMES, SUBSCRIBE_TO_TASK
 from holdfast._pipeline.listeners import (
     AttemptFailed,

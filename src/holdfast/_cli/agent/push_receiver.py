@@ -19,7 +19,7 @@ from aiohttp import web
 from holdfast._aio.accepting import settle_accepted
 from holdfast._cli.agent.outcomes import comment
 from holdfast._cli.errors import CommandError, Failure
-from holdfast._cli.output.events import Notice, Result, StreamEnded, StreamEvent, TaskBegan
+from holdfast._cli.output.base import Notice, Result, StreamEnded, StreamEvent, TaskBegan
 from holdfast._model.hosts import is_loopback
 from holdfast._server.host_check import HostCheck, host_rules
 from holdfast._wire.limits import Limits

@@ -22,7 +22,7 @@ from holdfast._cli.agent.credentials import origin_of
 from holdfast._cli.agent.progress import ProgressReporter
 from holdfast._cli.errors import CommandError, Failure, out_of_time
 from holdfast._cli.options.masking import masked_reference, secrets_in_params, secrets_in_reference
-from holdfast._cli.output.events import Notice
+from holdfast._cli.output.base import Notice
 from holdfast._client.client import chosen_interface
 from holdfast._model.extras import install_command
 from holdfast._model.operations import SEND_NAMES
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from types import TracebackType
 
-    from holdfast._cli.agent.login_store import Logins
     from holdfast._cli.environment import CliEnvironment
     from holdfast._cli.options.settings import Settings
     from holdfast._cli.output.base import Output
@@ -88,9 +87,9 @@ class Session:
         follows: Whether the output shows an answer as it arrives.
         asks_for_config: Whether the command is about a configuration of the task, by its id.
         awaits_card: Whether the agent's card was requested, and has not arrived.
+        connection: The client, and what it is made of.
+        client: The client.
         engine: Sends requests.
-        plain_engine: The same without a log of its traffic: for requests for secrets.
-        logins: The user's logins.
         env: Wall time, randomness and ids.
 
     Raises:
@@ -122,7 +121,7 @@ class Session:
         self.reference = reference
         self._ends = math.inf
         self.env = world.env
-        self._connection = Connection(
+        self.connection = Connection(
             world,
             settings,
             reference,
@@ -131,13 +130,12 @@ class Session:
             observer=self._observed,
             journal=journal,
         )
-        self.client = self._connection.client
-        self.engine = self._connection.engine
-        self.plain_engine = self._connection.plain_engine
+        self.client = self.connection.client
+        self.engine = self.connection.engine
         self._progress = ProgressReporter(
             self,
             output,
-            max_attempts=self._connection.max_attempts,
+            max_attempts=self.connection.max_attempts,
             reports_replies=journal is None,
         )
 
@@ -189,12 +187,7 @@ class Session:
     @property
     def auth(self) -> AuthProvider | None:
         """The source of credentials."""
-        return self._connection.auth
-
-    @property
-    def logins(self) -> Logins:
-        """The user's logins."""
-        return self._connection.logins
+        return self.connection.auth
 
     def check(self) -> None:
         """Check the settings before anything is sent, and show warnings about them.
@@ -259,25 +252,9 @@ class Session:
         if isinstance(self.reference, Path) and bound_to not in {None, origin_of(card)}:
             message = f"--agent-card: {self.reference} changed while the command began"
             raise click.UsageError(message)
-        login, credentials = self._connection.login, self._connection.credentials
-        if login is not None and login.fit(card):
-            self._output.emit(
-                Notice.warning(
-                    "the token of your login is not sent: the card declares no scheme for it "
-                    "(OAuth, OpenID Connect or bearer)"
-                )
-            )
-        if credentials is not None:
-            try:
-                credentials.fit(card)
-            except ValueError as error:
-                raise click.UsageError(f"--api-key: {error}") from None
-
-    @property
-    def undeclared(self) -> set[str]:
-        """The flags of the credentials that no scheme of the card takes."""
-        credentials = self._connection.credentials
-        return set() if credentials is None else credentials.undeclared
+        warning = self.connection.fit(card)
+        if warning is not None:
+            self._output.emit(Notice.warning(warning))
 
     async def chosen(self) -> AgentInterface | None:
         """Return the interface that calls would use; None, with a warning, if there is none."""
@@ -378,7 +355,7 @@ class Session:
         """Report settings that are in effect and may surprise."""
         settings = self.settings
         for name in settings.transports:
-            if name not in self._connection.usable_bindings:
+            if name not in self.connection.usable_bindings:
                 install = install_command("grpc")
                 self._output.emit(
                     Notice.warning(f"--transport {name} is skipped: it needs an extra, {install}")

@@ -13,6 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast._cli.batch.session import JournaledSession, was_not_sent
+from holdfast._cli.errors import why_away
+from holdfast._cli.options.values import shown_duration
 from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.listeners import AttemptFailed, AttemptStarted, RequestFinished
 from holdfast.errors import (
@@ -49,6 +51,9 @@ _MAX_REFUSALS = 10
 _MIN_PROBE_DELAY_S, _MAX_PROBE_DELAY_S = 1.0, 30.0
 """Seconds before the first probe, and the maximum; each delay is twice the one before."""
 
+_REPORT_OUTAGE_AFTER_S = 3.0
+"""Seconds for which the agent must be unreachable before a warning says so."""
+
 _RECENT_FAILURE_S = 60.0
 """Seconds after a failure within which the next attempt is expected."""
 
@@ -79,6 +84,7 @@ class Outage:
         self._not_sent_since = self._not_sent_last = 0.0
         self._refused = 0
         self._pause = 0.0
+        self._is_reported = False
 
     @property
     def seconds(self) -> float:
@@ -96,6 +102,21 @@ class Outage:
         return self.error is not None or (
             self._not_sent and _now() - self._not_sent_last < _RECENT_FAILURE_S
         )
+
+    def change(self) -> str | None:
+        """Return what has changed since the last report, for people to read; None for nothing."""
+        if self.error is None and self._is_reported:
+            self._is_reported = False
+            return "the agent answers again"
+        if (
+            self.error is not None
+            and self.seconds >= _REPORT_OUTAGE_AFTER_S
+            and not self._is_reported
+        ):
+            self._is_reported = True
+            wait = f"waiting up to {shown_duration(MAX_OUTAGE_S)} until it answers"
+            return f"the agent cannot be reached: {why_away(self.error)}; {wait}"
+        return None
 
     def failed(self, error: A2AError, *, is_read: bool = True) -> None:
         """Record a failed attempt."""

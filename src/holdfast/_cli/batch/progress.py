@@ -12,7 +12,7 @@ from holdfast._cli.batch.plan import STANDARD, Plan
 from holdfast._cli.batch.session import JournaledSession, answer_of, failure_of, was_not_sent
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.values import shown_duration
-from holdfast._cli.output.events import Notice, ProgressLine, RunEnded
+from holdfast._cli.output.base import Notice, ProgressLine, RunEnded
 from holdfast._cli.output.sanitizer import shortened
 from holdfast._client.answer import Answer
 from holdfast.errors import JournalError, RunItemChangedError

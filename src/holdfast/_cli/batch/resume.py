@@ -22,7 +22,7 @@ from holdfast._cli.batch.session import (
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.output import text
-from holdfast._cli.output.events import Notice, Record
+from holdfast._cli.output.base import Notice, Record
 from holdfast._journal.protocol import shown
 from holdfast.errors import A2AError, JournalError
 

@@ -27,7 +27,7 @@ from holdfast._cli.batch.session import (
 )
 from holdfast._cli.errors import CommandError, Failure, why_away
 from holdfast._cli.options.values import shown_duration
-from holdfast._cli.output.events import Notice
+from holdfast._cli.output.base import Notice
 from holdfast._client.batch import RunItem
 from holdfast.errors import (
     A2AConnectionError,
@@ -60,9 +60,6 @@ _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectEr
 _CHECK_INTERVAL_S = 0.5
 """Seconds between two checks whether the agent is unreachable."""
 
-_REPORT_OUTAGE_AFTER_S = 3.0
-"""Seconds for which the agent must be unreachable before a warning says so."""
-
 _SENDING_GRACE_S = 30.0
 """Seconds to wait for messages that are just being sent, before the run ends."""
 
@@ -94,7 +91,6 @@ class Run:
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
-        self._is_away = False
         self._stop: Callable[[], None] = lambda: None
         self._in_flight: Callable[[], int] = lambda: 0
 
@@ -346,20 +342,8 @@ class Run:
 
     def _report_outage(self) -> None:
         """Report when the agent becomes unreachable, and when it answers again."""
-        error = self._outage.error
-        if (
-            error is not None
-            and self._outage.seconds >= _REPORT_OUTAGE_AFTER_S
-            and not self._is_away
-        ):
-            self._is_away = True
-            wait = f"waiting up to {shown_duration(MAX_OUTAGE_S)} until it answers"
-            self._output.emit(
-                Notice.warning(f"the agent cannot be reached: {why_away(error)}; {wait}")
-            )
-        elif error is None and self._is_away:
-            self._is_away = False
-            self._output.emit(Notice.warning("the agent answers again"))
+        if (change := self._outage.change()) is not None:
+            self._output.emit(Notice.warning(change))
 
     async def _until_sent(self) -> None:
         """Wait for messages that are being sent: if cancelled, their outcome is unknown."""

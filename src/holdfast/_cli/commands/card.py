@@ -71,7 +71,7 @@ async def _get_card(session: Session, output: Output, *, validate: bool, extende
         A2AError: There is no card, or it is not usable, or its signature is wrong.
         CommandError: It violates the protocol; or no scheme takes the credentials.
     """
-    from holdfast._cli.output.events import CardShown
+    from holdfast._cli.output.base import CardShown
 
     card = await session.get_card()
     if extended:
@@ -88,7 +88,7 @@ async def _get_card(session: Session, output: Output, *, validate: bool, extende
 
 def _check_credentials(session: Session) -> None:
     """Check that the card declares a scheme for the given credentials (a2a-cli 12.4)."""
-    refused = session.undeclared
+    refused = session.connection.undeclared
     if refused and refused == session.settings.credentials:
         flags = " and ".join(sorted(refused))
         raise CommandError(
@@ -102,7 +102,7 @@ def _check_credentials(session: Session) -> None:
 
 
 def _validate(document: Mapping[str, Any], output: Output) -> None:
-    from holdfast._cli.output.events import Notice
+    from holdfast._cli.output.base import Notice
     from holdfast._wire.card_schema import card_faults
 
     violations = card_faults(document)

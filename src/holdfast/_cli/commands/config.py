@@ -8,7 +8,7 @@ import click
 
 from holdfast._cli.commands.auth import OAUTH
 from holdfast._cli.commands.conformance import TCK
-from holdfast._cli.commands.push_config import PUSHING
+from holdfast._cli.commands.task import PUSHING
 from holdfast._cli.environment import LOGINS
 from holdfast._cli.groups import HelpContext
 from holdfast._cli.options.flags import (
@@ -64,8 +64,7 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     and say how output looks; beyond that it may only make a command stricter. What is ignored is
     named on stderr.
     """
-    from holdfast._cli.output.base import output_for
-    from holdfast._cli.output.events import Notice, SettingsShown
+    from holdfast._cli.output.base import Notice, SettingsShown, output_for
 
     settings, configuration = list(effective(ctx)), configuration_of(ctx)
     form = next(setting.value for setting in settings if setting.name == "output")

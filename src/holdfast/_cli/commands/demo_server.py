@@ -20,7 +20,7 @@ from holdfast._cli.errors import Failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from holdfast._cli.demo.faults import WrittenFault
+    from holdfast._cli.demo_agent import WrittenFault
     from holdfast._cli.environment import CliEnvironment
 
 __all__ = ["demo_server"]
@@ -37,7 +37,7 @@ class _Faults(click.ParamType["tuple[WrittenFault, ...]"]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[WrittenFault, ...]:
-        from holdfast._cli.demo.faults import read_faults  # heavy: not imported for help
+        from holdfast._cli.demo_agent import read_faults  # heavy: not imported for help
 
         try:
             return read_faults(str(value))
@@ -64,8 +64,7 @@ class _DemoCommand(click.Command):
         ctx: click.Context,  # noqa: ARG002  the base names it
         formatter: click.HelpFormatter,
     ) -> None:
-        from holdfast._cli.demo.agent import help_text
-        from holdfast._cli.demo.faults import faults_text
+        from holdfast._cli.demo_agent import faults_text, help_text
 
         for title, text in (("Words", help_text()), ("Faults", faults_text())):
             with formatter.section(title):
@@ -109,7 +108,7 @@ def demo_server(
     With --faults, things go wrong: of each new message, the first request meets the first fault,
     the next one (sent again, or asking for the task) the second, until none is left.
     """
-    from holdfast._cli.output.events import Failed
+    from holdfast._cli.output.base import Failed
 
     world: CliEnvironment = ctx.obj
     ended = _Ended()
@@ -135,7 +134,7 @@ class _Ended:
 async def _serve(
     world: CliEnvironment, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
 ) -> None:
-    from holdfast._cli.demo.agent import DemoAgent  # heavy: not imported for help
+    from holdfast._cli.demo_agent import DemoAgent  # heavy: not imported for help
     from holdfast._server.host_check import host_rules
     from holdfast.testing import LoopbackServer
 

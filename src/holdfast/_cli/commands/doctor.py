@@ -101,7 +101,7 @@ async def _examine(
     import asyncio
 
     from holdfast._cli.agent.cards import card_verifier
-    from holdfast._cli.output.events import DiagnosisShown, Notice, ProgressLine
+    from holdfast._cli.output.base import DiagnosisShown, Notice, ProgressLine
     from holdfast._doctor.examination import Examination
     from holdfast._wire.versions import HTTP_BINDINGS
 

@@ -252,8 +252,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     """
     from holdfast._cli.batch import resume as resuming
     from holdfast._cli.execution import announce
-    from holdfast._cli.output.base import output_for
-    from holdfast._cli.output.events import Failed
+    from holdfast._cli.output.base import Failed, output_for
 
     if options["lists"] and options["forget"]:
         message = "--list and --forget contradict each other."
@@ -312,7 +311,7 @@ def _resume_each(
     only_agent: str | None,
 ) -> int:
     """Resume the calls of one agent after the other; return the worst exit code."""
-    from holdfast._cli.output.events import Failed
+    from holdfast._cli.output.base import Failed
     from holdfast._journal.agent_name import is_address
 
     worst = 0
@@ -355,7 +354,7 @@ def _resume(
     from holdfast._cli.batch import resume as resuming
     from holdfast._cli.batch.session import JournaledSession, journal_at
     from holdfast._cli.execution import Diagnostics, perform
-    from holdfast._cli.output.events import Failed
+    from holdfast._cli.output.base import Failed
 
     world: CliEnvironment = ctx.obj
     try:

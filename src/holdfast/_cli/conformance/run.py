@@ -22,7 +22,7 @@ from holdfast._cli.commands.conformance import GET_TCK
 from holdfast._cli.conformance.tck import Counts, Report, find_kit, read_report
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output import text
-from holdfast._cli.output.events import Measurement, Notice
+from holdfast._cli.output.base import Measurement, Notice
 from holdfast._model.operations import CARD_PATHS, GET_TASK
 from holdfast._pipeline.transport import Call
 from holdfast._policy.deadline import Deadline

@@ -22,8 +22,7 @@ import sys
 import unicodedata
 from typing import TYPE_CHECKING
 
-from holdfast._cli.output.base import write
-from holdfast._cli.output.events import MessageSending
+from holdfast._cli.output.base import MessageSending, write
 from holdfast._cli.output.sanitizer import TerminalSanitizer, clean
 from holdfast._cli.output.text import View, artifact_head, contents, field, render_status
 from holdfast._cli.output.text_output import TextOutput
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast._cli.options.settings import Settings
-    from holdfast._cli.output.events import OutputEvent
+    from holdfast._cli.output.base import OutputEvent
     from holdfast._stream.text import TextChange
     from holdfast.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
 

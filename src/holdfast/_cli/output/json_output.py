@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast._cli.output.base import Output, encoding_of, write
-from holdfast._cli.output.card_text import verified
-from holdfast._cli.output.events import (
+from holdfast._cli.output.base import (
     CardShown,
     ConfigDeleted,
     DiagnosisShown,
     FilesSaved,
     Measurement,
     MessageSending,
+    Output,
     Record,
     Result,
     RunEnded,
@@ -33,7 +32,10 @@ from holdfast._cli.output.events import (
     StreamEvent,
     TaskBegan,
     WaitEnded,
+    encoding_of,
+    write,
 )
+from holdfast._cli.output.card_text import verified
 from holdfast._cli.output.sanitizer import replace_special
 from holdfast.types import (
     AgentCard,
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from holdfast._cli.agent.download import Saved
     from holdfast._cli.errors import Failure
     from holdfast._cli.options.settings import Settings
-    from holdfast._cli.output.events import OutputEvent
+    from holdfast._cli.output.base import OutputEvent
     from holdfast.types import Event, WireValue
 
 __all__ = ["SAVED_AS", "JsonOutput", "document", "with_paths", "write_json"]

@@ -12,15 +12,14 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast._cli.output import text
-from holdfast._cli.output.base import Output, write
-from holdfast._cli.output.card_text import render_card
-from holdfast._cli.output.events import (
+from holdfast._cli.output.base import (
     CardShown,
     ConfigDeleted,
     DiagnosisShown,
     FilesSaved,
     Measurement,
     MessageSending,
+    Output,
     Record,
     Result,
     RunEnded,
@@ -29,7 +28,9 @@ from holdfast._cli.output.events import (
     StreamEvent,
     TaskBegan,
     WaitEnded,
+    write,
 )
+from holdfast._cli.output.card_text import render_card
 from holdfast._cli.output.sanitizer import TerminalSanitizer
 from holdfast._cli.output.text import (
     View,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from holdfast._cli.errors import Failure
     from holdfast._cli.options.settings import Settings
-    from holdfast._cli.output.events import OutputEvent
+    from holdfast._cli.output.base import OutputEvent
     from holdfast._stream.fold import TaskUpdate
     from holdfast.doctor import Diagnosis
     from holdfast.types import Artifact, Event, Part, TaskStatus
