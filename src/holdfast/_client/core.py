@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.endpoints import Endpoint, KnownEndpoints
     from holdfast._pipeline.listeners import Consumer, Interceptor, ListenerSet, Observers
     from holdfast._pipeline.order import CallPipeline
+    from holdfast._pipeline.transport import AnyCall
     from holdfast._policy.reconcile import ContextIds, OnUnknown
     from holdfast._policy.resilience import Resilience
     from holdfast._stream.resumable import ResumableStream
@@ -413,9 +414,10 @@ class ClientCore:
     async def _made(self, call: Call[P, R]) -> Reply[R]:
         try:
             reply = await self._transport.unary(call)
-        finally:
+        except BaseException:
             self.endpoint = call.progress.endpoint or self.endpoint
-        self._note(reply.endpoint)
+            raise
+        self._note(call, reply.endpoint)
         value: object = reply.value
         task = value.task if isinstance(value, SendMessageResponse) else value
         if isinstance(task, Task):
@@ -443,13 +445,15 @@ class ClientCore:
         )
         try:
             reply = await self._transport.stream(call)
-        finally:
+        except BaseException:
             self.endpoint = call.progress.endpoint or self.endpoint
-        self._note(reply.endpoint)
+            raise
+        self._note(call, reply.endpoint)
         return reply
 
-    def _note(self, endpoint: Endpoint | None) -> None:
-        """Remember the endpoint that has answered."""
+    def _note(self, call: AnyCall, endpoint: Endpoint | None) -> None:
+        """Remember the endpoint that has answered; None for the reply of a layer."""
+        self.endpoint = endpoint or call.progress.endpoint or self.endpoint
         if endpoint is not None:
             self.agent = endpoint.agent
         self.subscribing_is_safe = endpoint is None or endpoint.subscribing_is_safe

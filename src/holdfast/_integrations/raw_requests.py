@@ -246,7 +246,7 @@ class _ForeignBinding:
             request,
             max_idle=MAX_IDLE[call.operation.safety],
             limits=self._limits,
-            progress=call.progress,
+            progress=call.progress.request,
         )
 
     def _judge(self, reply: HttpReply) -> None:

@@ -40,7 +40,6 @@ class AttemptLayer(ExtensibleLayer):
             progress.note_start(started)
             call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         progress.endpoint = endpoint
-        progress.sent = False
         if endpoint is not None:
             endpoint.last_used = started
             endpoint.attempts += 1
@@ -53,18 +52,19 @@ class AttemptLayer(ExtensibleLayer):
         except A2AError as error:
             duration = clock() - started
             complete_attempt(error, call)
-            progress.sent = False  # the finished attempt has its own record
+            progress.end_request()
             self._observers.attempt_failed(call, error, duration=duration)
             outcome = f"{type(error).__name__}: {error}"
             _add(call, started, duration, outcome, executed=error.executed)
             raise
         except asyncio.CancelledError:
-            executed = None if progress.sent else False
+            executed = None if progress.request.sent else False
             outcome = "cancelled while in flight"
             _add(call, started, clock() - started, outcome, executed=executed)
             raise
         _add(call, started, clock() - started, executed=True)
-        return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
+        attempts = tuple(progress.attempts)
+        return msgspec.structs.replace(reply, endpoint=endpoint, attempts=attempts)
 
 
 def _add(

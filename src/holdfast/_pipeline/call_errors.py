@@ -85,8 +85,9 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
     """Return the error of a call whose time is over."""
     deadline, progress = call.deadline, call.progress
     awaited = "; the agent's card was still awaited, and nothing else was sent"
-    place = progress.awaits if progress.card is None else progress.card.awaits
-    waited = "" if place is None else f" while waiting for a {place}"
+    waiting = progress.card or progress
+    queue = waiting.awaits or waiting.request.awaits
+    waited = "" if queue is None else f" while waiting for a {queue}"
     return DeadlineExceededError(
         f"{call.operation.name} did not finish within the {deadline.name} timeout of "
         f"{deadline.shown}{waited}{'' if progress.card is None else awaited}",

@@ -123,7 +123,8 @@ async def _is_to_be_replayed(
     if isinstance(error, PermissionDeniedError) and not isinstance(provider, _KnowsForbidden):
         return False
     safe = sent.operation.safety != "conditional" or error.executed is False
-    sent.progress.sent = error.executed is not False  # a reply to what was sent has arrived
+    if error.executed is False:
+        sent.progress.end_request()
     if not safe:
         if isinstance(error, AuthenticationError) and isinstance(provider, _KnowsRefused):
             provider.note_refused(sent, error)

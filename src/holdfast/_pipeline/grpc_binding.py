@@ -136,7 +136,7 @@ class GrpcBinding:
             timeouts=call.timeouts or self._resilience.timeouts,
             limits=self._limits,
             reach=call.reach,
-            progress=call.progress,
+            progress=call.progress.request,
         )
         return Rpc(
             request=request,

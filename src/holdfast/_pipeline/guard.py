@@ -142,10 +142,8 @@ class GuardLayer(PassThrough):
         policy = self._resilience.breaker
         is_late = asyncio.get_running_loop().time() >= call.deadline.at
         is_read = call.operation.safety == "read"
-        has_waited = (
-            policy is not None and call.progress.sent and seconds >= policy.min_wait_to_count
-        )
-        return is_late and is_read and has_waited
+        has_waited = policy is not None and seconds >= policy.min_wait_to_count
+        return is_late and is_read and has_waited and call.progress.request.sent
 
 
 async def _take_turn(

@@ -66,7 +66,6 @@ class HedgeLayer(PassThrough):
             twin = _twin(call)
             tries.append(asyncio.create_task(self._tried(twin, onward)))
             reply = await _first_answer(*tries)
-            progress.endpoint = reply.endpoint or progress.endpoint
         finally:
             try:
                 await self._end(tries)

@@ -188,7 +188,7 @@ class HttpBinding:
             max_idle=MAX_IDLE[call.operation.safety],
             limits=self._card_limits if is_card else self._limits,
             reach=call.reach,
-            progress=call.progress,
+            progress=call.progress.request,
         )
 
     async def close(self) -> None:

@@ -123,8 +123,7 @@ class OlderFilesLayer(PassThrough):
                 await self._inner.unary(probe)  # the binding notes the encoding
             except A2AError as error:
                 if error.transient and endpoint.files_are_base64 is None:
-                    call.progress.join(progress)
-                    call.progress.endpoint = progress.endpoint
+                    call.progress.end_with(progress)
                     raise
 
 

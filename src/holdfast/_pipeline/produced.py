@@ -99,7 +99,7 @@ class ProducedTransports(PassThrough):
             transport: Any = produced.transport
             if not hasattr(transport, "stream"):
                 transport = UnaryOnly()
-                call.progress.sent = False
+                call.progress.request.sent = False
             reply: Reply[Stream[R]] = await transport.stream(addressed(call))
             stream = _InUse(reply.value, partial(self._leave, produced))
             return msgspec.structs.replace(reply, value=stream, endpoint=call.endpoint)
@@ -124,7 +124,7 @@ class ProducedTransports(PassThrough):
         if produced is None:
             produced = _Produced(_produce(producer, call.card, interface))
         made[interface] = produced  # the most recently used one comes last
-        call.progress.sent = True  # from here on, the client cannot know
+        call.progress.request.sent = True  # from here on, the client cannot know
         call.progress.secrets.note(call.headers, call.query, interface.url)
         produced.calls += 1
         return produced

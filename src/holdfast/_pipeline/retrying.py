@@ -63,8 +63,8 @@ class RetryLayer(PassThrough):
                     call, error, was_attempted=len(progress.attempts) > attempts_before
                 )
             else:
-                if progress.endpoint is not None:
-                    progress.endpoint.succeeded(self.budget)
+                if reply.endpoint is not None:
+                    reply.endpoint.succeeded(self.budget)
                 return reply
             await self.engine.after_failure(retried, failed)
 

@@ -136,13 +136,14 @@ class CallGroup(msgspec.Struct):
     loop: AbstractEventLoop | None = None
 
 
-class CallProgress(Progress):
+class CallProgress(msgspec.Struct):
     """The progress of a call: the only part of a call that changes.
 
     Attributes:
-        sent: Whether a byte of the current attempt may have been sent. Written by the engine;
-            reset by `AttemptLayer` before and after an attempt, and by `CredentialsLayer`
-            where nothing was executed.
+        request: The progress of the request in flight, or of the next one. Written by the engine
+            or transport that carries it.
+        awaits: The queue in which the call waits before its request, as errors name it; None
+            outside of queues. Written by the layer that has the queue.
         began: When the call began, on the event loop's clock.
         lacks_credentials: Whether the current attempt failed because there were no credentials,
             which does not count against the agent. Written by `CredentialsLayer`.
@@ -150,26 +151,32 @@ class CallProgress(Progress):
             above report them, and see by them whether an attempt was made.
         card: The progress of the fetch of the card that this call waits for, if any. Written
             by `AgentCardResolver` and `InterfaceLayer`, read by `DeadlineLayer` and observers.
-        endpoint: The endpoint of the last attempt; None before. Written by `AttemptLayer`, and by
-            `HedgeLayer` for the attempt whose reply is used; read by both and `RetryLayer`.
+        endpoint: The endpoint of the last attempt; None before. Written by `AttemptLayer`, whose
+            reply has it too; read where a call has failed, or has not ended yet.
         ways: The candidates (interfaces or replicas) of the call, and how often it has failed
             there, was refused, or is being made. Written and read by `try_in_order`; `HedgeLayer`
             gives its second attempt a copy.
         call_group: The state that it shares with other calls.
     """
 
+    request: Progress = msgspec.field(default_factory=Progress)
+    awaits: str | None = None
     began: float = 0.0
     lacks_credentials: bool = False
-    attempts: list[Attempt] = []  # noqa: RUF012  msgspec copies it for each instance
+    attempts: list[Attempt] = []
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
-    ways: dict[Hashable, int] = {}  # noqa: RUF012  the same
+    ways: dict[Hashable, int] = {}
     call_group: CallGroup = msgspec.field(default_factory=CallGroup)
 
     @property
     def secrets(self) -> Secrets:
         """The secrets that the requests carry."""
         return self.call_group.secrets
+
+    def end_request(self) -> None:
+        """Note that the request is over, and that its outcome is known to a layer or recorded."""
+        self.request = Progress()
 
     def note_start(self, at: float) -> None:
         """Note the earliest time at which the next attempt begins."""
@@ -189,11 +196,16 @@ class CallProgress(Progress):
         for way, times in other.ways.items():
             self.ways[way] = max(times, self.ways.get(way, 0))
 
+    def end_with(self, other: CallProgress) -> None:
+        """Add what a request has recorded that was made for this call, and has ended it."""
+        self.join(other)
+        self.endpoint = other.endpoint
+
     @property
     def executed(self) -> bool | None:
         """Whether a call without a reply was executed: False for no, None for unknown."""
         attempts = [attempt.executed for attempt in self.attempts]
-        return was_executed([*attempts, None if self.sent else False])
+        return was_executed([*attempts, None if self.request.sent else False])
 
 
 class ClientCallContext(RedactedRepr, msgspec.Struct, frozen=True, kw_only=True):

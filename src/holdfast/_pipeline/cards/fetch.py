@@ -172,7 +172,7 @@ class CardTransport(UnaryOnly):
             },
             timeouts=self._timeouts,
             limits=card_limits(self._limits),
-            progress=call.progress,
+            progress=call.progress.request,
         )
         try:
             # A redirect may repeat the query, whose secrets must not reach another origin.
