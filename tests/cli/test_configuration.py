@@ -1,6 +1,7 @@
 """Settings from files, and ``config show`` (a2a-cli 6.5, 7.2, 8.3)."""
 
 import os
+import select
 from pathlib import Path
 
 import pytest
@@ -404,6 +405,22 @@ def test_config_show_shows_no_secret(run, local, shared, form):
     assert SECRET not in done.out + done.err
     assert "x-a:***, x-b:***" in done.out
     assert f"{AGENT}/card.json?key=***" in done.out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_named_pipe_that_does_not_end_is_read_for_a_minute(run, tmp_path, monkeypatch):
+    pipe, waits = tmp_path / "settings", []
+    os.mkfifo(pipe)
+
+    def wait(_readable, _writable, _failed, seconds):
+        waits.append(round(seconds))
+        return [], [], []
+
+    monkeypatch.setattr(select, "select", wait)
+    done = run("send", "hello", "--config", str(pipe))
+
+    assert (done.exit, set(waits)) == (2, {60})
+    assert "it did not end within 60 seconds" in done.err
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -254,6 +254,23 @@ def test_the_last_failure_that_counted_is_remembered_however_well_all_is_since_t
     assert one.last_failure == BreakerFailure(at=104.0, cause="the reply took 2.5 s")
 
 
+@pytest.mark.parametrize("way", ["probe", "reset"])
+def test_calls_before_an_outage_do_not_count_after_it(way):
+    one = breaker(failures=None)
+    for _ in range(10):
+        assert call(one, went_well=False, now=100.0)
+    assert one.state(now=100.0) == "open"
+
+    if way == "reset":
+        one.reset()
+    else:
+        assert call(one, went_well=True, now=105.0)
+
+    for _ in range(9):  # a tenth failure would open it
+        assert call(one, went_well=False, now=105.0)
+    assert one.state(now=105.0) == "closed"
+
+
 def test_what_is_reset_counts_anew():
     one = opened(backoff_factor=2)
     now = 105.0

@@ -534,9 +534,11 @@ async def test_a_body_that_does_not_come_is_not_waited_for_without_end():
     receiver, config = expecting()
     headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
 
+    began = asyncio.get_running_loop().time()
     reply = await request(receiver, b"{", headers=headers, end=asyncio.Event().wait)
 
     assert reply.status == 408
+    assert asyncio.get_running_loop().time() == began + 30
 
 
 async def test_a_sender_that_leaves_gets_no_answer():

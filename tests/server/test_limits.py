@@ -190,6 +190,23 @@ async def test_bodies_that_come_at_once_are_bounded_in_memory():
     await server.close()
 
 
+async def test_bodies_may_fill_the_memory_to_the_last_byte():
+    server = A2AServer(echo, max_body=1024 * KIB, max_body_memory=1024 * KIB)
+    app = server.app(url=URL)
+    piece = b" " * (64 + 512) * KIB  # the first 64 KiB of each body do not count
+    large = [Asked(app, piece) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    refused = Asked(app, b" " * (64 * KIB + 1))
+    await refused.done
+
+    assert (refused.status, [asked.status for asked in large]) == (503, [None, None])
+
+    for asked in large:
+        asked.pieces.put_nowait(None)
+        await asked.done
+    await server.close()
+
+
 async def test_a_body_counts_until_its_response_begins():
     server = A2AServer(echo, max_body=300 * KIB, max_body_memory=300 * KIB)
     app = server.app(url=URL)

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import traceback
 import warnings
+from types import SimpleNamespace
 
 import pytest
 from tests.kit.public_names import PUBLIC
@@ -20,7 +21,7 @@ from tests.sync_stub import STUB, stub
 import holdfast
 import holdfast.sync
 from holdfast import Resilience, RetryPolicy
-from holdfast._sync import blocking
+from holdfast._sync import blocking, loop
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -620,3 +621,30 @@ def test_ctrl_c_in_the_moment_in_which_an_event_arrives_loses_no_event(walk):
     if walk == "events":
         said = [event.artifact.text for event in said if hasattr(event, "artifact")]
     assert "".join(said) == text
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+def test_ctrl_c_waits_up_to_three_seconds_for_the_cleanup(monkeypatch):
+    steps, may_end, thread = [], threading.Event(), threading.get_ident()
+    times = iter([0.0, 2.99])  # at the interruption, and when it would wait for what is left
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(times)))
+
+    async def cleans_up_slowly():
+        try:
+            signal.pthread_kill(thread, signal.SIGALRM)
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.to_thread(may_end.wait, 5)
+            steps.append("clean")
+
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            holdfast.sync.run(cleans_up_slowly())
+        assert steps == []
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        may_end.set()
