@@ -180,6 +180,21 @@ async def test_stop_lets_messages_in_flight_complete():
     assert len(agent.tasks) == 4
 
 
+async def test_stop_does_not_wait_for_the_next_message():
+    async def messages():
+        yield "a"
+        await asyncio.Event().wait()
+
+    run = connected(doubles()).run(messages())
+    assert (await anext(run)).key == "0"
+    waiting = asyncio.ensure_future(anext(run, None))
+    await asyncio.sleep(1)
+
+    run.stop()
+
+    assert await asyncio.wait_for(waiting, 1) is None
+
+
 async def test_closing_a_run_early_leaks_nothing():
     agent = doubles(after=10)
     network = FakeNetwork(agent)

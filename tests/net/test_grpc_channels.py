@@ -444,6 +444,22 @@ async def test_a_cancelled_wait_for_an_event_can_be_repeated():
     assert texts == [str(number) for number in range(40)]
 
 
+async def test_closing_a_stream_ends_its_tasks():
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        await stall(request, context)
+
+    async with (
+        grpc_agent(SubscribeToTask=stream) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
+    ):
+        events = await client.subscribe_to_task("t1").__aenter__()
+        await anext(events)
+        assert tasks_of_ours() != []
+        await events.close()
+        assert tasks_of_ours() == []
+
+
 async def test_events_before_a_failure_are_delivered_first():
     async def stream(request, context):
         yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()

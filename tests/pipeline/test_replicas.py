@@ -27,7 +27,7 @@ from holdfast import (
     connect,
 )
 from holdfast.errors import InternalError, TaskNotCancelableError
-from holdfast.extend import Endpoints
+from holdfast.extend import Endpoints, PassThrough
 from holdfast.protocol import GET_TASK
 from holdfast.testing import (
     Cut,
@@ -703,3 +703,29 @@ async def test_a_replica_that_never_answers_does_not_keep_a_task_from_being_foun
 
     assert now() == 0
     assert network.in_flight == 0
+
+
+@pytest.mark.parametrize(("cleanup", "waited"), [(0.5, 0.5), (3, 1)])
+async def test_a_search_waits_up_to_a_second_for_the_reads_that_it_cancels(cleanup, waited):
+    class Lingering(PassThrough):
+        async def unary(self, call, /):
+            try:
+                return await super().unary(call)
+            except asyncio.CancelledError:
+                await asyncio.sleep(cleanup)
+                ended.append(now())
+                raise
+
+    agents, client = several(behaviour=works_forever())
+    task = await client.send_message("hello", return_immediately=True)
+    for agent in agents:
+        if task.id not in agent.tasks:
+            agent.inject(Stall(), on="GetTask")
+    ended, urls = [], [agent.url for agent in agents]
+    later = connect(urls, engine=FakeNetwork(*agents), attempt_layers=[Lingering])
+
+    assert (await later.cancel_task(task.id)).state is TaskState.CANCELED
+
+    assert now() == waited
+    await asyncio.sleep(3)
+    assert ended == [cleanup]
