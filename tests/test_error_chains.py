@@ -130,6 +130,7 @@ def test_details_of_ones_own_go_along():
         {"@type": "x/Own", "value": float("nan")},
         {"@type": "x/Own", "value": object()},
         {"no": "type"},
+        {"@type": "x/Own", "value": [[[[[[[["nested too deeply"]]]]]]]]},
     ],
 )
 def test_details_that_are_nobodys_business_or_no_json_do_not(detail):

@@ -386,6 +386,27 @@ async def test_an_agent_that_refuses_all_tokens_causes_no_fetch_for_each_call():
     assert len(scene.server.asked) == 3
 
 
+async def test_a_call_that_is_an_invalid_request_does_not_replace_the_token():
+    scene = Scene()
+    scene.server.guard = wants("token-2", error="invalid_request")
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError):
+            await client.list_tasks()
+
+    assert len(scene.server.asked) == 1
+
+
+@pytest.mark.parametrize("challenge", [{}, {"www_authenticate": 'Basic realm="a"'}])
+async def test_a_401_without_a_bearer_challenge_replaces_the_token(challenge):
+    scene = Scene()
+    guard = wants("token-2")
+    scene.server.guard = lambda request: guard(request) and answer(b"", 401, **challenge)
+    async with scene.connect() as client:
+        await client.list_tasks()
+
+    assert (scene.shown, len(scene.server.asked)) == (["Bearer token-2"], 2)
+
+
 async def test_concurrent_refusals_of_one_token_cause_one_fetch():
     scene = Scene(latency=2)
     async with scene.connect() as client:

@@ -768,7 +768,20 @@ async def test_what_a_card_requires_and_does_not_declare_is_a_warning():
 
     diagnosis = await examined(FakeAgent(card=undeclared))
 
-    assert levels(diagnosis, "authentication.declared") == {"warning"}
+    (finding,) = diagnosis.of("authentication.declared")
+    assert finding.level == "warning"
+    assert finding.saw == "the card asks for 'bearer', which it does not declare"
+
+
+async def test_the_requirements_of_a_card_are_described_with_all_alternatives():
+    either = (*REQUIRED["security_requirements"], SecurityRequirement(schemes={}))
+    agent, engine = guarded(**{**REQUIRED, "security_requirements": either})
+
+    diagnosis = await examined(agent, engine=engine, auth="Bearer right")
+
+    (finding,) = diagnosis.of("authentication.declared")
+    assert finding.level == "ok"
+    assert finding.saw == "the card asks for the bearer token 'bearer', or nothing"
 
 
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────

@@ -135,6 +135,33 @@ async def test_begin_refuses_a_recorded_message(path):
     await journal.close()
 
 
+@pytest.mark.parametrize(
+    ("unwritable", "why"),
+    [
+        ({"generation": 2**63}, "a number is too large for the journal"),
+        ({"context_id": "\ud800"}, "the journal takes no such text"),
+    ],
+)
+async def test_a_value_that_sqlite_cannot_store_is_refused_and_nothing_is_sent(
+    path, unwritable, why
+):
+    journal = SqliteJournal(path)
+    generation, context_id = unwritable.get("generation", 1), unwritable.get("context_id")
+    outcomes = await asyncio.gather(
+        journal.begin(record("a")),
+        journal.begin(record("b", **unwritable)),
+        journal.update("a", generation, RecordUpdate(context_id=context_id)),
+        return_exceptions=True,
+    )
+
+    assert outcomes[0] is None  # the others of a transaction are written
+    for error in outcomes[1:]:
+        assert isinstance(error, JournalError)
+        assert (error.executed, error.message.startswith(why)) == (False, True)
+    assert [one.message_id for one in await journal.unfinished()] == ["a"]
+    await journal.close()
+
+
 async def test_unfinished_lists_calls_by_agent_oldest_first(path):
     journal = SqliteJournal(path)
     await journal.begin(record("new", began=3.0))
