@@ -1,9 +1,12 @@
 """The public names: all there, all documented, cheap to import, and changed only on purpose."""
 
 import ast
+import builtins
 import enum
+import functools
 import importlib
 import inspect
+import itertools
 import pydoc
 import subprocess
 import sys
@@ -22,6 +25,7 @@ import holdfast.integrations.httpx2
 import holdfast.server
 import holdfast.testing
 from holdfast._client.options import CreateOptions
+from holdfast.protocol import Operation
 
 PACKAGE = Path(holdfast.__file__).parent
 HOMES = [
@@ -80,11 +84,30 @@ def test_type_checkers_see_the_same_names():
 
 
 def test_a_name_is_in_one_public_module_and_the_everyday_ones_in_the_root_too():
-    homes = [name for module in SUBJECTS for name in module.__all__]
+    of_other_libraries = {holdfast.integrations.httpx, holdfast.integrations.httpx2}
+    own = [module for module in HOMES if module not in of_other_libraries]
+    homes = [name for module in own for name in module.__all__]
 
     assert sorted(homes) == sorted(set(homes))
     assert set(holdfast.__all__) - set(homes) == {"__version__"}
     assert len(holdfast.__all__) <= 55
+
+
+OTHER_MODULES = {
+    "holdfast.cli": "the command line's entry point",
+    "holdfast.integrations": "has modules, and no names",
+    "holdfast.sync": "blocking twins of the other modules' names",
+    "holdfast.testing.pytest_plugin": "pytest loads it",
+}
+"""Modules without an underscore that are not in `ALL`, and why."""
+
+
+def test_every_module_without_an_underscore_is_a_public_one():
+    paths = [path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py")]
+    parts = [[part for part in path.parts if part != "__init__"] for path in paths]
+    public = {".".join(p) for p in parts if not any(part.startswith("_") for part in p)}
+
+    assert public == {module.__name__ for module in ALL} | set(OTHER_MODULES)
 
 
 @pytest.mark.parametrize("module", HOMES)
@@ -179,6 +202,16 @@ def test_importing_the_package_imports_nothing_heavy():
     assert "holdfast" in loaded
     assert {name for name in loaded if name.startswith("holdfast.")} == set()
     assert not loaded & (HEAVY | {"asyncio", "msgspec"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["extend.HttpRequest", "observe.AttemptFailed", "policies.RetryPolicy", "protocol.GET_TASK"],
+)
+def test_a_name_for_those_who_extend_imports_no_client(name):
+    loaded = modules_after(f"import holdfast\nholdfast.{name}")
+
+    assert not {module for module in loaded if module.startswith("holdfast._client")}
 
 
 @pytest.mark.parametrize("name", ["Task", "A2AError", "Resilience", "Client", "connect"])
@@ -919,6 +952,106 @@ def test_a_factory_takes_every_option_of_connect():
     )
 
 
+# ── Types ────────────────────────────────────────────────────────────────────────────────────
+
+SHARED = "state of an address, which layers of the client share"
+PRIVATE_TYPES = {
+    "AnyOperation": "short for Operation[Any, Any]",
+    "AsgiExchange": "a network returns it to itself",
+    "Breaker": SHARED,
+    "CardChecker": "the client opens a verifier",
+    "Exchange": "a network asks the agent for it",
+    "Hedging": SHARED,
+    "PemFiles": "gRPC gets it",
+    "RetryAfterGate": SHARED,
+    "Store": "taken from another agent: FakeAgent(store=other.store)",
+}
+"""Types in public signatures that are not public, and why callers never write them."""
+
+
+def definitions(path):
+    """The names that a module defines or imports: each with the module that defines it."""
+    defined = {}
+    module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            defined |= {alias.asname or alias.name: node.module for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            defined[node.name] = module
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and not is_type_variable(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            defined |= {t.id: module for t in targets if isinstance(t, ast.Name)}
+    return defined
+
+
+def is_type_variable(value):
+    makers = {"ParamSpec", "TypeVar", "TypeVarTuple"}
+    return isinstance(value, ast.Call) and getattr(value.func, "id", "") in makers
+
+
+@functools.cache
+def definitions_of(function):
+    return definitions(Path(inspect.getsourcefile(function)))
+
+
+def type_names(function):
+    """The names in a function's annotations that Holdfast defines, with their modules."""
+    annotations = inspect.unwrap(function).__annotations__.values()
+    texts = [text.lstrip("*") for text in annotations if isinstance(text, str)]
+    trees = [ast.parse(text, mode="eval") for text in texts]
+    names = {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    defined = definitions_of(inspect.unwrap(function))
+    own = {name for name in names if (defined.get(name) or "").startswith("holdfast")}
+    return own - set(vars(builtins))
+
+
+def is_constructed(module, name):
+    """Whether callers make values of a class."""
+    is_tool = module in {holdfast.server, holdfast.testing}
+    return name not in PRODUCED if is_tool else name in CONSTRUCTORS
+
+
+PRODUCED = {"AgentTurn", "Requester", "Running", "Serving"}
+"""Classes of the tools that callers get, and do not make."""
+
+
+def public_functions():
+    """The functions and methods that callers call, by name."""
+    for module in HOMES:
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isfunction(value):
+                yield name, value
+            elif inspect.isclass(value):
+                for method, member in vars(value).items():
+                    plain = getattr(member, "__func__", getattr(member, "fget", member))
+                    is_called = method == "__init__" and is_constructed(module, name)
+                    if inspect.isfunction(plain) and (is_called or not method.startswith("_")):
+                        yield f"{name}.{method}", plain
+
+
+def test_every_type_in_a_public_signature_is_public():
+    public = {name for module in HOMES for name in module.__all__}
+    private = {}
+    for name, function in public_functions():
+        if "holdfast" in (inspect.getsourcefile(inspect.unwrap(function)) or ""):
+            for kind in type_names(function) - public:
+                private.setdefault(kind, []).append(name)
+
+    assert sorted(private) == sorted(PRIVATE_TYPES), private
+
+
+def test_everything_public_is_typed():
+    untyped = [
+        f"{name}({parameter.name})"
+        for name, function in public_functions()
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.annotation is parameter.empty and parameter.name not in {"self", "cls"}
+    ]
+
+    assert untyped == []
+
+
 # ── Documentation ────────────────────────────────────────────────────────────────────────────
 
 
@@ -947,6 +1080,32 @@ def undocumented(module):
 @pytest.mark.parametrize("module", ALL)
 def test_everything_public_is_documented(module):
     assert undocumented(module) == []
+
+
+def undocumented_values(module):
+    """The constants and type aliases of a module that have no text where they are defined."""
+    values = {
+        name
+        for name in module.__all__
+        if not (inspect.isclass(value := getattr(module, name)) or inspect.isfunction(value))
+        and not isinstance(value, Operation | str)  # named after itself
+    }
+    sources = definitions(Path(module.__file__))
+    for name in sorted(values):
+        path = PACKAGE.parent / f"{sources[name].replace('.', '/')}.py"
+        body = ast.parse(path.read_text()).body
+        texts = [
+            node
+            for target, node in itertools.pairwise(body)
+            if name in ast.unparse(target).split(" = ")[0].partition(":")[0].split()
+        ]
+        if not (texts and isinstance(texts[0], ast.Expr)):
+            yield name
+
+
+@pytest.mark.parametrize("module", HOMES)
+def test_every_constant_and_type_alias_is_documented(module):
+    assert list(undocumented_values(module)) == []
 
 
 def test_every_module_says_what_it_owns():

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "ASGIApplication",
     "ASGIReceive",
     "ASGIScope",
     "ASGISend",
-    "Application",
     "BodyRejected",
     "ClientGone",
     "ShortReply",
@@ -32,7 +32,8 @@ __all__ = [
 ASGIScope = MutableMapping[str, Any]
 ASGIReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 ASGISend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
+ASGIApplication = Callable[[ASGIScope, ASGIReceive, ASGISend], Awaitable[None]]
+"""An application of ASGI 3."""
 
 _SEND_TIMEOUT_S = 30.0
 """Seconds that sending a reply may take."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast._client.coordinator import Coordinator
     from holdfast._client.event_stream import EventStream
     from holdfast._client.fan_out import FanOut
-    from holdfast._client.named_agent import AgentResult
+    from holdfast._client.named_agent import AgentOrClient, AgentResult
     from holdfast._client.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
     from holdfast._client.pending import PendingCall, ResumedCall
     from holdfast._client.targets import AgentTarget
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast._wire.network_scope import AgentReach
 
 __all__ = [
+    "AgentOrClient",
     "AgentReach",
     "AgentResult",
     "AgentTarget",
@@ -81,7 +82,7 @@ __getattr__, __dir__ = publish(
         "_client.coordinator": "Coordinator",
         "_client.event_stream": "EventStream",
         "_client.fan_out": "FanOut",
-        "_client.named_agent": "AgentResult",
+        "_client.named_agent": "AgentOrClient AgentResult",
         "_client.options": "CallOptions ConnectOptions CreateOptions SendOptions",
         "_client.pending": "PendingCall ResumedCall",
         "_client.targets": "AgentTarget",

@@ -8,6 +8,7 @@ from holdfast._public import publish
 
 if TYPE_CHECKING:
     from holdfast._aio.env import Env, SystemEnv
+    from holdfast._asgi import ASGIApplication
     from holdfast._journal.protocol import CallRecord, Journal, RecordUpdate
     from holdfast._journal.sqlite import SqliteJournal
     from holdfast._model.error_values import excerpt, presentable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         AnyCall,
         AnyReply,
         Call,
+        CallNext,
         Layer,
         PassThrough,
         Reply,
@@ -34,10 +36,12 @@ if TYPE_CHECKING:
     from holdfast._wire.origins import origin
 
 __all__ = [
+    "ASGIApplication",
     "AiohttpEngine",
     "AnyCall",
     "AnyReply",
     "Call",
+    "CallNext",
     "CallRecord",
     "Consumer",
     "Endpoint",
@@ -75,6 +79,7 @@ __getattr__, __dir__ = publish(
     __name__,
     {
         "_aio.env": "Env SystemEnv",
+        "_asgi": "ASGIApplication",
         "_journal.protocol": "CallRecord Journal RecordUpdate",
         "_journal.sqlite": "SqliteJournal",
         "_model.error_values": "excerpt presentable",
@@ -84,8 +89,8 @@ __getattr__, __dir__ = publish(
         "_pipeline.listeners": "Consumer Interceptor",
         "_pipeline.produced": "TransportProducer",
         "_pipeline.transport": (
-            "AnyCall AnyReply Call Layer PassThrough Reply Stream StreamWrapper Transport "
-            "UnaryOnly"
+            "AnyCall AnyReply Call CallNext Layer PassThrough Reply Stream StreamWrapper "
+            "Transport UnaryOnly"
         ),
         "_wire.http": "HttpReply HttpRequest HttpStream media_type",
         "_wire.limits": "limit_error",

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from holdfast._pipeline.cards.verification import CardVerification
 from holdfast._public import publish
+from holdfast._signatures.key_store import VerificationKeys
 from holdfast._signatures.signing import sign_card
 from holdfast._signatures.verifier import CardVerifier, CardVerifierCallable
 
-__all__ = ["CardVerification", "CardVerifier", "CardVerifierCallable", "sign_card"]
+__all__ = [
+    "CardVerification",
+    "CardVerifier",
+    "CardVerifierCallable",
+    "VerificationKeys",
+    "sign_card",
+]
 
 __getattr__, __dir__ = publish(__name__)

@@ -15,7 +15,13 @@ from holdfast._arguments import check_items, check_not_empty, check_options, che
 from holdfast._client.client import asking
 from holdfast._client.content import Content, to_message
 from holdfast._client.fan_out import FanOut
-from holdfast._client.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, join_some
+from holdfast._client.named_agent import (
+    AgentHealth,
+    AgentOrClient,
+    AgentResult,
+    NamedAgent,
+    join_some,
+)
 from holdfast._client.options import ConnectOptions, SendOptions
 from holdfast._client.resolve import check_tls, resolve_engine, resolve_journal
 from holdfast._client.settings import check_connect_options
@@ -95,7 +101,7 @@ class Coordinator(ClosingContext):
 
     def __init__(
         self,
-        agents: Mapping[str, Agent] | Iterable[str] = (),
+        agents: Mapping[str, AgentOrClient] | Iterable[str] = (),
         *,
         concurrency: int = 100,
         **options: Unpack[ConnectOptions],
@@ -166,7 +172,7 @@ class Coordinator(ClosingContext):
         """
         return self._agent(name).client
 
-    def add(self, name: str, agent: Agent) -> None:
+    def add(self, name: str, agent: AgentOrClient) -> None:
         """Add an agent; fan-outs that have started do not include it.
 
         Args:
@@ -391,7 +397,9 @@ _UNUSED_URL = "http://agent.invalid"
 """An address that never resolves (RFC 6761, 6.4)."""
 
 
-def _named(agents: Mapping[str, Agent] | Iterable[str]) -> Sequence[tuple[str, Agent]]:
+def _named(
+    agents: Mapping[str, AgentOrClient] | Iterable[str],
+) -> Sequence[tuple[str, AgentOrClient]]:
     """Return pairs of a name and an agent.
 
     Raises:
@@ -399,7 +407,7 @@ def _named(agents: Mapping[str, Agent] | Iterable[str]) -> Sequence[tuple[str, A
         TypeError: The argument is neither a mapping nor a sequence of addresses.
     """
     if isinstance(agents, Mapping):
-        return list(cast("Mapping[str, Agent]", agents).items())
+        return list(cast("Mapping[str, AgentOrClient]", agents).items())
     requirement = "agents must be a dict of names and agents, or a list of addresses"
     if not isinstance(cast("object", agents), Iterable):
         text = f"{requirement}, not {type(agents).__name__}"

@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from holdfast._policy.deadline import Deadline
     from holdfast.types import Message, Task
 
-__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "cancelled_result", "join_some"]
+__all__ = [
+    "AgentHealth",
+    "AgentOrClient",
+    "AgentResult",
+    "NamedAgent",
+    "cancelled_result",
+    "join_some",
+]
 
 _MAX_QUESTION_CHARS = 500
 """Characters of a task's question that an error quotes; the task has all of it."""
@@ -43,7 +50,7 @@ _MAX_QUESTION_CHARS = 500
 _MAX_HOLDERS_SHOWN = 3
 """Agents with calls in concurrency slots that an error names at most."""
 
-Agent: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
+AgentOrClient: TypeAlias = AgentTarget | Sequence[AgentTarget] | Client
 """An agent of a coordinator: anything that `connect` accepts, or a client, which stays open."""
 
 
@@ -112,7 +119,7 @@ class NamedAgent:
         closed_reason: Why the agent can no longer be called; None while it can.
     """
 
-    def __init__(self, name: str, agent: Agent, options: ConnectOptions) -> None:
+    def __init__(self, name: str, agent: AgentOrClient, options: ConnectOptions) -> None:
         self.name = name
         self.closed_reason: str | None = None
         self._agent: AgentTarget | Sequence[AgentTarget] | None = None

@@ -66,8 +66,12 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 Safety = Literal["read", "idempotent", "conditional"]
+"""The effect of a second execution: ``read`` changes nothing, ``idempotent`` adds nothing,
+``conditional`` may create a second task."""
 Verb = Literal["GET", "POST", "DELETE"]
+"""An HTTP method of the HTTP+JSON binding."""
 Capability = Literal["streaming", "push_notifications", "extended_agent_card"]
+"""A member of `AgentCapabilities` that a card declares."""
 
 
 class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_hash=True):

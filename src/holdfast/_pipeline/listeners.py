@@ -244,6 +244,7 @@ class CallFinished(Observation, frozen=True, kw_only=True):
 
 
 Observer = Callable[[Observation], None]
+"""A function that receives each `Observation`; it must not block."""
 
 
 class Observers:

@@ -483,4 +483,6 @@ def compose(layers: Iterable[Layer], transport: Transport) -> Transport:
 
 
 AnyCall = Call[Any, Any]
+"""A call of any operation."""
 AnyReply = Reply[Any]
+"""A reply to any operation."""

@@ -17,7 +17,7 @@ from holdfast._server.answers import refuse
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import ASGIApplication, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["BoundedBodies"]
 
@@ -39,7 +39,7 @@ class BoundedBodies:
         memory: Bytes that all bodies together may take.
     """
 
-    def __init__(self, app: Application, *, limit: int, seconds: float, memory: int) -> None:
+    def __init__(self, app: ASGIApplication, *, limit: int, seconds: float, memory: int) -> None:
         self._app = app
         self._limit = limit
         self._seconds = seconds

@@ -23,7 +23,7 @@ from holdfast.protocol import EVENT_STREAM
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import ASGIApplication, ASGIReceive, ASGIScope, ASGISend
     from holdfast.extend import Env
 
     Message = MutableMapping[str, Any]
@@ -80,7 +80,7 @@ class ProtocolErrors:
     """
 
     def __init__(
-        self, app: Application, *, agent: str, nested: bool = False, env: Env | None = None
+        self, app: ASGIApplication, *, agent: str, nested: bool = False, env: Env | None = None
     ) -> None:
         if not callable(cast("object", app)):
             message = f"app must be an ASGI application, not {type(app).__name__}"

@@ -21,7 +21,7 @@ from holdfast._server.answers import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import ASGIApplication, ASGIReceive, ASGIScope, ASGISend
 
 __all__ = ["HostCheck", "HostRules", "host_rules"]
 
@@ -135,7 +135,7 @@ class HostCheck:
         rules: The accepted hosts and origins.
     """
 
-    def __init__(self, app: Application, rules: HostRules) -> None:
+    def __init__(self, app: ASGIApplication, rules: HostRules) -> None:
         self._app = app
         self._rules = rules
 

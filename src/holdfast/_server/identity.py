@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from holdfast._asgi import Application, ASGIReceive, ASGIScope, ASGISend
+    from holdfast._asgi import ASGIApplication, ASGIReceive, ASGIScope, ASGISend
     from holdfast._server.settings import Authenticate
 
 __all__ = ["Authentication", "HttpContextBuilder", "NamedUser", "name_of_caller"]
@@ -94,7 +94,7 @@ class Authentication:
     """
 
     def __init__(
-        self, app: Application, authenticate: Authenticate, *, public: frozenset[str]
+        self, app: ASGIApplication, authenticate: Authenticate, *, public: frozenset[str]
     ) -> None:
         self._app = app
         self._authenticate = authenticate

@@ -44,6 +44,7 @@ class TextReset(msgspec.Struct, frozen=True):
 
 
 TextChange: TypeAlias = TextDelta | TextReset
+"""A change of the text of a stream."""
 
 
 class TextFold:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast._testing.exchange import Exchange
-from holdfast._testing.operations import Contexts, Operations, Result
+from holdfast._testing.operations import ContextHandling, Operations, Result
 from holdfast._testing.parsed_request import CARD, ParsedRequest, Refusal
 from holdfast._testing.parsed_request_v03 import V03FileEncoding, v03_card
 from holdfast._testing.plans import echo
@@ -167,7 +167,7 @@ class FakeAgent:
         cancel_takes: float | None = 0.0,
         records_messages: bool = True,
         lists_tasks: bool = True,
-        contexts: Contexts = "taken",
+        contexts: ContextHandling = "taken",
         streaming: bool | Streaming = True,
         extensions: Sequence[AgentExtension] = (),
         store_lag: float = 0.0,

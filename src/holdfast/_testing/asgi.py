@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from holdfast._asgi import Application
+    from holdfast._asgi import ASGIApplication
 
 __all__ = ["AsgiNetwork"]
 
@@ -65,7 +65,7 @@ class AsgiNetwork:
         in_flight: Number of requests in flight and open streams; zero when nothing leaks.
     """
 
-    def __init__(self, apps: Mapping[str, Application] = MappingProxyType({})) -> None:
+    def __init__(self, apps: Mapping[str, ASGIApplication] = MappingProxyType({})) -> None:
         self._apps = {origin(url): app for url, app in apps.items()}
         self.crashes: list[Exception] = []
         self.in_flight = 0
@@ -97,7 +97,7 @@ class AsgiNetwork:
         if self.crashes and error is None:
             raise self.crashes[0]
 
-    def add(self, url: str, app: Application) -> None:
+    def add(self, url: str, app: ASGIApplication) -> None:
         """Add or replace an application; after the network was entered, it is not started up.
 
         Args:

@@ -17,7 +17,7 @@ from holdfast._asgi import header_map
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
-    from holdfast._asgi import Application
+    from holdfast._asgi import ASGIApplication
     from holdfast.extend import HttpRequest
 
 __all__ = ["AsgiExchange", "IncompleteReplyError"]
@@ -46,7 +46,7 @@ class AsgiExchange:
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApplication,
         request: HttpRequest,
         state: Mapping[str, object],
         on_crash: Callable[[Exception], None],
@@ -107,7 +107,7 @@ class AsgiExchange:
         self._changed.clear()
         await self._changed.wait()
 
-    async def _run(self, app: Application, scope: MutableMapping[str, Any]) -> None:
+    async def _run(self, app: ASGIApplication, scope: MutableMapping[str, Any]) -> None:
         try:
             await app(scope, self._receive, self._send)
         except Exception as error:  # noqa: BLE001  servers catch it too

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from types import TracebackType
 
-    from holdfast._asgi import Application
+    from holdfast._asgi import ASGIApplication
 
 __all__ = ["Lifespan"]
 
@@ -28,7 +28,7 @@ class Lifespan:
         app: The application.
     """
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: ASGIApplication) -> None:
         self._app = app
         self._state: dict[str, object] = {}
         self._messages: asyncio.Queue[str] = asyncio.Queue()

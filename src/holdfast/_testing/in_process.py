@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from holdfast._asgi import Application
+    from holdfast._asgi import ASGIApplication
     from holdfast.client import Client, CreateOptions
     from holdfast.extend import HttpEngine
 
@@ -39,7 +39,7 @@ _DEFAULT_TIMEOUT_S = 30.0
 class _Server(Protocol):
     """The methods of `holdfast.server.A2AServer` that are used here."""
 
-    def app(self, *, url: str, bindings: tuple[str, ...]) -> Application:
+    def app(self, *, url: str, bindings: tuple[str, ...]) -> ASGIApplication:
         """Return its application."""
         ...
 
@@ -183,7 +183,7 @@ def _clients(
     return InProcessClients(network, engine, url=url, timeout=timeout)
 
 
-def _application(server: object, url: str, binding: str) -> tuple[Application, bool]:
+def _application(server: object, url: str, binding: str) -> tuple[ASGIApplication, bool]:
     """Return the application, and whether its card has interfaces of that binding only."""
     if isinstance(server, _Server):
         return server.app(url=url, bindings=(binding,)), True
@@ -200,7 +200,7 @@ def _application(server: object, url: str, binding: str) -> tuple[Application, b
             f"a function that answers messages, pass A2AServer({name})"
         )
         raise TypeError(text)
-    return cast("Application", server), False
+    return cast("ASGIApplication", server), False
 
 
 def _takes_three_arguments(application: Callable[..., object]) -> bool:

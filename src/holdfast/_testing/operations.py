@@ -37,9 +37,9 @@ from holdfast.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Contexts", "Operations", "Result"]
+__all__ = ["ContextHandling", "Operations", "Result"]
 
-Contexts = Literal["taken", "refused", "ignored"]
+ContextHandling = Literal["taken", "refused", "ignored"]
 """What a fake agent does with an unknown context id."""
 
 
@@ -85,7 +85,7 @@ class Operations:
         cancel_takes: float | None,
         records_messages: bool,
         lists_tasks: bool,
-        contexts: Contexts,
+        contexts: ContextHandling,
         streaming: Streaming | None,
         store_lag: float,
         reply_lag: float,

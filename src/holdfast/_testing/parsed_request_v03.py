@@ -42,6 +42,7 @@ __all__ = [
 JsonObject = dict[str, Any]
 
 V03FileEncoding = Literal["base64", "bytes"]
+"""How a fake agent of protocol 0.3 writes files over HTTP+JSON."""
 
 UNSUPPORTED_V03_OPERATIONS = frozenset({op.LIST_TASKS.name})
 """Operations that 0.3 does not require, and that this agent does not have."""

@@ -35,7 +35,7 @@ from holdfast._client.answer import Answer
 from holdfast._client.batch import RunItem, RunResult
 from holdfast._client.client_tools import ClientTools
 from holdfast._client.conversation import InterruptionHook
-from holdfast._client.named_agent import AgentHealth, AgentResult
+from holdfast._client.named_agent import AgentHealth, AgentOrClient, AgentResult
 from holdfast._client.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
 from holdfast._client.pending import ResumedCall
 from holdfast._client.stats import ClientStats
@@ -1030,7 +1030,7 @@ class Coordinator:
     """
     def __init__(
         self,
-        agents: Mapping[str, Agent] | Iterable[str] = (),
+        agents: Mapping[str, AgentOrClient] | Iterable[str] = (),
         *,
         concurrency: int = 100,
         **options: Unpack[ConnectOptions],
@@ -1063,7 +1063,7 @@ class Coordinator:
             ValueError: There is no agent with this name.
         """
 
-    def add(self, name: str, agent: Agent) -> None:
+    def add(self, name: str, agent: AgentOrClient) -> None:
         """Add an agent; fan-outs that have started do not include it.
 
         Args:

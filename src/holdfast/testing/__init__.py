@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     )
     from holdfast._testing.journals import check_journal
     from holdfast._testing.network import FakeNetwork
+    from holdfast._testing.operations import ContextHandling
+    from holdfast._testing.parsed_request_v03 import V03FileEncoding
     from holdfast._testing.plans import (
         Behaviour,
         Plan,
@@ -82,6 +84,7 @@ __all__ = [
     "AsgiNetwork",
     "Behaviour",
     "ConsistencyChecker",
+    "ContextHandling",
     "Cut",
     "DeadlockError",
     "Delay",
@@ -105,6 +108,7 @@ __all__ = [
     "Step",
     "Streaming",
     "Turn",
+    "V03FileEncoding",
     "VirtualTimeLoop",
     "asks",
     "bad_gateway",
@@ -141,6 +145,8 @@ __getattr__, __dir__ = publish(
         ),
         "_testing.journals": "check_journal",
         "_testing.network": "FakeNetwork",
+        "_testing.operations": "ContextHandling",
+        "_testing.parsed_request_v03": "V03FileEncoding",
         "_testing.plans": (
             "Behaviour Plan Step Turn asks completes crashes echo fails needs_auth rejects "
             "replies streams works_forever"

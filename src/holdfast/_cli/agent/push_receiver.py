@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.types import Event, TaskState
 
     Message = MutableMapping[str, Any]
-    Application = Callable[
+    ASGIApplication = Callable[
         [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
         Awaitable[None],
     ]
@@ -247,7 +247,7 @@ class Served:
             shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
         )
         self.url = ""
-        self.application: Application | None = None
+        self.application: ASGIApplication | None = None
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()

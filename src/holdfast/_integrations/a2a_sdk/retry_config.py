@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["OnRetry", "RetryConfig", "RetryPredicate", "SharedBudget"]
 
 RetryPredicate: TypeAlias = Callable[[Exception], bool]
+"""Returns whether a retry may help after an exception; see `RetryConfig`."""
 OnRetry: TypeAlias = Callable[[int, Exception, float], Awaitable[None] | None]
+"""Called before the wait for a retry; see `RetryConfig`."""
 
 
 class SharedBudget:
