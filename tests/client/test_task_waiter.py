@@ -457,6 +457,42 @@ async def test_wait_ends_where_the_caller_says(binding, streaming):
     assert 30 <= now() <= 32
 
 
+@pytest.mark.parametrize(
+    ("plan", "streaming", "operations"),
+    [
+        (completes("done"), True, ["GetTask"]),
+        (completes("done", after=20), True, ["GetTask", "SubscribeToTask"]),
+        (completes("done", after=20), False, ["GetTask"]),
+        (needs_auth("sign in", cleared_after=20), True, ["GetTask", "SubscribeToTask"]),
+    ],
+    ids=["over", "streams", "polls", "needs authorization"],
+)
+async def test_wait_fetches_the_task_then_follows_its_events(plan, streaming, operations):
+    agent = FakeAgent(lambda _turn: plan, streaming=streaming)
+    client = connected(agent)
+    task = await client.send_message("hello", return_immediately=True)
+    await asyncio.sleep(1)
+    agent.received.clear()
+
+    assert (await client.wait(task.id)).state is TaskState.COMPLETED
+    made = [request.operation for request in agent.received]
+    assert list(dict.fromkeys(made)) == operations
+
+
+async def test_wait_polls_a_task_whose_stream_has_ended():
+    agent = FakeAgent(lambda _turn: completes("done", after=20))
+    client = connected(agent)
+    task = await client.send_message("hello", return_immediately=True)
+
+    with pytest.raises(DeadlineExceededError):
+        await client.wait(task.id, until=lambda _task: False, timeout=40)
+    made = [request.operation for request in agent.received]
+    polls = made[made.index("SubscribeToTask") + 1 :]
+    assert set(polls) == {"GetTask"}
+    assert len(polls) >= 10
+    assert len(agent.calls("SubscribeToTask")) == 1
+
+
 async def test_the_interval_is_the_callers():
     agent = FakeAgent(lambda _turn: completes("done", after=1000), streaming=False)
 

@@ -27,13 +27,13 @@ from holdfast._arguments import (
 )
 from holdfast._client.circuit import Circuit
 from holdfast._client.content import to_message
-from holdfast._client.core import ClientCore, is_settled, is_terminal
+from holdfast._client.core import ClientCore, is_terminal
 from holdfast._client.event_stream import EventStream
 from holdfast._client.options import check_call_options
 from holdfast._client.sending import SendOperation
 from holdfast._client.stats import ClientStats, client_stats
 from holdfast._client.streams import StreamCalls
-from holdfast._client.task_waiter import watch_task
+from holdfast._client.task_waiter import wait_for_task, watch_task
 from holdfast._model import operations as op
 from holdfast._model.codec import MalformedError
 from holdfast._model.sendable import check_sendable
@@ -59,7 +59,6 @@ from holdfast.types import (
     Message,
     SendMessageRequest,
     Task,
-    TaskArtifactUpdateEvent,
     TaskPushNotificationConfig,
     TaskState,
 )
@@ -805,30 +804,15 @@ class Client(ClosingContext):
         if until is not None:
             check_hook("until", until)
         scope = self._core.begin("wait", options, of=Client.wait)
-        reply, rule = self._core.replies.pending(task_id), until or is_settled
+        calls = StreamCalls(self._core, scope, poll_interval=poll_interval, until_deadline=True)
 
-        def is_done(task: Task) -> bool:
-            return (reply is None or not reply.is_stale(task.status)) and rule(task)
+        def follow(task: Task) -> EventStream:
+            return EventStream(calls, calls.follow(task_id, task))
 
         with self._core.observed(scope, op.GET_TASK.name):
-            task = await watch_task(
-                self._core, task_id, None, scope, poll_interval, until=lambda _task: True
+            return await wait_for_task(
+                self._core, task_id, scope, poll_interval, until=until, follow=follow
             )
-            if reply is not None:
-                reply.saw(task)
-            if is_done(task):
-                return task
-            calls = StreamCalls(
-                self._core, scope, poll_interval=poll_interval, until_deadline=True
-            )
-            async with EventStream(calls, calls.follow(task_id, task)) as events:
-                async for event in events:
-                    if until is None and isinstance(event, TaskArtifactUpdateEvent):
-                        continue  # it settles nothing, and assembling the task takes time
-                    if events.task is not None and is_done(events.task):
-                        return events.task
-                task = events.task or task
-            return await watch_task(self._core, task_id, task, scope, poll_interval, until=is_done)
 
     def subscribe_to_task(
         self,

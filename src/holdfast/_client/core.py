@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from holdfast._wire.limits import Limits
     from holdfast.types import AgentCard, AgentInterface, Event, Message
 
-__all__ = ["ClientCore", "is_settled", "is_terminal"]
+__all__ = ["ClientCore", "is_terminal"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -625,8 +625,3 @@ def _note_push_secrets(params: object, scope: CallScope) -> None:
 def is_terminal(task: Task) -> bool:
     """Return whether a task is over."""
     return task.state.is_terminal
-
-
-def is_settled(task: Task) -> bool:
-    """Return whether a task is over, or needs a message to continue."""
-    return task.state.is_settled

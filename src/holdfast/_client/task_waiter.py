@@ -5,7 +5,8 @@ again; the agent is not called before its Retry-After; a deadline ends every wai
 has the task as last seen and the last failure.
 
 `TaskWaiter` is the loop, for clients and receivers of push notifications alike; `watch_task` runs
-it for a client, with its consumers, its journal and its secrets.
+it for a client, with its consumers, its journal and its secrets. `wait_for_task` decides for
+`Client.wait` when a task is fetched, when its events are followed, and when it is polled.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from typing import TYPE_CHECKING
 from holdfast._policy.attempts import more_informative
 from holdfast._policy.deadline import Deadline, add_last_seen, poll_delays, wait_deadline_error
 from holdfast.errors import A2AError, DeadlineExceededError, TaskAuthRequiredError
+from holdfast.types import TaskArtifactUpdateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast._client.call_scope import CallScope
     from holdfast._client.core import ClientCore
+    from holdfast._client.event_stream import EventStream
     from holdfast._policy.origin import Origin
     from holdfast.types import Task
 
-__all__ = ["TaskWaiter", "polled_every", "watch_task"]
+__all__ = ["TaskWaiter", "polled_every", "wait_for_task", "watch_task"]
 
 
 class TaskWaiter:
@@ -135,6 +138,61 @@ def polled_every(interval: float) -> Callable[[float], float]:
     return lambda _left: next(delays)
 
 
+async def wait_for_task(
+    core: ClientCore,
+    task_id: str,
+    scope: CallScope,
+    interval: float,
+    *,
+    until: Callable[[Task], bool] | None,
+    follow: Callable[[Task], EventStream],
+) -> Task:
+    """Wait until a task is over or needs input, or satisfies a predicate.
+
+    A status that the task had before this client replied to it does not end the wait. There are
+    three steps, and each begins only if the wait is not over after the one before:
+
+    1. The task is fetched at once, as it may be over already.
+    2. Its events are followed. The stream itself chooses between a subscription and polling: see
+       `holdfast._stream.machine`.
+    3. If the stream ends, as it does with the task or at a question that was answered already, the
+       task is polled, since nothing else can still change what the agent reports.
+
+    Args:
+        core: Makes the requests.
+        task_id: The task.
+        scope: The deadline, the consumers, and what each request carries.
+        interval: Seconds between two polls.
+        until: The predicate; None for a task that is over or needs input.
+        follow: Opens the stream of the task, given the task as fetched.
+
+    Raises:
+        A2AError: See `watch_task`.
+    """
+    reply, is_wanted = core.replies.pending(task_id), until or _is_settled
+
+    def is_done(task: Task) -> bool:
+        return (reply is None or not reply.is_stale(task.status)) and is_wanted(task)
+
+    task = await watch_task(core, task_id, None, scope, interval, until=lambda _task: True)
+    if reply is not None:
+        reply.saw(task)
+    if is_done(task):
+        return task
+    async with follow(task) as events:
+        async for event in events:
+            if until is None and isinstance(event, TaskArtifactUpdateEvent):
+                continue  # it settles nothing, and assembling the task takes time
+            if events.task is not None and is_done(events.task):
+                return events.task
+        task = events.task or task
+    return await watch_task(core, task_id, task, scope, interval, until=is_done)
+
+
+def _is_settled(task: Task) -> bool:
+    return task.state.is_settled
+
+
 async def watch_task(
     core: ClientCore,
     task_id: str,
@@ -176,7 +234,7 @@ async def watch_task(
             origin.check(fetched, context_id)
         return fetched
 
-    async def tell_consumers(changed: Task) -> None:
+    async def call_consumers(changed: Task) -> None:
         try:
             if scope.consumers:
                 await core.call_consumers(scope.consumers, changed, changed, scope.deadline)
@@ -192,7 +250,7 @@ async def watch_task(
             get=get,
             delay=polled_every(interval),
             pause=core.pause,
-            on_change=tell_consumers,
+            on_change=call_consumers,
         )
         return await waiter.wait(until, is_due=task is None)
     except (DeadlineExceededError, TaskAuthRequiredError) as error:

@@ -101,6 +101,8 @@ class Endpoint:
         binding = interface.protocol_binding
         self.has_two_file_forms = self.version == OLDER_VERSION and binding != "JSONRPC"
         self.files_are_base64: bool | None = None
+        # Locks, and not a `SingleFlight`: each caller that probes does so within its own call, in
+        # its task, with its credentials and deadline, and in the record of its attempts.
         self.file_form_lock = PerLoop(asyncio.Lock)
         self.version_lock = PerLoop(asyncio.Lock)
         self.version_checks = 0
