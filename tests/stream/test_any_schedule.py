@@ -183,7 +183,7 @@ class Schedule(RuleBasedStateMachine):
     def is_silent(self, is_changing):
         if is_changing:
             self.both(lambda machine: machine.expect_change())
-        self.both(lambda machine: machine.on_silence())
+        self.both(lambda machine: machine.on_look_due())
 
     @precondition(lambda self: self.machine.action is Action.STOP)
     @rule()

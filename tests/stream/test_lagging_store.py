@@ -135,7 +135,7 @@ def test_a_502_for_the_task_is_not_taken_for_an_agent_without_a_store():
     machine.on_no_task(BAD_GATEWAY)
 
     assert (taken(machine), machine.action) == ([], Action.READ)
-    machine.on_silence()
+    machine.on_look_due()
     machine.on_task(task("a", "b", "c"))
     assert "".join(taken(machine)) == "bc"
 

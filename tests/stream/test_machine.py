@@ -71,7 +71,7 @@ class Server:
         late: How many looks and snapshots ago the store was up to date, which all of them show.
         snapshots: Whether a subscription begins with the task.
         cuts: How often a connection breaks.
-        resubscribes: Whether it takes more than one subscriber.
+        subscribing_is_safe: Whether it takes more than one subscriber.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class Server:
         late=0,
         snapshots=True,
         cuts=3,
-        resubscribes=True,
+        subscribing_is_safe=True,
     ):
-        self.resubscribes = resubscribes
+        self.subscribing_is_safe = subscribing_is_safe
         self.events = events
         self.tasks = [NEW]
         for event in events:
@@ -186,7 +186,7 @@ def go_on(server, machine):
             except UnsupportedOperationError as error:
                 machine.on_refused(error)
             else:
-                machine.on_subscribed(resubscribes=server.resubscribes)
+                machine.on_subscribed(subscribing_is_safe=server.subscribing_is_safe)
         case _:
             read(server, machine)
 
@@ -268,7 +268,7 @@ def lived(pieces, seed, from_the_start, **world):
     resume = machine(
         max_reconnects=50,
         task_id=None if from_the_start else "t",
-        resubscribes=server.resubscribes,
+        subscribing_is_safe=server.subscribing_is_safe,
     )
     return server, resume, run(server, resume, first=from_the_start)
 
@@ -307,7 +307,7 @@ def test_whatever_the_connections_do_the_caller_gets_the_agents_task_once(pieces
 @settings(max_examples=rounds(100, 400))
 @given(pieces=histories(), **WORLDS)
 def test_where_a_task_is_not_to_be_subscribed_to_again_it_is_looked_at(pieces, **world):
-    server, resume, seen = lived(pieces, resubscribes=False, **world)
+    server, resume, seen = lived(pieces, subscribing_is_safe=False, **world)
     check_whole(server, resume, seen)
     assert resume.reconnects == 0
     # One that asks for a subscription tries until there is one.
@@ -417,7 +417,7 @@ def test_a_question_of_long_ago_ends_nothing():
     working = TaskStatus(state=W, timestamp=stamp(5))
     resume = machine()
     resume.on_event(Task(id="t", context_id="c", status=working))
-    resume.on_no_streams()
+    resume.on_poll_only()
     resume.on_waited()
 
     resume.on_task(Task(id="t", context_id="c", status=asking))  # from a store that is late
@@ -468,7 +468,7 @@ def test_a_silent_connection_that_brings_an_event_after_all_is_followed() -> Non
     lost.on_event(NEW)
     ahead = fold(fold(NEW, chunk("one", append=False)), chunk(" two"))
     for _ in range(2):  # it had time to bring what the task shows
-        lost.on_silence()
+        lost.on_look_due()
         lost.on_task(ahead)
     assert isinstance(lost.action, Wait)
 

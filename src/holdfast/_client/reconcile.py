@@ -22,11 +22,12 @@ from holdfast._client.reconcile_search import (
     SearchReport,
     SearchResult,
 )
+from holdfast._client.task_locations import GetTask, ListPage
 from holdfast._model.operations import GET_TASK, LIST_TASKS
 from holdfast._policy.deadline import Deadline
 from holdfast._policy.reconnect import growing_wait
-from holdfast._stream.task_locations import GetTask, ListPage, is_own_word
 from holdfast._wire.caching import http_date
+from holdfast._wire.status import is_agents_own
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -93,7 +94,7 @@ async def search_for(
         clock_skew=None if endpoint is None else endpoint.clock_skew,
         is_own_context=lost_message.is_own_context,
         has_list=endpoint is None or endpoint.lists_tasks is not False,
-        is_refused=isinstance(error.__cause__, A2AError) and is_own_word(error.__cause__),
+        is_refused=isinstance(error.__cause__, A2AError) and is_agents_own(error.__cause__),
         max_pages=core.resilience.reconcile.max_pages,
     )
     core.observers.reconcile_started(

@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from holdfast._policy.origin import has_message
-from holdfast._stream.task_locations import (
+from holdfast._client.task_locations import (
     MAX_SIZE,
     GetTask,
     ListPage,
@@ -40,6 +39,7 @@ from holdfast._stream.task_locations import (
     has_no_list,
     places,
 )
+from holdfast._policy.origin import has_message
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,

@@ -191,7 +191,7 @@ class StreamCalls:
                     raise
             else:
                 self._origin = sending.origin
-                machine = make(resubscribes=self.subscribing_is_safe)
+                machine = make(subscribing_is_safe=self.subscribing_is_safe)
                 self.on_first_event()
                 if isinstance(opened, Reply):
                     self.extensions = opened.extensions
@@ -204,20 +204,20 @@ class StreamCalls:
         self._origin = sending.origin
         machine = make()
         machine.on_event(sent.value)
-        machine.on_no_streams()
+        machine.on_poll_only()
         return self._resumable(machine, None)
 
     async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
         machine = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
         if not await self._are_streams_offered():
-            machine.on_no_streams()
+            machine.on_poll_only()
         elif not forced and await self._is_of_v03():
             logger.warning(
                 "task %s is polled: the agent speaks protocol 0.3, whose servers may store a "
                 "task's text once more for each subscriber (force_subscription=True subscribes)",
                 task_id,
             )
-            machine.on_no_streams()
+            machine.on_poll_only()
         return self._resumable(machine, None)
 
     async def _is_of_v03(self) -> bool:
@@ -231,11 +231,11 @@ class StreamCalls:
     async def _follow(self, task_id: str, task: Task | None) -> ResumableStream:
         reply = self._calls.replies.pending(task_id)
         machine = self._machine(task_id=task_id, task=task, reply=reply)
-        if not (await self._are_streams_offered() and await self._may_subscribe(task_id)):
-            machine.on_no_streams()
+        if not (await self._are_streams_offered() and await self._is_subscribing_safe(task_id)):
+            machine.on_poll_only()
         return self._resumable(machine, None)
 
-    async def _may_subscribe(self, task_id: str) -> bool:
+    async def _is_subscribing_safe(self, task_id: str) -> bool:
         """Return whether a subscription leaves a task unchanged; False while that is unknown."""
         if self._calls.subscribing_is_safe is None:
             with contextlib.suppress(A2AError):  # polling the task raises it again
@@ -255,7 +255,7 @@ class StreamCalls:
         task: Task | None = None,
         known: Task | None = None,
         reply: PendingReply | None = None,
-        resubscribes: bool = True,
+        subscribing_is_safe: bool = True,
         has_progressed: Callable[[Task], bool] | None = None,
     ) -> StreamMachine:
         return StreamMachine(
@@ -266,7 +266,7 @@ class StreamCalls:
             task=task,
             known=known,
             reply=reply,
-            resubscribes=resubscribes,
+            subscribing_is_safe=subscribing_is_safe,
             has_progressed=has_progressed,
             origin=self._origin,
         )

@@ -282,7 +282,7 @@ class ResumableStream:
         connection, machine = self._connection, self._machine
         if connection is None or (machine.may_repeat and self._is_due()):
             # Without a connection, it was let go of, as after an error.
-            (machine.on_silence if self._is_due() else machine.on_end)()
+            (machine.on_look_due if self._is_due() else machine.on_end)()
             return
         try:
             while self._reading is None:
@@ -321,7 +321,7 @@ class ResumableStream:
             while not await self._arrives(reading):
                 self._check_open()
                 self._quiet_at, is_due = None, self._is_due()
-                machine.on_silence()
+                machine.on_look_due()
                 task_id = self.outbox.task_id or ""
                 asking = self._get_task(task_id) if is_due else self._get_task_beside(reading)
                 await self._scope.wait(asking)
@@ -435,7 +435,7 @@ class ResumableStream:
             self._check_deadline(error)
             self._machine.on_refused(error)
         else:
-            self._machine.on_subscribed(resubscribes=self._source.subscribing_is_safe)
+            self._machine.on_subscribed(subscribing_is_safe=self._source.subscribing_is_safe)
             if self._machine.reconnects:
                 self._source.on_reconnect(task_id, self._machine.reconnects, self._machine.error)
 

@@ -41,6 +41,7 @@ from holdfast.errors import (
     A2AHTTPError,
     AuthenticationError,
     Facts,
+    InternalError,
     InvalidAgentResponseError,
     MethodNotFoundError,
     PermissionDeniedError,
@@ -60,6 +61,7 @@ __all__ = [
     "from_problem",
     "from_rest_status",
     "from_rpc_error",
+    "is_agents_own",
     "is_not_an_agent",
     "is_unknown_operation",
     "json_rpc_code_in",
@@ -78,6 +80,9 @@ _RESULT_MEMBERS = ("task", "message", "status")
 """Members of a result of A2A if they hold an object; proxies write text there."""
 
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+_GATEWAY_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
+"""Statuses of a gateway that did not reach the agent, and of rate limiting."""
 
 _UNKNOWN_STATUSES = frozenset({404, 405, 501})
 
@@ -217,6 +222,13 @@ def is_unknown_operation(error: A2AError) -> bool:
     if isinstance(error, A2AHTTPError):
         return error.http_status in _UNKNOWN_STATUSES
     return isinstance(error, MethodNotFoundError)
+
+
+def is_agents_own(error: A2AError) -> bool:
+    """Return whether the agent itself failed, as far as the error shows, and not a gateway."""
+    if isinstance(error, A2AHTTPError):
+        return error.http_status not in _GATEWAY_STATUSES and not is_unknown_operation(error)
+    return isinstance(error, InternalError | InvalidAgentResponseError)
 
 
 def is_not_an_agent(operation: Operation[Any, Any], error: A2AError) -> bool:

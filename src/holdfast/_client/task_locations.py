@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast._wire.status import is_unknown_operation
+from holdfast._wire.status import is_agents_own, is_unknown_operation
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     A2AHTTPError,
     A2ATimeoutError,
     AuthenticationError,
-    InternalError,
     InvalidAgentResponseError,
     PermissionDeniedError,
     UnsupportedOperationError,
@@ -35,7 +34,6 @@ __all__ = [
     "Place",
     "Since",
     "has_no_list",
-    "is_own_word",
     "places",
 ]
 
@@ -45,9 +43,6 @@ MAX_SIZE = 100
 _MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError, A2AHTTPError)
 """Errors that a later round may not meet, even if a single call would not be retried after them: a
 bare HTTP status comes from a gateway, which may answer differently by then."""
-
-_GATEWAY = frozenset({408, 425, 429, 502, 503, 504})
-"""HTTP statuses of a gateway that did not reach the agent, and of rate limiting."""
 
 _TRIES = 7
 """Attempts that the agent refuses with errors of its own, without one that succeeds, after which a
@@ -142,7 +137,7 @@ class Place(msgspec.Struct, kw_only=True):
         self.trouble, self.error = error.message or type(error).__name__, error
         by_kind = isinstance(error, _MAY_PASS) and not isinstance(error, _STAYS)
         tries = max(1, len(error.attempts))
-        self.refusals = self.refusals + tries if is_own_word(error) else 0
+        self.refusals = self.refusals + tries if is_agents_own(error) else 0
         most = _TRIES_OF_REFUSED if is_refused else _TRIES
         is_hopeless = self.refusals >= most and not self.looks
         self.is_closed = is_hopeless or not (may_pass or error.transient or by_kind)
@@ -173,13 +168,6 @@ def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
         yield Place(name=name, ask=ListPage(context_id=message.context_id))
     if is_own_context or not (message.context_id or message.task_id):
         yield Place(name="the tasks changed since the message was sent", ask=Since())
-
-
-def is_own_word(error: A2AError) -> bool:
-    """Whether the agent itself fails, as far as can be seen, and not a gateway."""
-    if isinstance(error, A2AHTTPError):
-        return error.http_status not in _GATEWAY and not is_unknown_operation(error)
-    return isinstance(error, InternalError | InvalidAgentResponseError)
 
 
 def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
