@@ -13,8 +13,11 @@ different functions they are, of how many modules; how often the module changes 
 often a coroutine that waited is resumed. The agent is `holdfast.testing.FakeAgent`, which is not
 counted, nor is anything outside the library. ``--path`` prints each function on the way, in order.
 
-The state of an open stream is counted too: the objects of the library that hold what changes from
-event to event, from `EventStream` down to the one that reads the connection, and their attributes.
+The state of an open stream is counted too: the mutable objects of the library that belong to one
+stream, from `EventStream` down to the one that reads the connection, and their attributes. Mutable
+structs count, since they hold state like any other object; frozen ones are values. Printed besides
+are those of these objects that are different after the next chunk: the others change for the time
+of a wait, or when the stream begins, is cut or ends.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections import deque
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -118,8 +122,8 @@ def _name(code: CodeType) -> tuple[str, str] | None:
     return ".".join(module.parts), code.co_qualname
 
 
-def state_of(stream: object) -> dict[str, int]:
-    """The objects of an open stream that change with its events, and how many attributes each has.
+def state_of(stream: object) -> list[Any]:
+    """Find the mutable objects of an open stream.
 
     They are found by following the attributes of `holdfast.EventStream` down to what reads the
     connection; what belongs to the client, and is shared by all of its streams, does not count.
@@ -132,7 +136,7 @@ def state_of(stream: object) -> dict[str, int]:
             continue
         seen[id(thing)] = thing
         todo.extend(_attributes(thing).values())
-    return {type(thing).__name__: len(_attributes(thing)) for thing in seen.values()}
+    return list(seen.values())
 
 
 _OF_A_STREAM = ("_stream.", "_client.event_stream", "_client.streams", "_pipeline.", "_wire.sse")
@@ -143,14 +147,20 @@ def _is_of_a_stream(thing: object) -> bool:
     kind = type(thing)
     if kind.__name__ == "EventStream":
         return True
-    is_value = hasattr(kind, "__struct_fields__") or isinstance(thing, Enum)
+    is_value = isinstance(thing, Enum) or _is_frozen(kind)
     module = kind.__module__.removeprefix("holdfast.")
     is_shared = kind.__name__.endswith(_OF_THE_CLIENT)
     return module.startswith(_OF_A_STREAM) and not is_value and not is_shared
 
 
+def _is_frozen(kind: type) -> bool:
+    """Whether a class is a struct whose values never change."""
+    config = getattr(kind, "__struct_config__", None)
+    return config is not None and config.frozen
+
+
 def _attributes(thing: object) -> dict[str, Any]:
-    names = [*getattr(thing, "__dict__", {})]
+    names = [*getattr(thing, "__dict__", {}), *getattr(thing, "__struct_fields__", ())]
     for kind in type(thing).__mro__:
         names += [name for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
     return {name: getattr(thing, name) for name in names}
@@ -208,14 +218,34 @@ async def chunk_from_a_socket() -> Walk:
         return await chunk(lambda _: None, server.url, agent)
 
 
-async def state() -> dict[str, int]:
+def _content(thing: object) -> object:
+    """Describe what an object or a container holds, to be compared with what it holds later."""
+    if isinstance(thing, dict):
+        return [(key, _content(value)) for key, value in thing.items()]
+    if isinstance(thing, list | deque):
+        return [_content(value) for value in thing]
+    return len(thing) if isinstance(thing, bytearray) else id(thing)
+
+
+async def state() -> tuple[dict[str, int], list[str]]:
+    """Count the attributes of an open stream's objects, and find those that a chunk changes."""
     agent = _agent()
     async with (
         connect(agent.url, engine=FakeNetwork(agent)) as client,
         client.stream_message("hi") as events,
     ):
-        await anext(events.text_deltas())
-        return state_of(events)
+        deltas = events.text_deltas()
+        for _ in range(3):
+            await anext(deltas)
+        things = state_of(events)
+        before = [_content(_attributes(thing)) for thing in things]
+        await anext(deltas)
+        changed = [
+            type(thing).__name__
+            for thing, content in zip(things, before, strict=True)
+            if _content(_attributes(thing)) != content
+        ]
+        return {type(thing).__name__: len(_attributes(thing)) for thing in things}, changed
 
 
 def main() -> None:
@@ -230,10 +260,11 @@ def main() -> None:
     for title, made in walks.items():
         run(made()).show(title, path=path)
     asyncio.run(chunk_from_a_socket()).show("the same, from a socket", path=path)
-    objects = run(state())
+    objects, changed = run(state())
     sums = f"{len(objects)} objects, {sum(objects.values())} attributes"
     listed = ", ".join(f"{name} {number}" for name, number in objects.items())
     print(f"state of an open stream: {sums}\n    {listed}")
+    print(f"different after a chunk: {len(changed)}, {', '.join(changed)}")
 
 
 if __name__ == "__main__":

@@ -158,6 +158,7 @@ class World:
     # ── What the stream is made of ───────────────────────────────────────────────────────────
 
     is_closed = False
+    client = property(lambda self: self)
     subscribing_is_safe = True
 
     def first(self):

@@ -425,7 +425,7 @@ def test_a_newer_question_that_answers_another_client_is_stale(text, is_stale):
     reply.saw(Task(id="t", status=newer, history=(*before, user("u-2", text))))
 
     assert reply.is_stale(newer) is is_stale
-    assert reply.patience(newer, 3600.0) == 60.0 or not is_stale
+    assert reply.max_silence(newer, 3600.0) == 60.0 or not is_stale
 
     own = (*before, user("u-2", text), newer.message, user("reply", "Margherita"))
     last = question("Last?", message_id="q-3", at="2026-01-01T12:00:02Z")
@@ -485,7 +485,7 @@ def test_a_status_that_may_be_another_of_the_same_second_is_an_answer_after_a_mi
     reply.saw(Task(id="t", status=status))
 
     assert reply.is_stale(status)
-    assert reply.patience(status, 3600.0) == seconds
+    assert reply.max_silence(status, 3600.0) == seconds
 
 
 def test_the_latest_tasks_are_remembered():

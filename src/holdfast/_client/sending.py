@@ -441,8 +441,8 @@ class SendOperation:
             if reply is None or not task.state.is_interrupted:
                 return task.state.is_terminal or task.state.is_interrupted
             reply.saw(task)
-            patience = reply.patience(task.status, longest)
-            return not reply.is_stale(task.status) or clock() - began >= patience
+            max_silence = reply.max_silence(task.status, longest)
+            return not reply.is_stale(task.status) or clock() - began >= max_silence
 
         scope = msgspec.structs.replace(self._scope, consumers=())
         return await watch_task(

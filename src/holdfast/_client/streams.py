@@ -48,13 +48,14 @@ class StreamCalls:
     """One stream of a client, which begins with a message or follows an existing task.
 
     Args:
-        calls: Makes calls.
+        client: Makes the requests.
         scope: The deadline, if any, and what each of the stream's requests carries.
         poll_interval: Seconds between two polls where the task has to be polled.
         until_deadline: Whether only the deadline ends the stream while the agent is unreachable or
             sends Retry-After.
 
     Attributes:
+        client: Makes the requests.
         scope: The deadline, if any, and what each of the stream's requests carries.
         extensions: The extensions that the agent has activated, according to its first reply.
         call: The journal's record of the message that was sent last; None where there is none.
@@ -63,13 +64,13 @@ class StreamCalls:
 
     def __init__(
         self,
-        calls: ClientCore,
+        client: ClientCore,
         scope: CallScope,
         *,
         poll_interval: float,
         until_deadline: bool = False,
     ) -> None:
-        self._calls = calls
+        self.client = client
         self.scope = scope
         self._poll_interval = poll_interval
         self._until_deadline = until_deadline
@@ -78,7 +79,7 @@ class StreamCalls:
         self._request_id = ""
         self._sending: SendOperation | None = None
         self._origin: Origin | None = None  # the message that created the task
-        self.observed = calls.observed(scope, SUBSCRIBE_TO_TASK.name)
+        self.observed = client.observed(scope, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
 
     @property
@@ -114,7 +115,7 @@ class StreamCalls:
         task that the caller knows (``known``), only changes are delivered; for ``has_progressed``
         see `StreamMachine`.
         """
-        request = self._calls.request(
+        request = self.client.request(
             content,
             task_id=task_id,
             context_id=context_id,
@@ -139,7 +140,7 @@ class StreamCalls:
     def note_state(self, outbox: EventOutbox) -> None:
         """Note the state of a stream's task when the stream has ended."""
         if outbox.task_id is not None and outbox.status is not None:
-            self._calls.replies.saw(outbox.task_id, outbox.status)
+            self.client.replies.saw(outbox.task_id, outbox.status)
 
     def on_first_event(self) -> None:
         """End the deadline if it applies only to the first event (`ends_at_first_event`)."""
@@ -170,8 +171,8 @@ class StreamCalls:
     async def _send(
         self, request: SendMessageRequest, known: Task | None, make: Callable[..., StreamMachine]
     ) -> ResumableStream:
-        reply = await self._calls.replying(request.message, self.scope, known=known)
-        sending = self._sending = SendOperation(self._calls, request, self.scope, reply=reply)
+        reply = await self.client.replying(request.message, self.scope, known=known)
+        sending = self._sending = SendOperation(self.client, request, self.scope, reply=reply)
         make = partial(make, reply=reply)
         if self.call is not None and known is not None:  # this message replies to that answer
             await self.call.record_answer(known)
@@ -208,7 +209,7 @@ class StreamCalls:
         return self._resumable(machine, None)
 
     async def _subscribe_to(self, task_id: str, *, forced: bool) -> ResumableStream:
-        machine = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
+        machine = self._machine(task_id=task_id, reply=self.client.replies.pending(task_id))
         if not await self._are_streams_offered():
             machine.on_poll_only()
         elif not forced and await self._is_of_v03():
@@ -222,14 +223,14 @@ class StreamCalls:
 
     async def _is_of_v03(self) -> bool:
         """Return whether calls go to an interface of protocol 0.3, fetching the card if needed."""
-        if self._calls.subscribing_is_safe is not None:
-            return not self._calls.subscribing_is_safe
-        card = await self._calls.card(self.deadline)
+        if self.client.subscribing_is_safe is not None:
+            return not self.client.subscribing_is_safe
+        card = await self.client.card(self.deadline)
         versions = [interface.protocol_version or "" for interface in card.supported_interfaces]
         return bool(versions) and all(version.startswith("0.") for version in versions)
 
     async def _follow(self, task_id: str, task: Task | None) -> ResumableStream:
-        reply = self._calls.replies.pending(task_id)
+        reply = self.client.replies.pending(task_id)
         machine = self._machine(task_id=task_id, task=task, reply=reply)
         if not (await self._are_streams_offered() and await self._is_subscribing_safe(task_id)):
             machine.on_poll_only()
@@ -237,15 +238,15 @@ class StreamCalls:
 
     async def _is_subscribing_safe(self, task_id: str) -> bool:
         """Return whether a subscription leaves a task unchanged; False while that is unknown."""
-        if self._calls.subscribing_is_safe is None:
+        if self.client.subscribing_is_safe is None:
             with contextlib.suppress(A2AError):  # polling the task raises it again
                 await self.get_task(task_id)
         return self.subscribing_is_safe
 
     async def _are_streams_offered(self) -> bool:
-        if not self._calls.streaming:
+        if not self.client.streaming:
             return False
-        card = await self._calls.card(self.deadline)
+        card = await self.client.card(self.deadline)
         return bool(card.capabilities.streaming)
 
     def _machine(
@@ -259,8 +260,8 @@ class StreamCalls:
         has_progressed: Callable[[Task], bool] | None = None,
     ) -> StreamMachine:
         return StreamMachine(
-            self._calls.limits,
-            max_reconnects=self._calls.resilience.reconnect.max_reconnects,
+            self.client.limits,
+            max_reconnects=self.client.resilience.reconnect.max_reconnects,
             until_deadline=self._until_deadline,
             task_id=task_id,
             task=task,
@@ -274,13 +275,13 @@ class StreamCalls:
     def _resumable(
         self, machine: StreamMachine, connection: Stream[StreamResponse] | None
     ) -> ResumableStream:
-        resilience = self._calls.resilience
+        resilience = self.client.resilience
         return ResumableStream(
             machine,
             self,
             connection,
-            env=self._calls.env,
-            watchdog=self._calls.watchdog,
+            env=self.client.env,
+            watchdog=self.client.watchdog,
             deadline=self.deadline,
             policy=resilience.reconnect,
             max_retry_after=None if self._until_deadline else resilience.retry.max_retry_after,
@@ -292,8 +293,8 @@ class StreamCalls:
     async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
         """Subscribe to the task, once: retrying is the stream's task."""
         self.check_open(task_id)
-        self._request_id = self._calls.env.new_id()
-        reply = await self._calls.stream(
+        self._request_id = self.client.env.new_id()
+        reply = await self.client.stream(
             SUBSCRIBE_TO_TASK,
             SubscribeToTaskRequest(id=task_id),
             self.scope,
@@ -307,9 +308,9 @@ class StreamCalls:
     async def get_task(self, task_id: str) -> Task:
         """Fetch the task."""
         self.check_open(task_id)
-        task = await self._calls.get_task(task_id, self.scope)
-        if self._origin is not None and self._calls.journaling is not None:
-            await self._calls.journaling.note_later(self._origin, task)
+        task = await self.client.get_task(task_id, self.scope)
+        if self._origin is not None and self.client.journaling is not None:
+            await self.client.journaling.note_later(self._origin, task)
         return task
 
     async def find_task(self, error: A2AError | None) -> Task:
@@ -322,9 +323,9 @@ class StreamCalls:
 
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Notify observers of a reconnect."""
-        self._calls.observers.reconnected(
+        self.client.observers.reconnected(
             request_id=self._request_id,
-            agent=self._calls.agent,
+            agent=self.client.agent,
             task_id=task_id,
             number=number,
             error=error,
@@ -332,40 +333,35 @@ class StreamCalls:
 
     def register(self, task_id: str, stream: ResumableStream) -> None:
         """Register a stream of a task."""
-        self._calls.streams.setdefault(task_id, WeakSet()).add(stream)
+        self.client.streams.setdefault(task_id, WeakSet()).add(stream)
 
     def unregister(self, task_id: str, stream: ResumableStream) -> None:
         """Remove a stream of a task."""
-        streams = self._calls.streams.get(task_id, WeakSet[ResumableStream]())
+        streams = self.client.streams.get(task_id, WeakSet[ResumableStream]())
         streams.discard(stream)
         if not streams:
-            self._calls.streams.pop(task_id, None)
+            self.client.streams.pop(task_id, None)
 
     async def call_consumers(
         self, consumers: Iterable[Consumer], event: Event, task: Task | None
     ) -> None:
         """Call consumers with an event."""
-        await self._calls.call_consumers(consumers, event, task, self.deadline)
+        await self.client.call_consumers(consumers, event, task, self.deadline)
 
     @property
     def agent(self) -> str | None:
         """The address that answered last."""
-        return self._calls.agent
+        return self.client.agent
 
     @property
     def subscribing_is_safe(self) -> bool:
         """Whether a subscription leaves a task unchanged; False until an agent has answered."""
-        return bool(self._calls.subscribing_is_safe)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the client is closed."""
-        return self._calls.is_closed
+        return bool(self.client.subscribing_is_safe)
 
     async def pause(self, seconds: float) -> None:
         """Wait, until the client is closed at the latest."""
-        await self._calls.pause(seconds)
+        await self.client.pause(seconds)
 
     def check_open(self, task_id: str) -> None:
         """Raise an `A2AConnectionError` if the client is closed."""
-        self._calls.check_watching(task_id)
+        self.client.check_watching(task_id)

@@ -134,15 +134,15 @@ class Connection(Generic[T]):
             self._is_over = self._is_last(event)
         return event
 
-    async def wait(self, quiet_at: float = math.inf, watchdog: Watchdog | None = None) -> bool:
+    async def wait(self, until: float = math.inf, watchdog: Watchdog | None = None) -> bool:
         """Wait until there is an event to take.
 
         Args:
-            quiet_at: When to stop waiting, on the event loop's clock; infinity for never.
-            watchdog: Measures ``quiet_at`` where the connection has no bounds of its own.
+            until: When to stop waiting, on the event loop's clock; infinity for never.
+            watchdog: Measures ``until`` where the connection has no bounds of its own.
 
         Returns:
-            Whether there is an event; False where none arrived until ``quiet_at``.
+            Whether there is an event; False where none arrived until then.
 
         Raises:
             StopAsyncIteration: The connection ended normally.
@@ -154,16 +154,16 @@ class Connection(Generic[T]):
             raise StopAsyncIteration
         bounds, self._failure = self._bounds, None  # a cancelled wait can be repeated
         if bounds is not None:
-            self.limit = TimeLimit(bounds.watchdog, min(bounds.at, quiet_at))
+            self.limit = TimeLimit(bounds.watchdog, min(bounds.at, until))
         elif watchdog is not None:
-            self.limit = TimeLimit(watchdog, quiet_at)
+            self.limit = TimeLimit(watchdog, until)
         try:
             with self.limit or _NO_LIMIT:
                 self._held = await self._source.__anext__()
         except StopAsyncIteration:
             raise
         except BaseException as failure:
-            if self._is_quiet(failure):
+            if self._has_timed_out(failure):
                 return False
             raise
         finally:
@@ -172,7 +172,7 @@ class Connection(Generic[T]):
                 bounds.left()
         return True
 
-    def _is_quiet(self, failure: BaseException) -> bool:
+    def _has_timed_out(self, failure: BaseException) -> bool:
         """Return whether a wait ended because nothing arrived; record any other failure.
 
         Raises:

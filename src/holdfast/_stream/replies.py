@@ -97,7 +97,7 @@ class PendingReply:
             return False
         return still_waits(status, self._question)
 
-    def patience(self, status: TaskStatus, longest: float) -> float:
+    def max_silence(self, status: TaskStatus, longest: float) -> float:
         """Seconds after which a stale status is the agent's answer all the same.
 
         Args:

@@ -1,4 +1,4 @@
-"""The shell around `holdfast._stream.machine`: does what the machine says, and reports to it.
+"""Run `holdfast._stream.machine`: do what the machine says, and report to it what happened.
 
 Rules: one thing at a time, and nothing in the background: between two calls of `next` nothing
 happens. A call that is cancelled can be made again. Whatever ends a stream closes its connection.
@@ -47,53 +47,63 @@ _SETTLE_S = 1.0
 """Seconds that an agent has to send the whole task at its end."""
 
 
+class Closable(Protocol):
+    """A client.
+
+    Attributes:
+        is_closed: Whether it was closed.
+    """
+
+    is_closed: bool
+
+
 class TaskSource(Protocol):
-    """Where a stream comes from: the calls that it is made of."""
+    """The requests that a stream is made of."""
+
+    @property
+    def client(self) -> Closable:
+        """The client that makes the requests; closing it ends the stream."""
+        ...
 
     async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
-        """Subscribes to the task."""
+        """Subscribe to the task."""
         ...
 
     async def get_task(self, task_id: str) -> Task:
-        """Gets the task."""
+        """Fetch the task."""
         ...
 
     async def find_task(self, error: A2AError | None) -> Task:
-        """Searches for the task of a message, where `error` ended its stream before it named one.
+        """Search for the task of the message, whose stream `error` ended before it named a task.
 
         Raises:
-            OutcomeUnknownError: It was not found.
+            OutcomeUnknownError: No task was found.
         """
         ...
 
     @property
     def subscribing_is_safe(self) -> bool:
-        """Whether a subscription leaves a task as it is where it was made last."""
-        ...
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the client is closed."""
+        """Whether a subscription leaves a task unchanged, at the agent that answered last."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Waits, and no longer than until the client is closed."""
+        """Wait, until the client is closed at the latest."""
         ...
 
     def check_open(self, task_id: str) -> None:
-        """Raises an `A2AConnectionError` if the client is closed."""
+        """Raise an `A2AConnectionError` if the client is closed."""
         ...
 
     def on_reconnect(self, task_id: str, number: int, error: A2AError | None) -> None:
-        """Tells observers of a reconnect, and of what made it necessary."""
+        """Notify observers of a reconnect, and of the error that made it necessary."""
         ...
 
     def register(self, task_id: str, stream: ResumableStream) -> None:
-        """Notes, once, which task a stream is of: it expects a change when the task is changed."""
+        """Register the stream for its task, whose changes it then expects."""
         ...
 
     def unregister(self, task_id: str, stream: ResumableStream) -> None:
-        """Forgets a stream that is closed."""
+        """Remove a closed stream."""
         ...
 
 
@@ -101,19 +111,19 @@ class ResumableStream:
     """The events of one task or message, over any number of connections.
 
     Args:
-        machine: The machine; what it knows so far stands.
-        source: What it is made of.
+        machine: The machine, in any state.
+        source: Makes the requests.
         connection: The connection that is open; None for none.
         env: Randomness for backoffs.
         watchdog: Measures how long a connection is silent.
-        deadline: When it ends, if ever.
+        deadline: The deadline of the stream, if any.
         policy: When to reconnect, and how often.
-        max_retry_after: Longest hint of an agent to follow, in seconds; None follows any, to the
+        max_retry_after: Longest Retry-After to follow, in seconds; None follows any, up to the
             deadline.
-        poll_interval: Seconds between two looks at a task that is polled.
+        poll_interval: Seconds between two requests for a task that is polled.
 
     Attributes:
-        outbox: The events for the caller, and the task that they make.
+        outbox: The events for the caller, and the task that they describe.
     """
 
     def __init__(
@@ -133,9 +143,9 @@ class ResumableStream:
         self.outbox = machine.outbox
         self._source = source
         self._time = asyncio.get_running_loop().time
-        self._quiet_at: float | None = None  # when to ask for the task, if nothing comes
-        self._heard_at = 0.0  # the last time that a chunk came which does not change `_quiet_at`
-        self._asked_at = 0.0  # the last time that the task was asked for
+        self._look_at: float | None = None  # when to fetch the task, if no event comes
+        self._heard_at = 0.0  # when a chunk came last, which does not change `_look_at`
+        self._fetched_at = 0.0  # when the task was fetched last
         self._reading: asyncio.Task[bool] | None = None  # a wait beside a request for the task
         self._connect(connection)
         self._env = env
@@ -146,19 +156,17 @@ class ResumableStream:
         self._max_retry_after = max_retry_after
         self._poll_interval = poll_interval
         self._delays: Iterator[float] | None = None
-        self._failure: A2AError | None = None  # which ends it
+        self._failure: A2AError | None = None  # ends it
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
-        self._quiet_since: float | None = None  # as far as a task is polled
-        self._stale_since: float | None = (
-            None  # while the task was seen as it was before the reply
-        )
+        self._silent_since: float | None = None  # while the task is polled
+        self._stale_since: float | None = None  # while the task does not show the reply
         self._scope = CancelScope()
-        self._registered: str | None = None  # the task, as the source knows it
+        self._registered: str | None = None  # the task id that it is registered for
 
     @property
     def reconnects(self) -> int:
-        """How often it was subscribed to again after a cut."""
+        """The number of resubscriptions after a cut."""
         return self._machine.reconnects
 
     @property
@@ -173,17 +181,17 @@ class ResumableStream:
 
     @property
     def error(self) -> A2AError | None:
-        """What a connection broke with last."""
+        """The error that broke a connection last."""
         return self._machine.error
 
     @property
     def cause(self) -> A2AError | None:
-        """At the end, what a connection broke with, unless the agent continued after that."""
+        """At the end, the error that broke a connection, unless the agent continued after it."""
         return self._machine.cause
 
     @property
     def is_stale(self) -> bool:
-        """Whether the task that the caller has still waits for what it was just given."""
+        """Whether the caller's task still waits for the reply that was just sent."""
         reply, task = self._machine.reply, self.outbox.task
         return reply is not None and task is not None and reply.is_stale(task.status)
 
@@ -196,11 +204,11 @@ class ResumableStream:
         return state.is_settled and not self.outbox.has_news and not self._machine.is_stale
 
     async def next(self) -> Event | None:
-        """The next event; None at the end.
+        """Wait for the next event; None at the end.
 
         Raises:
-            ReconnectError: It was cut, and cannot be resumed.
-            DeadlineExceededError: Its time is over; `task` is the task as last seen.
+            ReconnectError: The stream was cut, and cannot be resumed.
+            DeadlineExceededError: The deadline has passed; `task` is the task as last seen.
             TaskAuthRequiredError: The same, while the task waits for an authorization.
             A2AError: The agent refuses to continue.
         """
@@ -210,9 +218,16 @@ class ResumableStream:
                 raise self._failure
             event = self.outbox.take() if self.outbox.pending else None
             while event is None:
-                is_reading = machine.action is Action.READ and not self._source.is_closed
+                is_reading = machine.action is Action.READ and not self._source.client.is_closed
                 if is_reading and (response := self._next_nowait()) is not None:
-                    event = self._accept(response)
+                    event = response.artifact_update
+                    if event is not None and not machine.may_repeat:
+                        self._heard_at = self._time()
+                    elif (event := response.event) is not None:
+                        self._look_at = None
+                    else:
+                        continue  # an unknown kind of event counts no more than a comment
+                    event = machine.accept(event)
                     continue
                 if self._scope.is_cancelled or machine.action is Action.STOP:
                     await self._finish()
@@ -220,13 +235,9 @@ class ResumableStream:
                 await (self._read() if is_reading else self._do(machine.action))
                 event = self.outbox.take() if self.outbox.pending else None
         except A2AError as error:
-            self._failure = error  # which the next call raises if this one is cancelled
-            if not isinstance(error, OutcomeUnknownError):
-                add_last_seen(error, self.outbox.task_id, self.outbox.state)
-            with contextlib.suppress(TimeoutError):  # of what does not close
-                await self.close()
+            await self._fail(error)
             raise
-        self._quiet_since = None
+        self._silent_since = None
         if self._registered is None and self.outbox.task_id is not None:
             self._registered = self.outbox.task_id
             self._source.register(self._registered, self)
@@ -234,30 +245,26 @@ class ResumableStream:
             self._deadline = NEVER
         return event
 
-    def _accept(self, response: StreamResponse) -> Event | None:
-        """Hands an event of the connection to the machine, and gives the next for the caller."""
-        event: Event | None = response.artifact_update
-        if event is not None and not self._machine.may_repeat:
-            self._heard_at = self._time()
-        elif (event := response.event) is not None:
-            self._quiet_at = None
-        else:
-            return None  # of a kind that this client does not know: no more than a comment
-        return self._machine.accept(event)
+    async def _fail(self, error: A2AError) -> None:
+        self._failure = error  # raised again by the next call if this one is cancelled
+        if not isinstance(error, OutcomeUnknownError):
+            add_last_seen(error, self.outbox.task_id, self.outbox.state)
+        with contextlib.suppress(TimeoutError):  # of a connection that does not close
+            await self.close()
 
     async def close(self) -> None:
-        """Ends it, and a wait for its next event; the agent continues with the task."""
+        """End the stream, and a wait for its next event; the agent continues with the task."""
         self._scope.cancel()
         if self._registered is not None:
             self._source.unregister(self._registered, self)
         await self._let_go()
 
     async def _finish(self) -> None:
-        """Ends in good order, or because it was closed meanwhile."""
+        """End normally, or because the stream was closed meanwhile."""
         if self._scope.is_cancelled:
-            await self._let_go()  # of what came meanwhile
+            await self._let_go()  # of a connection that was opened meanwhile
         else:
-            self._machine.on_expired()
+            self._machine.close_reply()
             await self.settle()
 
     async def _let_go(self) -> None:
@@ -267,31 +274,31 @@ class ResumableStream:
             await connection.close()
 
     async def _replace(self) -> None:
-        """Lets go of a connection that is over; another one follows even if it does not close."""
+        """Let go of a connection that is over; the stream continues even if it does not close."""
         with contextlib.suppress(TimeoutError):
             await self._let_go()
 
     def _connect(self, stream: Stream[StreamResponse] | None) -> None:
         self._connection = connection = None if stream is None else connection_over(stream)
         self._next_nowait = _nothing if connection is None else connection.next_nowait
-        self._quiet_at = None
+        self._look_at = None
         self._forget_reading()
 
     async def _read(self) -> None:
-        """Waits until the connection has an event to take, or the machine has something to do."""
+        """Wait until the connection has an event, or the machine has something to do."""
         connection, machine = self._connection, self._machine
         if connection is None or (machine.may_repeat and self._is_due()):
-            # Without a connection, it was let go of, as after an error.
+            # Without a connection: it was let go of, as after an error.
             (machine.on_look_due if self._is_due() else machine.on_end)()
             return
         try:
             while self._reading is None:
-                quiet_at = self._quiet_at
-                if quiet_at is None or machine.may_repeat:
-                    quiet_at = self._next_quiet()
-                if await connection.wait(quiet_at, self._watchdog):
+                look_at = self._look_at
+                if look_at is None or machine.may_repeat:
+                    look_at = self._next_look()
+                if await connection.wait(look_at, self._watchdog):
                     return
-                if self._next_quiet() <= self._time():
+                if self._next_look() <= self._time():
                     break
             await self._read_beside_requests(connection)
         except StopAsyncIteration:
@@ -299,11 +306,11 @@ class ResumableStream:
                 machine.on_end()
             await self._replace()
         except A2AError as error:
-            if not self._scope.is_cancelled:  # else it broke because it was let go of
+            if not self._scope.is_cancelled:  # else it broke because it was closed
                 await self._lose(error)
 
     async def _lose(self, error: A2AError) -> None:
-        """Lets go of a connection that broke."""
+        """Let go of a connection that broke."""
         self._check_deadline(error)
         if isinstance(error, LimitExceededError):
             raise error
@@ -312,7 +319,7 @@ class ResumableStream:
         await self._replace()
 
     async def _read_beside_requests(self, connection: Connection[StreamResponse]) -> None:
-        """Asks for the task while the connection is silent, and waits for an event beside it."""
+        """Fetch the task while the connection is silent, and wait for an event meanwhile."""
         machine, reading = self._machine, self._reading
         self._check_open()  # the client may have been closed in the meantime
         if reading is None or reading.cancelled():
@@ -320,7 +327,7 @@ class ResumableStream:
         try:
             while not await self._arrives(reading):
                 self._check_open()
-                self._quiet_at, is_due = None, self._is_due()
+                self._look_at, is_due = None, self._is_due()
                 machine.on_look_due()
                 task_id = self.outbox.task_id or ""
                 asking = self._get_task(task_id) if is_due else self._get_task_beside(reading)
@@ -336,20 +343,20 @@ class ResumableStream:
         self._forget_reading()
         if not reading.cancelled() and machine.action is not Action.STOP:
             reading.result()  # which raises if the connection has ended
-            # What cannot be merged now stays with the connection.
+            # An event that cannot be merged now stays in the connection.
             response = connection.next_nowait() if machine.expects(Input.EVENT) else None
             if response is not None and (event := response.event) is not None:
-                self._quiet_at = None
+                self._look_at = None
                 machine.on_event(event)
 
     def _forget_reading(self) -> None:
-        """Forgets a wait, whether an event has arrived or not."""
+        """Forget a wait, whether an event has arrived or not."""
         reading, self._reading = self._reading, None
         if reading is not None and reading.done() and not reading.cancelled():
             reading.exception()  # else it is logged as never retrieved
 
     async def _get_task_beside(self, reading: asyncio.Future[Any]) -> None:
-        """Asks for the task, and no longer than until the connection brings something."""
+        """Fetch the task, but only until the connection brings something."""
         asking = asyncio.create_task(self._get_task(self.outbox.task_id or ""))
         try:
             await asyncio.wait({reading, asking}, return_when=asyncio.FIRST_COMPLETED)
@@ -359,8 +366,8 @@ class ResumableStream:
             asking.result()
 
     async def _arrives(self, reading: asyncio.Future[bool]) -> bool:
-        """Whether an event arrives before the task is to be asked for."""
-        limit = self._limit = self._watchdog.until(self._next_quiet())
+        """Return whether an event arrives before the task is to be fetched."""
+        limit = self._limit = self._watchdog.until(self._next_look())
         try:
             with limit:
                 await asyncio.wait({reading})
@@ -371,37 +378,37 @@ class ResumableStream:
             self._limit = None
         return reading.done()
 
-    def _next_quiet(self) -> float:
-        """When to ask for the task if nothing comes; a cancelled wait does not change it."""
-        patience, after = self._machine.silence, self._machine.compare_after
-        if patience is None:
-            self._quiet_at = None
+    def _next_look(self) -> float:
+        """Return when to fetch the task if nothing comes; a cancelled wait does not change it."""
+        silence, after = self._machine.silence, self._machine.compare_after
+        if silence is None:
+            self._look_at = None
             return math.inf
-        if self._quiet_at is None:
-            self._quiet_at = self._time() + patience
-        self._quiet_at = max(self._quiet_at, self._heard_at + patience)
-        return self._quiet_at if after is None else min(self._quiet_at, self._asked_at + after)
+        if self._look_at is None:
+            self._look_at = self._time() + silence
+        self._look_at = max(self._look_at, self._heard_at + silence)
+        return self._look_at if after is None else min(self._look_at, self._fetched_at + after)
 
     def _is_due(self) -> bool:
-        """Whether the task is to be asked for now, whatever the connection brings."""
+        """Return whether the task is to be fetched now, whatever the connection brings."""
         after = self._machine.compare_after
-        return after is not None and self._time() >= self._asked_at + after
+        return after is not None and self._time() >= self._fetched_at + after
 
     def expect_change(self) -> None:
-        """Has the task asked for soon: something else says that it changes."""
+        """Fetch the task soon: it is known to change."""
         self._machine.expect_change()
-        patience = self._machine.silence
-        if patience is None:
+        silence = self._machine.silence
+        if silence is None:
             return
-        soon = self._time() + patience
-        if self._quiet_at is not None:
-            self._quiet_at = min(self._quiet_at, soon)
+        soon = self._time() + silence
+        if self._look_at is not None:
+            self._look_at = min(self._look_at, soon)
         limit = self._limit if self._connection is None else self._limit or self._connection.limit
         if limit is not None and soon < limit.at:
-            limit.restart(patience)
+            limit.restart(silence)
 
     async def _do(self, action: Action | Wait) -> None:
-        """Does what there is to do without a connection, until the stream is closed."""
+        """Do what there is to do without a connection, until the stream is closed."""
         self._check_open()
         await self._scope.wait(self._doing(action))
 
@@ -421,7 +428,7 @@ class ResumableStream:
             self._machine.on_no_task(error)
         else:
             self._machine.on_task(task)
-        self._asked_at = self._time()
+        self._fetched_at = self._time()
 
     async def _search(self) -> None:
         await self._replace()
@@ -454,7 +461,7 @@ class ResumableStream:
         self._machine.on_waited()
 
     def _check_stale(self, now: float) -> None:
-        """Believes a task that still waits for what it was given, after a long silence."""
+        """Take a status that does not show the reply for the answer, after a long silence."""
         if not self._machine.is_stale:
             self._stale_since = None
             return
@@ -463,17 +470,17 @@ class ResumableStream:
         reply, status = self._machine.reply, self.outbox.status
         if reply is None or status is None:
             return
-        if now - self._stale_since >= reply.patience(status, self._policy.max_quiet):
+        if now - self._stale_since >= reply.max_silence(status, self._policy.max_quiet):
             self._machine.on_expired()
 
     def _check_hint(self, wait: Wait) -> None:
-        """Fails at once where the agent asks for a longer wait than is possible.
+        """Fail at once if the agent asks for a longer wait than is possible.
 
         Raises:
-            DeadlineExceededError: The deadline comes before the agent may be asked again. What the
-                agent said is its cause, and among its facts.
+            DeadlineExceededError: The deadline comes before the end of the wait. The agent's error
+                is the cause, and its facts are among the facts.
             TaskAuthRequiredError: The same, while the task waits for an authorization.
-            A2AError: What the agent said, where it asks for a longer wait than the policy allows.
+            A2AError: The agent's error: it asks for a longer wait than the policy allows.
         """
         error, left, most = wait.error, self._time_left, self._max_retry_after
         if error is None or most is None or wait.at_least <= min(most, left):
@@ -497,18 +504,18 @@ class ResumableStream:
         )
 
     def _end(self, wait: Wait) -> Deadline:
-        """When waiting ends: at the deadline or, where there is none, after a long silence."""
+        """Return when waiting ends: at the deadline or, without one, after a long silence."""
         if wait.attempt or self._deadline.at < math.inf:
             return self._deadline
-        if self._quiet_since is None:
-            self._quiet_since = self._time()
-        quiet = self._policy.max_quiet
-        return Deadline(name="quiet", timeout=quiet, at=self._quiet_since + quiet)
+        if self._silent_since is None:
+            self._silent_since = self._time()
+        longest = self._policy.max_quiet
+        return Deadline(name="quiet", timeout=longest, at=self._silent_since + longest)
 
     async def settle(self) -> None:
-        """Makes a task that came to rest exactly the agent's, if that is quick.
+        """Fetch the agent's final task, if that is quick.
 
-        Reads to the end of the connection, where an agent may send the whole task, or asks for it.
+        Reads to the end of the connection, where an agent may send the whole task, or fetches it.
         """
         machine, connection = self._machine, self._connection
         with contextlib.suppress(TimeoutError, A2AError):
@@ -530,7 +537,7 @@ class ResumableStream:
         return self._deadline.left(self._time())
 
     def _check_deadline(self, error: A2AError) -> None:
-        """Raises if the error of a call is this stream's own deadline."""
+        """Raise if the error of a call is this stream's own deadline."""
         if not isinstance(error, DeadlineExceededError) or self._time_left > 0:
             return
         if self.outbox.task_id is None:
@@ -542,4 +549,4 @@ class ResumableStream:
 
 
 def _nothing() -> None:
-    """Nothing is buffered."""
+    """Return None: nothing is buffered."""

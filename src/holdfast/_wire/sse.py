@@ -90,7 +90,7 @@ class EventStreamParser:
         bound, size = self._limits.event, len(chunk)
         before = self._size + len(self._line)
         position, lf, cr = 0, -1, -1
-        is_untried = True
+        is_untried = size > 8 * _SHORT_EVENT_BYTES
         while position < size:
             if is_untried and not before:
                 is_untried = False  # only once: later events are seldom plain if these are not
@@ -163,8 +163,7 @@ class EventStreamParser:
         Returns:
             The position after them; ``start`` if the chunk holds an event of another form.
         """
-        is_long = len(chunk) - start > 8 * _SHORT_EVENT_BYTES
-        if not is_long or b"\n" not in chunk[start : start + _SHORT_EVENT_BYTES]:
+        if b"\n" not in chunk[start : start + _SHORT_EVENT_BYTES]:
             return start
         chunk = chunk[start:]
         end = b"\r\n" if b"\r" in chunk else b"\n"
