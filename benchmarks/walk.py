@@ -218,13 +218,14 @@ async def chunk_from_a_socket() -> Walk:
         return await chunk(lambda _: None, server.url, agent)
 
 
-def _content(thing: object) -> object:
+def _content(thing: Any) -> object:
     """Describe what an object or a container holds, to be compared with what it holds later."""
     if isinstance(thing, dict):
-        return [(key, _content(value)) for key, value in thing.items()]
-    if isinstance(thing, list | deque):
+        members: dict[Any, Any] = thing
+        return [(key, _content(value)) for key, value in members.items()]
+    if type(thing) in {list, deque}:
         return [_content(value) for value in thing]
-    return len(thing) if isinstance(thing, bytearray) else id(thing)
+    return len(thing) if type(thing) is bytearray else id(thing)
 
 
 async def state() -> tuple[dict[str, int], list[str]]:

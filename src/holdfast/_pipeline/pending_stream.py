@@ -1,7 +1,7 @@
-"""Subscriptions that begin with no snapshot of the task but with the next thing that happens.
+"""Subscriptions that do not begin with a snapshot of the task, but with its next event.
 
-That may be nothing: whoever subscribes asks for the task where it stays silent. Agents that
-subscribe so break off what they refuse.
+There may be no such event. So the task is fetched while the subscription is silent. Agents that
+subscribe in this way end the connection to refuse a subscription.
 """
 
 from __future__ import annotations
@@ -31,40 +31,41 @@ if TYPE_CHECKING:
 __all__ = ["subscribed"]
 
 _FIRST_LOOK, _LATEST_LOOK = 2.0, 60.0
-"""Seconds of silence after which the task is asked for; twice as many each time."""
+"""Seconds of silence after which the task is fetched; they double, up to the second number."""
 
 
-class Subscription(Protocol):
+class UnopenedStream(Protocol):
     """A stream that is not open yet."""
 
     async def open(self) -> Mapping[str, str]:
-        """Opens it, waits for the first event, and gives the headers of the reply."""
+        """Open it, wait for the first event, and return the headers of the reply."""
         ...
 
     async def close(self) -> None:
-        """Closes it, if it is open."""
+        """Close it, if it is open."""
         ...
 
 
 async def subscribed(
-    subscription: Subscription, call: AnyCall, transport: Transport
+    subscription: UnopenedStream, call: AnyCall, transport: Transport
 ) -> Mapping[str, str]:
-    """Opens a subscription where it may have nothing to tell.
+    """Open a subscription that may bring no event.
 
     Args:
-        subscription: It is closed where it brings nothing.
-        call: What it is for.
-        transport: What the task is asked for over meanwhile.
+        subscription: The subscription; it is closed if it brings no event.
+        call: The call that subscribes.
+        transport: Carries the requests for the task meanwhile.
 
     Returns:
         The headers of the reply.
 
     Raises:
-        UnsupportedOperationError: The task is over or waits for input, or the agent breaks off.
-        A2AError: What opening it raises.
+        UnsupportedOperationError: The task is over or waits for input, or the agent refuses the
+            subscription by ending the connection.
+        A2AError: Opening the subscription failed.
     """
     try:
-        return await _begun(subscription.open(), partial(_look, call, transport))
+        return await _opened(subscription.open(), partial(_look, call, transport))
     except BaseException:
         with contextlib.suppress(TimeoutError):
             await close(subscription, seconds=CLOSE_GRACE_S)  # it may be open by now
@@ -72,7 +73,7 @@ async def subscribed(
 
 
 async def _look(call: AnyCall, transport: Transport) -> Task:
-    """The task that a call subscribes to."""
+    """Fetch the task that a call subscribes to."""
     question = msgspec.structs.replace(
         call,
         operation=GET_TASK,
@@ -83,11 +84,11 @@ async def _look(call: AnyCall, transport: Transport) -> Task:
     return task
 
 
-async def _begun(
+async def _opened(
     opening: Coroutine[Any, Any, Mapping[str, str]],
     look: Callable[[], Coroutine[Any, Any, Task]],
 ) -> Mapping[str, str]:
-    """Waits until a subscription brings its first event, unless there is none to come."""
+    """Wait until a subscription brings its first event, unless none will come."""
     first = asyncio.create_task(opening, name="a subscription")
     silence = _FIRST_LOOK
     try:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast._stream.counters import MAX_EVENTLESS, StreamCounters
 from holdfast._stream.merging import (
     CHANGED_SILENCE_S,
     LONGEST_SILENCE_S,
@@ -36,7 +37,6 @@ from holdfast._stream.merging import (
     Subscription,
 )
 from holdfast._stream.outbox import EventOutbox
-from holdfast._stream.progress import MAX_EVENTLESS, Progress
 from holdfast._stream.states import TRANSITIONS, Action, Input, State, Wait
 from holdfast._wire.status import is_agents_own, is_unknown_operation
 from holdfast.errors import (
@@ -127,7 +127,7 @@ class StreamMachine:
         self._until_deadline = until_deadline
         self._subscribing_is_safe = subscribing_is_safe
         self._has_store = True  # the agent, as far as it did not say otherwise
-        self._progress = Progress()
+        self._counters = StreamCounters()
         self._silence: float | None = STALE_SILENCE_S  # of the first connection
         self._is_changing = False
         self._refusal: A2AError | None = None  # of the subscription before DOUBTED
@@ -199,7 +199,7 @@ class StreamMachine:
             state = self._end_with(event)
         else:
             if subscription.is_laid_over and not isinstance(event, Task):
-                self._progress.eventless = 0
+                self._counters.eventless = 0
             state = self._after_merging(subscription, subscription.on_event(event))
         self._enter(Input.EVENT, state)
 
@@ -263,7 +263,7 @@ class StreamMachine:
             state = self._poll(error)
         elif isinstance(error, A2ATimeoutError) and error.phase == "idle":
             state = State.RESTING  # opened without an event: the task may have none to come
-        elif error.transient and is_agents_own(error) and not self._progress.tries:
+        elif error.transient and is_agents_own(error) and not self._counters.tries:
             self._refusal = error
             state = State.DOUBTED
         elif error.transient:
@@ -396,7 +396,7 @@ class StreamMachine:
 
     def _check_cause(self) -> None:
         """Drop the cause of the end if the agent has continued after it."""
-        if self.outbox.count > self._progress.cut_at:
+        if self.outbox.count > self._counters.cut_at:
             self.cause = None
 
     def _after_merging(self, subscription: Subscription, state: State) -> State:
@@ -411,9 +411,9 @@ class StreamMachine:
 
     def _reconnect(self, error: A2AError | None) -> State:
         """Subscribe again after a cut, or do what is possible instead."""
-        progress = self._progress
+        counters = self._counters
         self.error = error or self.error
-        self.cause, progress.cut_at = error or self.cause, self.outbox.count
+        self.cause, counters.cut_at = error or self.cause, self.outbox.count
         if isinstance(error, A2AConnectionError) and error.failure == "closed":
             raise error
         if self.outbox.task_id is None:
@@ -427,8 +427,8 @@ class StreamMachine:
         if self.outbox.state is TaskState.INPUT_REQUIRED:
             return State.RESTING
         if not isinstance(error, A2ATimeoutError):  # after which the connection was only silent
-            progress.eventless += 1
-        if progress.eventless > MAX_EVENTLESS and self.may_repeat:
+            counters.eventless += 1
+        if counters.eventless > MAX_EVENTLESS and self.may_repeat:
             return self._poll(error)
         return self._try_again(State.SUBSCRIBING, error)
 
@@ -445,37 +445,37 @@ class StreamMachine:
 
     def _check(self, task: Task) -> State:
         """Cut a connection off that had time to bring what the task shows, and did not."""
-        progress = self._progress
+        counters = self._counters
         if self.outbox.lacks(task):
-            if progress.behind_at == self.outbox.count:
+            if counters.behind_at == self.outbox.count:
                 return self._reconnect(None)
-            progress.behind_at = self.outbox.count
+            counters.behind_at = self.outbox.count
         return State.FOLLOWING
 
     def _poll(self, error: A2AError | None = None) -> State:
         self.gap = self.is_polled = True
-        self._progress.tries = 0
+        self._counters.tries = 0
         self.wait = Wait(attempt=0, at_least=_requested_wait(error), error=error)
         return State.POLLING
 
     def _try_again(self, state: State, error: A2AError | None) -> State:
         """Try again after a wait, unless too many tries brought nothing new."""
-        progress = self._progress
-        progress.note_try(self.outbox.count, error)
-        is_exhausted = progress.tries > self._max_reconnects
+        counters = self._counters
+        counters.note_try(self.outbox.count, error)
+        is_exhausted = counters.tries > self._max_reconnects
         reconnects = state is State.SUBSCRIBING
         is_final = not (reconnects and self._max_reconnects)
         if is_exhausted and is_final and not self._until_deadline:
-            exhausted = progress.exhausted(
+            exhausted = counters.exhausted(
                 self._max_reconnects, self.outbox.task_id, self.outbox.whole()
             )
-            raise exhausted from progress.failure
+            raise exhausted from counters.failure
         if reconnects and (is_exhausted or not self._subscribing_is_safe):
             return self._poll(error)
         if reconnects and self.outbox.status is not None:
             self.gap = self._is_cut = True
         self.wait = Wait(
-            attempt=progress.tries, at_least=_requested_wait(error), error=progress.failure
+            attempt=counters.tries, at_least=_requested_wait(error), error=counters.failure
         )
         return state
 

@@ -47,7 +47,7 @@ _SETTLE_S = 1.0
 """Seconds that an agent has to send the whole task at its end."""
 
 
-class Closable(Protocol):
+class StreamClient(Protocol):
     """A client.
 
     Attributes:
@@ -61,7 +61,7 @@ class TaskSource(Protocol):
     """The requests that a stream is made of."""
 
     @property
-    def client(self) -> Closable:
+    def client(self) -> StreamClient:
         """The client that makes the requests; closing it ends the stream."""
         ...
 

@@ -12,7 +12,7 @@ from holdfast.errors import A2AError, Facts, ReconnectError
 if TYPE_CHECKING:
     from holdfast.types import Task
 
-__all__ = ["MAX_EVENTLESS", "Progress"]
+__all__ = ["MAX_EVENTLESS", "StreamCounters"]
 
 MAX_EVENTLESS = 2
 """Consecutive subscriptions without an event beside the task, after which the task is polled.
@@ -21,7 +21,7 @@ An agent may answer each subscription with the task as it is, and end it: pollin
 """
 
 
-class Progress(msgspec.Struct):
+class StreamCounters(msgspec.Struct):
     """Counters of a stream. Counts of events are those of its outbox.
 
     Attributes:
