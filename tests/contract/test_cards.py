@@ -5,7 +5,7 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
-from tests.kit.contract import SOON, contract, get_json
+from tests.kit.contract import SOON, TOKEN, contract, get_json
 from tests.kit.real_agents import LIMIT
 
 from holdfast import (
@@ -95,7 +95,7 @@ async def test_extended_card_replaces_the_public_one(agent):
 
 @contract
 async def test_operations_need_the_right_token(agent):
-    agent.token = "secret"
+    agent.token = TOKEN
     async with agent:
         async with agent.client() as client:
             card = await client.agent_card()
@@ -116,7 +116,7 @@ async def test_operations_need_the_right_token(agent):
                     if agent.kind == "fake" or agent.is_sdk("1.0", agent.binding):
                         assert caught.value.headers.get("www-authenticate") == "Bearer"
         assert len(await agent.executions()) == executed
-        async with agent.client(auth="Bearer secret", credential_origins=origins) as client:
+        async with agent.client(auth=f"Bearer {TOKEN}", credential_origins=origins) as client:
             assert (await client.ask("echo hello", **SOON)).text == "hello"
             card = await client.agent_card()
 

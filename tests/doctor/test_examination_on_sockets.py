@@ -9,8 +9,9 @@ import time
 
 import pytest
 import trustme
+from tests.kit.contract import TOKEN
 from tests.kit.raw_server import always, chunk, head, reply, serve
-from tests.kit.real_agents import ag2_process, sdk03_process, sdk_process
+from tests.kit.real_agents import ag2_process
 
 from holdfast import A2AConnectionError, AiohttpEngine
 from holdfast._doctor.tls import look_at_tls
@@ -48,27 +49,19 @@ def card(url, **members):
 # ── Real agents ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(scope="module")
-def errors(tmp_path_factory):
-    return tmp_path_factory.mktemp("agents") / "errors"
+@pytest.fixture
+def sdk(sdk_url):
+    return sdk_url
 
 
-@pytest.fixture(scope="module")
-def sdk(errors):
-    with sdk_process(errors) as url:
-        yield url
+@pytest.fixture
+def sdk_with_token(guarded_sdk_url):
+    return guarded_sdk_url
 
 
-@pytest.fixture(scope="module")
-def sdk_with_token(errors):
-    with sdk_process(errors.with_name("with-token"), "--token", "t0ken-of-tests") as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def sdk03(errors):
-    with sdk03_process(errors.with_name("v03")) as url:
-        yield url
+@pytest.fixture
+def sdk03(sdk03_url):
+    return sdk03_url
 
 
 @pytest.mark.sdk
@@ -106,7 +99,7 @@ async def test_an_agent_of_protocol_0_3_is_healthy(sdk03):
 @pytest.mark.sdk
 @pytest.mark.parametrize(
     ("auth", "accepted"),
-    [(None, "problem"), ("Bearer wr0ng-token", "problem"), ("Bearer t0ken-of-tests", "ok")],
+    [(None, "problem"), ("Bearer wr0ng-token", "problem"), (f"Bearer {TOKEN}", "ok")],
 )
 async def test_a_real_agent_that_wants_a_token(sdk_with_token, auth, accepted):
     diagnosis = await diagnose(sdk_with_token, auth=auth)

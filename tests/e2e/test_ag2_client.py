@@ -9,7 +9,7 @@ import uuid
 import pytest
 from tests.kit.faulty_agent import Answer, Cut, LostMessage, NotSent
 from tests.kit.frameworks import call, permit
-from tests.kit.real_agents import ag2_client, sdk_process
+from tests.kit.real_agents import ag2_client
 
 pytestmark = [pytest.mark.ag2, pytest.mark.sdk, pytest.mark.real_time]
 
@@ -25,10 +25,9 @@ BEFORE_THE_CUT = 4
 LATER = ("Retry-After: 0",)
 
 
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory):
-    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
-        yield url
+@pytest.fixture
+def agent(sdk_url):
+    return sdk_url
 
 
 @pytest.fixture(scope="module")

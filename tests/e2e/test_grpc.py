@@ -13,8 +13,9 @@ import aiohttp
 import msgspec
 import pytest
 from tests.kit.cli_harness import holdfast
+from tests.kit.contract import TOKEN
 from tests.kit.grpc_agent import Wire
-from tests.kit.real_agents import LIMIT, sdk03_process, sdk_process
+from tests.kit.real_agents import LIMIT, sdk_process
 
 from holdfast import (
     A2AError,
@@ -38,16 +39,20 @@ PROMPT = Resilience(retry=RetryPolicy(base_delay=0.01, max_delay=0.05))
 ONLY = {"supported_protocol_bindings": ["GRPC"], "resilience": PROMPT, "timeout": LIMIT}
 
 
-@pytest.fixture(scope="module")
-def newer(tmp_path_factory):
-    with sdk_process(tmp_path_factory.mktemp("grpc") / "errors", "--grpc") as url:
-        yield url
+EARLIER = {}
+"""By address: the messages that an agent executed before these tests."""
 
 
 @pytest.fixture(scope="module")
-def older(tmp_path_factory):
-    with sdk03_process(tmp_path_factory.mktemp("grpc03") / "errors", "--grpc") as url:
-        yield url
+def newer(sdk_url):
+    EARLIER[sdk_url] = set(asyncio.run(asked(f"{sdk_url}/executions")))
+    return sdk_url
+
+
+@pytest.fixture(scope="module")
+def older(sdk03_url):
+    EARLIER[sdk03_url] = set(asyncio.run(asked(f"{sdk03_url}/executions")))
+    return sdk03_url
 
 
 @pytest.fixture(params=["1.0", "0.3"])
@@ -72,7 +77,9 @@ async def permit(url, name, count):
 
 async def executions(url):
     """The history: how often each message was executed."""
-    return {message: len(tasks) for message, tasks in (await asked(f"{url}/executions")).items()}
+    made = await asked(f"{url}/executions")
+    earlier = EARLIER.get(url, set())
+    return {message: len(tasks) for message, tasks in made.items() if message not in earlier}
 
 
 async def until_executed(url, count):
@@ -254,18 +261,16 @@ async def test_an_agent_that_dies_leaves_the_outcome_unknown_and_then_nobody_is_
 # ── Credentials, listeners, other layers ─────────────────────────────────────────────────────
 
 
-async def test_credentials_are_given_where_the_card_asks_for_them(tmp_path):
-    with sdk_process(tmp_path / "errors", "--grpc", "--token", "s3cret") as url:
-        async with connect(url, **ONLY) as client:
-            with pytest.raises(AuthenticationError) as caught:
-                await client.send_message("echo x")
-            assert caught.value.executed is False
-        address = await address_of(url)
-        origins = [f"grpc://{address}"]
-        async with connect(
-            url, auth="Bearer s3cret", credential_origins=origins, **ONLY
-        ) as client:
-            assert (await client.ask("echo in")).text == "in"
+async def test_credentials_are_given_where_the_card_asks_for_them(guarded_sdk_url):
+    async with connect(guarded_sdk_url, **ONLY) as client:
+        with pytest.raises(AuthenticationError) as caught:
+            await client.send_message("echo x")
+        assert caught.value.executed is False
+    origins = [f"grpc://{await address_of(guarded_sdk_url)}"]
+    async with connect(
+        guarded_sdk_url, auth=f"Bearer {TOKEN}", credential_origins=origins, **ONLY
+    ) as client:
+        assert (await client.ask("echo in")).text == "in"
 
 
 async def test_reads_that_may_be_asked_twice_give_the_task(newer):

@@ -8,7 +8,7 @@ import contextlib
 
 import pytest
 from tests.kit.asgi_server import serving
-from tests.kit.real_agents import LIMIT, sdk_process
+from tests.kit.real_agents import LIMIT
 
 from holdfast import TaskState, connect
 from holdfast.compat import ClientConfig, ClientFactory
@@ -18,12 +18,6 @@ from holdfast.push import PushReceiver
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 
 everywhere = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-
-
-@pytest.fixture(scope="module")
-def sdk_url(tmp_path_factory):
-    with sdk_process(tmp_path_factory.mktemp("agent") / "stderr.txt") as url:
-        yield url
 
 
 class Recorded:

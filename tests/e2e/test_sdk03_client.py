@@ -7,7 +7,7 @@ by itself comes first, then what it makes of it when Holdfast carries its reques
 import pytest
 from tests.kit.faulty_agent import Answer, Cut, LostMessage, NotSent
 from tests.kit.frameworks import call
-from tests.kit.real_agents import sdk03_client, sdk03_process
+from tests.kit.real_agents import sdk03_client
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 
@@ -17,10 +17,9 @@ LATER = ("Retry-After: 0",)
 each_binding = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory):
-    with sdk03_process(tmp_path_factory.mktemp("sdk03") / "stderr") as url:
-        yield url
+@pytest.fixture
+def agent(sdk03_url):
+    return sdk03_url
 
 
 @pytest.fixture(scope="module")

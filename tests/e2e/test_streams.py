@@ -34,10 +34,9 @@ each_store = pytest.mark.parametrize("store", ["quick", "slow"])
 each_cut = pytest.mark.parametrize("cut", ["reset", "close", "end"])
 
 
-@pytest.fixture(scope="module")
-def quick_url(tmp_path_factory):
-    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
-        yield url
+@pytest.fixture
+def quick_url(sdk_url):
+    return sdk_url
 
 
 @pytest.fixture(scope="module")

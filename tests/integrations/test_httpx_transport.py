@@ -28,7 +28,6 @@ from a2a.types import (
 from a2a.utils.errors import TaskNotFoundError as SdkTaskNotFoundError
 from tests.kit.effort import rounds
 from tests.kit.raw_server import chunk, head, header, reply, serve, serve_in_thread
-from tests.kit.real_agents import sdk03_process, sdk_process
 
 import holdfast.integrations.httpx
 import holdfast.integrations.httpx2
@@ -1036,10 +1035,9 @@ async def test_the_sdk_reads_the_agents_own_errors(binding):
             await sdk.cancel_task(CancelTaskRequest(id="nobody"))
 
 
-@pytest.fixture(scope="module", params=[sdk_process, sdk03_process], ids=["1.0", "0.3"])
-def real_agent(request, tmp_path_factory):
-    with request.param(tmp_path_factory.mktemp("agent") / "stderr") as url:
-        yield url
+@pytest.fixture(params=["sdk_url", "sdk03_url"], ids=["1.0", "0.3"])
+def real_agent(request):
+    return request.getfixturevalue(request.param)
 
 
 @pytest.mark.sdk

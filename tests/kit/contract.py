@@ -43,6 +43,7 @@ __all__ = [
     "FILE",
     "SOON",
     "TARGETS",
+    "TOKEN",
     "Target",
     "completed",
     "contract",
@@ -54,7 +55,7 @@ __all__ = [
 FILE = bytes(range(256))
 FILE_TYPE = "application/octet-stream"
 SOON = {"poll_interval": 0.02}
-TOKEN = "secret"
+TOKEN = "s3cret-value-of-mine"  # what the guarded agents want
 
 
 @dataclass(frozen=True)
@@ -504,7 +505,7 @@ def sdk03_url(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def guarded_sdk_url(tmp_path_factory):
-    """The origin of an agent of 1.0 that wants the bearer token ``secret``."""
+    """The origin of an agent of 1.0 that wants the bearer token `TOKEN`."""
     errors = tmp_path_factory.mktemp("guarded") / "stderr"
     with sdk_process(errors, "--grpc", "--token", TOKEN) as url:
         yield url
@@ -512,7 +513,7 @@ def guarded_sdk_url(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def guarded_sdk03_url(tmp_path_factory):
-    """The origin of an agent of 0.3 that wants the bearer token ``secret``."""
+    """The origin of an agent of 0.3 that wants the bearer token `TOKEN`."""
     errors = tmp_path_factory.mktemp("guarded03") / "stderr"
     with sdk03_process(errors, "--grpc", "--token", TOKEN) as url:
         yield url
