@@ -32,7 +32,7 @@ TAKEN = {
     "_sync": {},
     "_doctor": {
         "_client.bare_client.BareClient": "single requests without policies, with the bindings",
-        "_client.resolve.resolve_engine": "the engine for engine= and tls=, as for connect",
+        "_net.resolve_engine.resolve_engine": "the engine for engine= and tls=, as for connect",
         "_model.addresses.address_doubt": "the rule by which a client distrusts an address",
         "_net.proxies.Proxies": "whether a TLS connection would need a proxy",
         "_net.sockets.reason_of": "the system's words for a failed connection",
@@ -68,7 +68,7 @@ TAKEN = {
         "_client.client.subscribing": "subscribe_to_task with a limit for its first event",
         "_client.options.CALL_TIMEOUT": "the default timeout of connect",
         "_client.options.ClientOptions": "the options of connect without those of the card",
-        "_client.resolve.resolve_engine": "the engine for engine= and tls=, as for connect",
+        "_net.resolve_engine.resolve_engine": "the engine for engine= and tls=, as for connect",
         "_model.codec.MalformedError": "JSON of the protocol with its errors",
         "_model.codec.UNREADABLE": "as above",
         "_model.error_reading.make_error_object": "an error of the SDK is read as one of an agent",

@@ -446,7 +446,7 @@ def _cards_of(resolvers: Sequence[AgentCardResolver]) -> AgentCardResolver | Rep
 def _opened_journal(journal: str | os.PathLike[str] | Journal | None) -> Journal | None:
     if journal is None:
         return None
-    from holdfast._client.resolve import resolve_journal  # few clients have a journal
+    from holdfast._journal.resolve import resolve_journal  # few clients have a journal
 
     return resolve_journal(journal)
 

@@ -23,9 +23,10 @@ from holdfast._client.named_agent import (
     join_some,
 )
 from holdfast._client.options import ConnectOptions, SendOptions
-from holdfast._client.resolve import check_tls, resolve_engine, resolve_journal
 from holdfast._client.settings import check_connect_options
+from holdfast._journal.resolve import resolve_journal
 from holdfast._model.settings import check_count, check_kind
+from holdfast._net.resolve_engine import check_tls, resolve_engine
 from holdfast._pipeline.admission import Admission, AdmissionQueue
 from holdfast._pipeline.endpoints import Endpoints
 from holdfast.errors import A2AError, NotEnoughResultsError

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from holdfast._arguments import check_hooks, check_items, check_kind, check_not_empty, check_url
+from holdfast._client.content import from_sdk
 from holdfast._model.card_checks import check_card
 from holdfast._model.card_reading import read_card
 from holdfast._model.extras import missing_extra
@@ -23,7 +24,6 @@ from holdfast._wire.bindings import (
     PROTOCOL_VERSIONS,
 )
 from holdfast._wire.origins import origin_and_aliases
-from holdfast._wire.sdk_values import from_sdk
 from holdfast.errors import A2AError
 from holdfast.types import AgentCard
 

@@ -18,9 +18,9 @@ from holdfast._arguments import (
     check_url,
 )
 from holdfast._auth.providers import AuthInterceptor, AuthProvider, to_provider
-from holdfast._client.resolve import resolve_engine
 from holdfast._model.operations import CARD_BINDING
 from holdfast._net.engine import EngineWithin
+from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.cards.fetch import CardLocation
 from holdfast._pipeline.cards.resolver import FETCH_CARD
 from holdfast._pipeline.cards.trust import CardTrust, ReceivedCard

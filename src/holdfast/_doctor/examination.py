@@ -25,13 +25,13 @@ from holdfast._arguments import (
     check_url,
 )
 from holdfast._client.bare_client import BareClient
-from holdfast._client.resolve import resolve_engine
 from holdfast._doctor.checks import run_checks
 from holdfast._doctor.facts import CardFacts, InterfaceFacts, Observations, SendingFacts
 from holdfast._doctor.findings import Diagnosis
 from holdfast._doctor.interface_probe import REPLY_TIMEOUT_S, InterfaceProbe
 from holdfast._doctor.message_probe import MessageProbe
 from holdfast._doctor.recording import RecordingEngine, ReplyLog
+from holdfast._net.resolve_engine import resolve_engine
 from holdfast.client import to_message
 from holdfast.errors import (
     A2AError,

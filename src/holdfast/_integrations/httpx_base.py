@@ -15,8 +15,8 @@ from weakref import WeakSet
 from holdfast._aio.cancel_scope import CancelScope
 from holdfast._aio.per_loop import PerLoop
 from holdfast._arguments import check_kind, check_methods, check_observers, check_seconds
-from holdfast._client.resolve import resolve_engine
 from holdfast._integrations.raw_requests import ForeignReply, ForeignRequests
+from holdfast._net.resolve_engine import resolve_engine
 from holdfast._wire.http import FRAMING
 from holdfast.errors import (
     A2AConnectionError,

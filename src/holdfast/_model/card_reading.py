@@ -28,19 +28,23 @@ def read_card(document: Any) -> AgentCard:
     if members is None:
         message = f"the agent card is not a JSON object but {type(document).__name__}"
         raise InvalidAgentCardError(message, executed=False)
-    has_members_of_v03 = "url" in members
-    if has_members_of_v03:
-        from holdfast._model.v03 import card as v03  # ever fewer cards have them
+    if "url" not in members:
+        return _read_v1(members)
+    from holdfast._model.v03 import card as v03  # slow to import, and rarely needed
 
-        if not members.get("supportedInterfaces"):
-            return v03.read(members)
+    if not members.get("supportedInterfaces"):
+        return v03.read(members)
+    return v03.with_v03_members(_read_v1(members), members)
+
+
+def _read_v1(members: dict[str, Any]) -> AgentCard:
     try:
         card = codec.from_builtins(members, AgentCard)
     except codec.MalformedError as error:
         message = f"the agent card is not valid: {error}"
         raise InvalidAgentCardError(message, field=error.path, executed=False) from None
     check_card(card)
-    return v03.with_v03_members(card, members) if has_members_of_v03 else card
+    return card
 
 
 def describe_content(content: bytes) -> str:

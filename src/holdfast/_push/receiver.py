@@ -33,8 +33,9 @@ from holdfast._asgi import (
     refuse_websocket,
     reply,
 )
-from holdfast._client.resolve import journal_file, resolve_engine
+from holdfast._journal.resolve import journal_file
 from holdfast._model.hosts import is_loopback
+from holdfast._net.resolve_engine import resolve_engine
 from holdfast._pipeline.cards.keys import FetchedKeys, FixedKeys
 from holdfast._push.refusals import Refused, reply_to
 from holdfast._push.replay_cache import ReplayCache

@@ -18,7 +18,7 @@ from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.json_output import document
 from holdfast._client.answer import Answer
-from holdfast._client.resolve import journal_file
+from holdfast._journal.resolve import journal_file
 from holdfast._journal.sqlite import SqliteJournal
 from holdfast.errors import (
     A2AError,

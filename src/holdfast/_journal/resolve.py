@@ -1,4 +1,4 @@
-"""Resolving a journal, which callers pass as a file, as an address or as an object."""
+"""Resolve the ``journal=`` argument: a file, an address of a file, or a `Journal`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from inspect import iscoroutinefunction
 
 from holdfast._arguments import check_kind, check_methods
 from holdfast._journal.protocol import Journal
-from holdfast._net.resolve_engine import check_tls, resolve_engine, resolve_tls
 
-__all__ = ["check_tls", "journal_file", "resolve_engine", "resolve_journal", "resolve_tls"]
+__all__ = ["journal_file", "resolve_journal"]
 
 
 def resolve_journal(journal: str | os.PathLike[str] | Journal) -> Journal:
