@@ -494,7 +494,7 @@ SIGNATURES = {
     "HttpStream.read": "self",
     "PassThrough.close": "self",
     "PassThrough.stream": "self call /",
-    "PassThrough.through": "self call onward /",
+    "PassThrough.handle": "self call call_next /",
     "PassThrough.unary": "self call /",
     "StaticAuth.credentials": "self _call /",
     "StaticAuth.on_unauthorized": "self call error /",

@@ -178,9 +178,9 @@ class Shows(PassThrough):
 
     shown = None
 
-    def through(self, call, onward):
+    def handle(self, call, call_next):
         async def changed():
-            reply = await onward(call)
+            reply = await call_next(call)
             if call.operation.name != "GetTask":
                 return reply
             history = type(self).shown(reply.value.history)

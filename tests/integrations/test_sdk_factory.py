@@ -137,7 +137,7 @@ async def test_of_a_resilience_the_numbers_hold_for_other_transports():
 class Faulty(PassThrough):
     """A layer with a fault in it."""
 
-    def through(self, call, onward, /):
+    def handle(self, call, call_next, /):
         raise ValueError("a fault in a layer")
 
 
@@ -393,9 +393,9 @@ async def test_a_layer_of_the_callers_sees_the_tenant_and_the_limits_of_the_call
     seen = []
 
     class Looking(PassThrough):
-        def through(self, call, onward, /):
+        def handle(self, call, call_next, /):
             seen.append((call.operation.name, call.params.tenant, call.timeouts.idle))
-            return onward(call)
+            return call_next(call)
 
     agent = FakeAgent()
     agent.inject(Reset(after_execution=True), on="SendMessage")

@@ -436,9 +436,9 @@ async def test_what_the_sdk_knows_of_a_call_is_in_holdfasts_context():
     seen = []
 
     class Looking(PassThrough):
-        def through(self, call, onward):
+        def handle(self, call, call_next):
             seen.append(call.context.state)
-            return onward(call)
+            return call_next(call)
 
     state = {"user": "ann"}
     transport = transport_of(FakeAgent(), call_layers=[Looking])

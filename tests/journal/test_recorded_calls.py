@@ -105,11 +105,11 @@ class Witness(PassThrough):
     journal = None
     records_at_send = None
 
-    def through(self, call, onward):
+    def handle(self, call, call_next):
         async def looked():
             if call.operation.name in SENDS.values():
                 self.records_at_send.append(await self.journal.unfinished())
-            return await onward(call)
+            return await call_next(call)
 
         return looked()
 

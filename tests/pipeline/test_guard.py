@@ -584,8 +584,8 @@ async def test_the_waits_of_attempts_are_those_that_there_were():
     replies = []
 
     class Recording(PassThrough):
-        async def through(self, call, onward):
-            replies.append(await onward(call))
+        async def handle(self, call, call_next):
+            replies.append(await call_next(call))
             return replies[-1]
 
     agent = FakeAgent()

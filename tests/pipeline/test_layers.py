@@ -1570,8 +1570,8 @@ async def test_closing_wakes_a_stream_that_waits_to_reconnect():
 class Patient(PassThrough):
     """Gives each attempt another limit."""
 
-    def through(self, call, onward):
-        return onward(msgspec.structs.replace(call, timeouts=Timeouts(first_byte=7)))
+    def handle(self, call, call_next):
+        return call_next(msgspec.structs.replace(call, timeouts=Timeouts(first_byte=7)))
 
 
 @both_bindings

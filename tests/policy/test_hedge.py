@@ -359,9 +359,9 @@ async def test_a_caller_who_leaves_ends_both(moment):
 class EndsSlowly(PassThrough):
     """An attempt layer that takes half a second to end after a cancellation."""
 
-    async def through(self, call, onward, /):
+    async def handle(self, call, call_next, /):
         try:
-            return await onward(call)
+            return await call_next(call)
         except asyncio.CancelledError:
             await asyncio.sleep(0.5)
             raise
@@ -407,9 +407,9 @@ def fake(name, behaviour="done", **options):
 class BreaksWhenCancelled(PassThrough):
     """An attempt layer that cleans up badly."""
 
-    async def through(self, call, onward, /):
+    async def handle(self, call, call_next, /):
         try:
-            return await onward(call)
+            return await call_next(call)
         except asyncio.CancelledError:
             raise A2AConnectionError("it broke on the way out", failure="disconnected") from None
 

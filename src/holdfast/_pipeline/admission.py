@@ -187,10 +187,10 @@ class AdmissionLayer(PassThrough):
         self._policy = policy
         self._admissions = admissions
 
-    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
+    async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         leave = await self._admit(call)
         try:
-            return await onward(call)
+            return await call_next(call)
         finally:
             leave()
 

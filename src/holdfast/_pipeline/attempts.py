@@ -31,7 +31,7 @@ class AttemptLayer(ExtensibleLayer):
         super().__init__(inner)
         self._observers = observers
 
-    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
+    async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         progress, endpoint = call.progress, call.endpoint
         call_group = progress.call_group
         clock = (call_group.loop or asyncio.get_running_loop()).time
@@ -48,7 +48,7 @@ class AttemptLayer(ExtensibleLayer):
         if call_group.is_observed:
             self._observers.attempt_started(call)
         try:
-            reply = await onward(call)
+            reply = await call_next(call)
         except A2AError as error:
             duration = clock() - started
             complete_attempt(error, call)

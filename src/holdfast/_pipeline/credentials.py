@@ -60,21 +60,21 @@ class CredentialsLayer(PassThrough):
         self._cautions = cautions
         self._last = (Credentials(), Credentials())
 
-    def through(
-        self, call: Call[P, R], onward: CallNext[P, R, T], /
+    def handle(
+        self, call: Call[P, R], call_next: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         provider = call.auth
         if provider is not None:
-            return self._authorized(call, onward, provider)
+            return self._authorized(call, call_next, provider)
         self._caution(call)
-        return onward(call)
+        return call_next(call)
 
     def _caution(self, call: AnyCall) -> None:
         if self._cautions is not None and call.endpoint is not None:
             self._cautions.note_credentials(call, call.endpoint)
 
     async def _authorized(
-        self, call: Call[P, R], onward: CallNext[P, R, T], provider: AuthProvider
+        self, call: Call[P, R], call_next: CallNext[P, R, T], provider: AuthProvider
     ) -> Reply[T]:
         call.progress.lacks_credentials = False
         refused: A2AError | None = None  # the failure after which this attempt is the replay
@@ -91,7 +91,7 @@ class CredentialsLayer(PassThrough):
             if self._cautions is not None and call.endpoint is not None:
                 self._cautions.note_credentials(sent, call.endpoint)
             try:
-                return await onward(sent)
+                return await call_next(sent)
             except A2AError as error:
                 if refused is not None:
                     error.executed = was_executed([refused.executed, error.executed])

@@ -47,10 +47,10 @@ class GuardLayer(PassThrough):
         self._observers = observers
         self._override = override
 
-    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
+    async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         endpoint = call.endpoint
         if endpoint is None:
-            return await onward(call)
+            return await call_next(call)
         clock = (call.progress.call_group.loop or asyncio.get_running_loop()).time
         policy = self._resilience.retry_after
         if endpoint.has_gates and policy is not None:
@@ -62,7 +62,7 @@ class GuardLayer(PassThrough):
         verdict: Verdict | None = None
         cause = ""
         try:
-            reply = await onward(call)
+            reply = await call_next(call)
             verdict = "success"
         except A2AError as error:
             verdict, cause = self._verdict_on(call, error, endpoint, started), error.message

@@ -51,20 +51,22 @@ class HedgeLayer(PassThrough):
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
         return self._inner.stream(call)
 
-    def through(
-        self, call: Call[P, R], onward: CallNext[P, R, T], /
+    def handle(
+        self, call: Call[P, R], call_next: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
-        return self._hedged(call, onward) if call.operation.safety == "read" else onward(call)
+        return (
+            self._hedged(call, call_next) if call.operation.safety == "read" else call_next(call)
+        )
 
-    async def _hedged(self, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
+    async def _hedged(self, call: Call[P, R], call_next: CallNext[P, R, T]) -> Reply[T]:
         progress = call.progress
-        tries = [asyncio.create_task(self._tried(call, onward))]
+        tries = [asyncio.create_task(self._tried(call, call_next))]
         twin: Call[P, R] | None = None
         try:
             if not await self._takes_long(call, tries[0]):
                 return await tries[0]
             twin = _twin(call)
-            tries.append(asyncio.create_task(self._tried(twin, onward)))
+            tries.append(asyncio.create_task(self._tried(twin, call_next)))
             reply = await _first_answer(*tries)
         finally:
             try:
@@ -74,11 +76,11 @@ class HedgeLayer(PassThrough):
                     progress.join(twin.progress)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
-    async def _tried(self, call: Call[P, R], onward: CallNext[P, R, T]) -> Reply[T]:
+    async def _tried(self, call: Call[P, R], call_next: CallNext[P, R, T]) -> Reply[T]:
         """Make one of the attempts, and note its latency, which is a minimum if it lost."""
         attempts_before = len(call.progress.attempts)
         try:
-            reply = await onward(call)
+            reply = await call_next(call)
         except asyncio.CancelledError:
             self._note(call, attempts_before)
             raise

@@ -113,7 +113,7 @@ class InterfaceLayer(PassThrough):
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
 
-    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
+    async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         """Make the call at the chosen endpoint.
 
         Raises:
@@ -129,13 +129,13 @@ class InterfaceLayer(PassThrough):
         card = self._resolver.fresh_card(call) or await self._fetched(call)
         choice = self._choice_for(call, card)
         if choice.others:
-            return await self._somewhere(call, choice, onward)
+            return await self._somewhere(call, choice, call_next)
         if choice.older is not None:
-            return await self._called(call, choice, onward)
+            return await self._called(call, choice, call_next)
         try:
             if choice.endpoint.has_two_file_forms:
-                onward = self._converting(call)
-            return await onward(self._routed(call, choice))
+                call_next = self._converting(call)
+            return await call_next(self._routed(call, choice))
         except A2AError as error:
             self._explain(error, call, choice, choice)
             raise
@@ -149,7 +149,7 @@ class InterfaceLayer(PassThrough):
             call: The credentials and headers that calls carry.
 
         Raises:
-            A2AError: The reason why no interface can be called; see `through`.
+            A2AError: The reason why no interface can be called; see `handle`.
         """
         card = self._resolver.fresh_card(call) or await self._fetched(call)
         choice = self._choice_for(call, card)
@@ -186,7 +186,7 @@ class InterfaceLayer(PassThrough):
         self,
         call: Call[P, R],
         choice: _Choice,
-        onward: CallNext[P, R, T],
+        call_next: CallNext[P, R, T],
     ) -> Reply[T]:
         """Make the call at the first of several interfaces that accepts it.
 
@@ -204,7 +204,7 @@ class InterfaceLayer(PassThrough):
         async def make(endpoint: Endpoint) -> Reply[T] | None:
             candidate, attempts_before = ways[endpoint], len(progress.attempts)
             try:
-                return await self._called(call, candidate, onward)
+                return await self._called(call, candidate, call_next)
             except A2AError as error:
                 is_answer = (
                     len(progress.attempts) > attempts_before and not progress.lacks_credentials
@@ -221,14 +221,14 @@ class InterfaceLayer(PassThrough):
         self,
         call: Call[P, R],
         choice: _Choice,
-        onward: CallNext[P, R, T],
+        call_next: CallNext[P, R, T],
     ) -> Reply[T]:
         """Make the call at one interface, in a version that is supported there."""
         chosen = choice
         if choice.older is not None:
             chosen = await self._in_a_spoken_version(call, choice)
         while True:
-            make = self._converting(call) if chosen.endpoint.has_two_file_forms else onward
+            make = self._converting(call) if chosen.endpoint.has_two_file_forms else call_next
             try:
                 reply = await make(self._routed(call, chosen))
             except A2AError as error:

@@ -73,13 +73,13 @@ class ReachLayer(PassThrough):
         super().__init__(inner)
         self._reach = reach
 
-    def through(
-        self, call: Call[P, R], onward: CallNext[P, R, T], /
+    def handle(
+        self, call: Call[P, R], call_next: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         """Make the call within the restriction."""
         if call.reach is None:
             call = msgspec.structs.replace(call, reach=self._reach)
-        return onward(call)
+        return call_next(call)
 
 
 _CLOSE_GRACE_S = 1.0

@@ -50,13 +50,13 @@ class RetryLayer(PassThrough):
         self.engine = RetryEngine(resilience.retry, env)
         self._has_gates = resilience.retry_after is not None
 
-    async def through(self, call: Call[P, R], onward: CallNext[P, R, T], /) -> Reply[T]:
+    async def handle(self, call: Call[P, R], call_next: CallNext[P, R, T], /) -> Reply[T]:
         progress = call.progress
         retried: _ClientCall | None = None
         while True:
             attempts_before = len(progress.attempts)
             try:
-                reply = await onward(call)
+                reply = await call_next(call)
             except A2AError as error:
                 retried = retried or _ClientCall(self, call)
                 failed = self._failed(

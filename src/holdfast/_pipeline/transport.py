@@ -418,7 +418,7 @@ CallNext = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
 class PassThrough:
     """A transport over another one; derive layers from it, and override what they change.
 
-    Override `through` for behaviour that both kinds of calls share: a stream is a call whose reply
+    Override `handle` for behaviour that both kinds of calls share: a stream is a call whose reply
     has arrived when its first event has. Override `stream` for what happens to an open stream.
 
     Args:
@@ -430,22 +430,22 @@ class PassThrough:
 
     def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
         """Make the call below."""
-        return self.through(call, self._inner.unary)
+        return self.handle(call, self._inner.unary)
 
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
         """Open the stream below."""
-        return self.through(call, self._inner.stream)
+        return self.handle(call, self._inner.stream)
 
-    def through(
-        self, call: Call[P, R], onward: CallNext[P, R, T], /
+    def handle(
+        self, call: Call[P, R], call_next: CallNext[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         """Make a call of either kind.
 
         Args:
             call: The call.
-            onward: Makes the call below.
+            call_next: Makes the call below.
         """
-        return onward(call)
+        return call_next(call)
 
     async def close(self) -> None:
         """Close the transport below."""
