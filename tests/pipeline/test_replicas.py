@@ -27,7 +27,7 @@ from holdfast import (
     connect,
 )
 from holdfast.errors import InternalError, TaskNotCancelableError
-from holdfast.extend import Endpoints, PassThrough
+from holdfast.extend import Endpoints
 from holdfast.protocol import GET_TASK
 from holdfast.testing import (
     Cut,
@@ -705,27 +705,54 @@ async def test_a_replica_that_never_answers_does_not_keep_a_task_from_being_foun
     assert network.in_flight == 0
 
 
-@pytest.mark.parametrize(("cleanup", "waited"), [(0.5, 0.5), (3, 1)])
-async def test_a_search_waits_up_to_a_second_for_the_reads_that_it_cancels(cleanup, waited):
-    class Lingering(PassThrough):
-        async def unary(self, call, /):
-            try:
-                return await super().unary(call)
-            except asyncio.CancelledError:
-                await asyncio.sleep(cleanup)
-                ended.append(now())
-                raise
+class Lingering(FakeNetwork):
+    """A network whose requests take some seconds to end after they were cancelled."""
 
+    def __init__(self, *agents, cleanup):
+        super().__init__(*agents)
+        self.cleanup = cleanup
+        self.ended = []
+
+    async def request(self, request):
+        try:
+            return await super().request(request)
+        except asyncio.CancelledError:
+            await asyncio.sleep(self.cleanup)
+            self.ended.append(now())
+            raise
+
+
+lingering = pytest.mark.parametrize(("cleanup", "waited"), [(0.5, 0.5), (3, 1)])
+
+
+@lingering
+async def test_a_search_waits_up_to_a_second_for_the_reads_that_it_cancels(cleanup, waited):
     agents, client = several(behaviour=works_forever())
     task = await client.send_message("hello", return_immediately=True)
     for agent in agents:
         if task.id not in agent.tasks:
             agent.inject(Stall(), on="GetTask")
-    ended, urls = [], [agent.url for agent in agents]
-    later = connect(urls, engine=FakeNetwork(*agents), attempt_layers=[Lingering])
+    network = Lingering(*agents, cleanup=cleanup)
+    later = connect([agent.url for agent in agents], engine=network)
 
     assert (await later.cancel_task(task.id)).state is TaskState.CANCELED
 
     assert now() == waited
     await asyncio.sleep(3)
-    assert ended == [cleanup]
+    assert network.ended == [cleanup]
+
+
+@lingering
+async def test_the_first_card_waits_up_to_a_second_for_the_fetches_that_it_cancels(
+    cleanup, waited
+):
+    agents, _ = several()
+    agents[1].inject(Stall(), on="GetAgentCard")
+    network = Lingering(*agents, cleanup=cleanup)
+    client = connect([agent.url for agent in agents], engine=network)
+
+    assert (await client.agent_card()).name
+
+    assert now() == waited
+    await asyncio.sleep(3)
+    assert network.ended == [cleanup]
