@@ -22,18 +22,20 @@ _MISSING = 'holdfast: the command line needs {}: pip install "holdfast[cli]"\n'
 _INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None, *, environment: CliEnvironment | None = None
+) -> int:
     """Runs one command.
 
     Args:
         arguments: The command line after the program's name; the process's own if left out.
-        world: What the command runs in; the real one if left out.
+        environment: What the command runs in; the real one if left out.
 
     Returns:
         The exit code (a2a-cli 11.6); 130 after Ctrl-C, 141 where nobody reads the output.
     """
     collects = gc.isenabled()
-    if arguments is None and world is None:  # in a process of its own
+    if arguments is None and environment is None:  # in a process of its own
         gc.disable()  # what imports allocate stays; `CliEnvironment.run` enables it again
     try:
         from holdfast._cli.app import run
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None, *, world: CliEnvironment | None
 
         return run(
             sys.argv[1:] if arguments is None else arguments,
-            CliEnvironment() if world is None else world,
+            CliEnvironment() if environment is None else environment,
         )
     except ModuleNotFoundError as error:
         library = _LIBRARIES.get((error.name or "").partition(".")[0])

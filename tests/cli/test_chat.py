@@ -297,7 +297,7 @@ def test_a_snapshot_whose_artifacts_have_other_ids_or_other_borders_shows_nothin
         artifact_id="b", parts=(Part(text="one two"), Part(data="one "), Part(data="two"))
     )
     assert written(snapshot(*made("one ", "two", name="a")), snapshot(both)) == first
-    assert "[the agent takes this back]" in written(
+    assert "[the agent replaced this]" in written(
         snapshot(*made("one", name="a")), snapshot(*made("two", name="b"))
     )
 
@@ -414,7 +414,7 @@ def test_what_steers_a_terminal_is_shown_where_it_stands():
 
 def test_text_that_is_taken_back_is_told_so():
     told = shown(saying(artifact(Part(text="draft")), artifact(Part(text="final"))))
-    assert told == "draft\n[the agent takes this back]\nfinal\n"
+    assert told == "draft\n[the agent replaced this]\nfinal\n"
 
 
 def test_an_artifact_that_is_made_anew_in_a_later_turn_takes_nothing_back():
@@ -422,7 +422,7 @@ def test_an_artifact_that_is_made_anew_in_a_later_turn_takes_nothing_back():
     steps = [artifact(Part(text=text)) for text in ("next", "final")]
     done = Scripted(first, saying(*steps)).chat("write", "no")
     assert done.out == (
-        "> write\ndraft\nGood?\nreply> no\nnext\n[the agent takes this back]\nfinal\n> \n"
+        "> write\ndraft\nGood?\nreply> no\nnext\n[the agent replaced this]\nfinal\n> \n"
     )
 
 

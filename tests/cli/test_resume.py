@@ -233,7 +233,7 @@ def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
     done = left.resume("--forget", "m1", engine=engine)
 
     assert done.exit == 1
-    assert "Error: the call of message m1 has come to its end meanwhile\n" in done.err
+    assert "Error: the call of message m1 has ended meanwhile\n" in done.err
 
 
 def held(left, agent, *, is_alive, outcome=None):

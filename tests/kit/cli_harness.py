@@ -159,14 +159,16 @@ def holdfast(
     if terminal is not None:
         files["terminal"] = lambda: terminal
     if on_sockets:
-        world = CliEnvironment(**files)
+        environment = CliEnvironment(**files)
     else:
         network = FakeNetwork(FakeAgent() if agent is None else agent)
         files["env"] = wall or VirtualWall()
-        world = CliEnvironment(run=run, engine=engine or (lambda *, verify: network), **files)
+        environment = CliEnvironment(
+            run=run, engine=engine or (lambda *, verify: network), **files
+        )
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
     with _settings(env or {}), _streams(stdin, encoding) as (out, err):
-        code = main(words, world=world)
+        code = main(words, environment=environment)
     return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
 
 

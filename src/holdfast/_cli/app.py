@@ -32,17 +32,17 @@ COMPLETE = "_HOLDFAST_COMPLETE"
 """Environment variable of a shell's requests for completions."""
 
 _DEMO_SERVER = LazyCommand(
-    "demo_server:demo_server", "Run an agent to practise with, on this machine, until Ctrl-C."
+    "demo_server:demo_server", "Run a demo agent on this machine, until Ctrl-C."
 )
 _COMMANDS: Mapping[str, LazyCommand] = {
     "auth": LazyCommand("auth:auth", "Log in at an agent, so that later commands send its token."),
-    "card": LazyCommand("card:card", "Look at what an agent says of itself."),
+    "card": LazyCommand("card:card", "Show an agent's card, and check it."),
     "chat": LazyCommand("send:chat", "Talk to an agent at a terminal, line by line."),
     "completion": LazyCommand(
         "config:completion",
         "Write a script with which SHELL completes commands, options and their values.",
     ),
-    "config": LazyCommand("config:config", "Look at the settings in effect."),
+    "config": LazyCommand("config:config", "Show the settings in effect."),
     "conformance": LazyCommand(
         "conformance:conformance",
         "Check an agent with the A2A TCK, the protocol's own test kit, in a process of its own.",
@@ -77,12 +77,12 @@ _COMMANDS: Mapping[str, LazyCommand] = {
 """The commands; a test compares the summaries with the commands' own help."""
 
 
-def run(arguments: Sequence[str], world: CliEnvironment) -> int:
+def run(arguments: Sequence[str], environment: CliEnvironment) -> int:
     """Run one command and return its exit code.
 
     Args:
         arguments: The command line after the program's name.
-        world: The environment of the command.
+        environment: The environment of the command.
     """
     if sys.stdout is None:  # closed by the parent process; the answer would be lost
         return _cannot_write(OSError("it is closed"))
@@ -93,28 +93,30 @@ def run(arguments: Sequence[str], world: CliEnvironment) -> int:
             prog_name="holdfast",
             complete_var=COMPLETE,
             standalone_mode=False,
-            obj=world,
+            obj=environment,
         )
     except click.exceptions.NoArgsIsHelpError as error:
         failure = usage("Missing command.", error.ctx.command_path, instead=error.message)
-        return _fail(_form(arguments, world, error.ctx), failure, in_lines=in_lines)
+        return _fail(_output_format(arguments, environment, error.ctx), failure, in_lines=in_lines)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         failure = usage(_message(error), command)
         if isinstance(error, MissingAgentError):
             failure = failure._replace(hint=error.hint)
-        form = _form(arguments, world, error.ctx)
+        form = _output_format(arguments, environment, error.ctx)
         return _fail(form, failure, in_lines=in_lines, ctx=error.ctx)
     except CommandError as error:  # before there was a session to report it
-        return _fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
+        return _fail(
+            _output_format(arguments, environment, None), error.failure, in_lines=in_lines
+        )
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        return _nobody_reads()
+        return _exit_for_closed_pipe()
     except OSError as error:  # all other such errors are reported already
         return _cannot_write(error)
     except SystemExit as end:  # click exits so after unread help, and after completions
-        return _nobody_reads() if end.code else 0
+        return _exit_for_closed_pipe() if end.code else 0
     return code if isinstance(code, int) else 0
 
 
@@ -130,10 +132,10 @@ def _cannot_write(error: OSError) -> int:
     return cannot_write(error)
 
 
-def _nobody_reads() -> int:
-    from holdfast._cli.execution import nobody_reads
+def _exit_for_closed_pipe() -> int:
+    from holdfast._cli.execution import exit_for_closed_pipe
 
-    return nobody_reads()
+    return exit_for_closed_pipe()
 
 
 def _message(error: click.UsageError) -> str:
@@ -142,7 +144,7 @@ def _message(error: click.UsageError) -> str:
         if (advice := _argument(error)) is not None:
             return f"No such option '{error.option_name}'. {advice}"
         options = {name for param in _options(error.ctx) for name in param.opts}
-        equivalents = [name for name in _MEANT.get(error.option_name, ()) if name in options]
+        equivalents = [name for name in _EQUIVALENTS.get(error.option_name, ()) if name in options]
         if equivalents:
             return f"No such option '{error.option_name}'. {' or '.join(equivalents)} does that."
         from difflib import get_close_matches  # only mistakes need it
@@ -169,7 +171,7 @@ def _options(ctx: click.Context | None) -> Sequence[click.Parameter]:
 
 
 _CREDENTIALS = ("--bearer", "--api-key")
-_MEANT: Mapping[str, tuple[str, ...]] = {
+_EQUIVALENTS: Mapping[str, tuple[str, ...]] = {
     "--auth": _CREDENTIALS,
     "--auth-token": ("--bearer",),
     "--bearer-token": ("--bearer",),
@@ -186,20 +188,26 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
 """Options of other tools, with the option that does the same here."""
 
 
-def _form(arguments: Sequence[str], world: CliEnvironment, ctx: click.Context | None) -> str:
+def _output_format(
+    arguments: Sequence[str], environment: CliEnvironment, ctx: click.Context | None
+) -> str:
     """Return the requested output format, even if other arguments are wrong."""
-    format_name = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
+    format_name = _last_value(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get(
+        "A2ACLI_OUTPUT"
+    )
     if format_name is None:
-        config = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
+        config = (
+            _last_value(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
+        )
         with contextlib.suppress(OSError, ValueError):
-            configuration = loaded_configuration(ctx) or world.read_configuration(config)
+            configuration = loaded_configuration(ctx) or environment.read_configuration(config)
             stated = configuration.find("A2ACLI_OUTPUT")
             format_name = None if stated is None else stated.value
     form = (format_name or "").lower()
     return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]
 
 
-def _asked(arguments: Sequence[str], flags: str) -> str | None:
+def _last_value(arguments: Sequence[str], flags: str) -> str | None:
     """Return the last value of any of the flags."""
     values = re.findall(rf"(?:^|\0)(?:{flags})([^\0]*)", "\0".join(arguments))
     return values[-1] if values else None

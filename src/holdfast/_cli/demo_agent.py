@@ -239,7 +239,7 @@ _AS_ASKED = "as you asked"
 WORDS: Mapping[str, DemoCommand] = {
     "echo": DemoCommand("TEXT", "says it again, as it does with all other messages", _echo),
     "stream": DemoCommand("TEXT", "says it again, word by word", _stream),
-    "slow": DemoCommand("SECONDS TEXT", "takes so long, and tells how far it is", _slow),
+    "slow": DemoCommand("SECONDS TEXT", "takes that long, and reports its progress", _slow),
     "forever": DemoCommand("", "never gets anywhere; cancel it", _forever),
     "ask": DemoCommand(
         "QUESTION", "asks a question, and waits for the answer", _says(asks, "What is your name?")
@@ -253,7 +253,7 @@ WORDS: Mapping[str, DemoCommand] = {
     ),
     "file": DemoCommand("NAME", "sends a file", _file),
     "data": DemoCommand("JSON", "sends an object", _data),
-    "help": DemoCommand("", "tells these words", _help),
+    "help": DemoCommand("", "lists these words", _help),
 }
 
 
@@ -291,7 +291,7 @@ def card_of(card: AgentCard) -> AgentCard:
     return msgspec.structs.replace(
         card,
         name="Holdfast demo agent",
-        description="Does what the first word of a message says; 'help' tells the words.",
+        description="Does what the first word of a message says; 'help' lists the words.",
         default_input_modes=("text/plain", "application/json", "application/octet-stream"),
         default_output_modes=("text/plain", "application/json"),
         skills=skills,

@@ -185,7 +185,7 @@ class _Terminal:
         try:
             self._is_reading = True
             self._reads += 1
-            return input(prompt)  # noqa: ASYNC250  nothing else is under way
+            return input(prompt)  # noqa: ASYNC250  nothing else is in flight
         except KeyboardInterrupt:
             sys.stdout.write("\n")
             raise InterruptedLine(self._typed) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from holdfast import errors
-from holdfast._cli.agent.credentials import Need, ways_in
+from holdfast._cli.agent.credentials import RequiredCredential, accepted_credentials
 from holdfast._cli.options.masking import masked_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.sanitizer import shortened
@@ -21,7 +21,7 @@ from holdfast._wire.security import required_alternatives
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast._cli.agent.credentials import Way
+    from holdfast._cli.agent.credentials import CredentialSet
     from holdfast._cli.errors import CommandState
     from holdfast._cli.options.settings import Settings
     from holdfast.errors import A2AError
@@ -94,7 +94,7 @@ def resume_task(error: A2AError, state: CommandState) -> str | None:
     if task is None:
         first = "" if state.card is not None else f"{_check_address(error, state)}, or "
         return f"{first}allow more time with --timeout"
-    return state.go_on(task.id)
+    return state.resume_command(task.id)
 
 
 def search_for_message(error: A2AError, state: CommandState) -> str | None:
@@ -115,7 +115,7 @@ def may_have_run(error: A2AError, state: CommandState) -> bool:
     says_so = error.transient or isinstance(
         error, errors.InvalidAgentResponseError | errors.LimitExceededError
     )
-    in_flight = state.may_have_left and state.message_id is not None
+    in_flight = state.may_have_been_sent and state.message_id is not None
     return in_flight and says_so and error.executed is None
 
 
@@ -178,15 +178,15 @@ def _credentials_to_give(state: CommandState) -> str:
     """Return the missing credentials, in each sufficient alternative."""
     ways = _ways(state)
     if state.card is None:
-        options = {_setting_text(Need("--bearer"))}
+        options = {_setting_text(RequiredCredential("--bearer"))}
     elif not ways:
-        options = {_setting_text(Need(flag)) for flag in ("--api-key", "--bearer")}
+        options = {_setting_text(RequiredCredential(flag)) for flag in ("--api-key", "--bearer")}
     else:
-        options = {_all_of(way, state.settings) for way in ways if way.hindrance is None}
+        options = {_all_of(way, state.settings) for way in ways if way.obstacle is None}
     if not options:
         requested = shortened(", or ".join(way.words for way in ways), _MAX_REQUEST_CHARACTERS)
         none = "the command line can give none of these"
-        return f"the agent asks for {requested}; {ways[0].hindrance if len(ways) == 1 else none}"
+        return f"the agent asks for {requested}; {ways[0].obstacle if len(ways) == 1 else none}"
     login = _login(state)
     first = "" if login is None else f"log in: {login}, or "
     return first + shortened(f"set {', or '.join(sorted(options))}", _MAX_REQUEST_CHARACTERS)
@@ -221,7 +221,7 @@ def _flow(flows: OAuthFlows) -> list[str]:
     return []
 
 
-def _all_of(way: Way, settings: Settings) -> str:
+def _all_of(way: CredentialSet, settings: Settings) -> str:
     missing = sorted(_setting_text(need) for need in _missing(way, settings))
     if len(way.needs) == 1:
         return missing[0]
@@ -230,7 +230,7 @@ def _all_of(way: Way, settings: Settings) -> str:
     return f"{' and '.join(missing)}{also}: the agent asks for {together} together"
 
 
-def _setting_text(need: Need) -> str:
+def _setting_text(need: RequiredCredential) -> str:
     flag = need.flag or ""
     target = f" to {shlex.quote(need.param)}" if need.param else ""
     return f"{_VARIABLES[flag]} (or {flag}){target}"
@@ -246,7 +246,7 @@ def has_given_credentials(state: CommandState) -> bool:
     return any(not _missing(way, settings) for way in ways)
 
 
-def _missing(way: Way, settings: Settings) -> list[Need]:
+def _missing(way: CredentialSet, settings: Settings) -> list[RequiredCredential]:
     """Return the parts of an alternative that neither a flag nor a service parameter supplies."""
     return [
         need
@@ -255,8 +255,8 @@ def _missing(way: Way, settings: Settings) -> list[Need]:
     ]
 
 
-def _ways(state: CommandState) -> list[Way]:
-    return [] if state.card is None else ways_in(state.card)
+def _ways(state: CommandState) -> list[CredentialSet]:
+    return [] if state.card is None else accepted_credentials(state.card)
 
 
 def check_connection(error: A2AError, _state: CommandState) -> str | None:

@@ -32,10 +32,10 @@ __all__ = [
     "internal",
     "one_line",
     "out_of_time",
+    "unreachable_reason",
     "unusable",
     "unwritable",
     "usage",
-    "why_away",
 ]
 
 FAILURE, USAGE, UNREACHABLE, AUTH, TIMEOUT = 1, 2, 3, 4, 5
@@ -123,7 +123,7 @@ class CommandState(Protocol):
     def message_id(self) -> str | None: ...
 
     @property
-    def may_have_left(self) -> bool: ...
+    def may_have_been_sent(self) -> bool: ...
 
     @property
     def continues(self) -> bool: ...
@@ -133,7 +133,7 @@ class CommandState(Protocol):
 
     def command(self, *words: str) -> str: ...
 
-    def go_on(self, task_id: str) -> str: ...
+    def resume_command(self, task_id: str) -> str: ...
 
 
 def usage(message: str, command: str, *, instead: str | None = None) -> Failure:
@@ -166,12 +166,12 @@ def unwritable(error: OSError, state: CommandState | None = None) -> Failure:
     message = f"the output cannot be written: {error.strerror or error}"
     hint = None
     if state is not None:
-        effects = ["the message was sent"] if state.may_have_left else []
+        effects = ["the message was sent"] if state.may_have_been_sent else []
         task = state.task
         if task is not None:
             effects.append(f"task {task.id} was last seen {task.state}")
             look = state.command("task", "get", task.id)
-            hint = look if task.state.is_terminal else state.go_on(task.id)
+            hint = look if task.state.is_terminal else state.resume_command(task.id)
         elif effects:
             hint = "sending it again would run it once more"
         message = "; ".join((message, *effects))
@@ -195,7 +195,7 @@ def unusable(path: Path | str, problem: str, hint: str | None = None) -> Command
     )
 
 
-def why_away(error: A2AError) -> str:
+def unreachable_reason(error: A2AError) -> str:
     """Return why the agent cannot be reached, in one line, without the attempts."""
     copied = copy.copy(error)
     copied.excerpt = copied.retry_stopped_reason = None

@@ -50,8 +50,8 @@ __all__ = [
     "cannot_write",
     "discard",
     "execute",
+    "exit_for_closed_pipe",
     "fail",
-    "nobody_reads",
     "perform",
     "reference_of",
 ]
@@ -135,7 +135,7 @@ def execute(
     Raises:
         click.UsageError: The options are invalid.
     """
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
@@ -146,7 +146,9 @@ def execute(
     reference = reference_of(ctx, settings)
     settings = bind(ctx, settings, reference, output)
     with Diagnostics(output, enabled=settings.debug):
-        return perform(world, Session(world, settings, reference, output), output, action)
+        return perform(
+            environment, Session(environment, settings, reference, output), output, action
+        )
 
 
 def announce(ctx: click.Context, output: Output, settings: Settings | None = None) -> None:
@@ -180,7 +182,7 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
     return reference.absolute() if absolute and isinstance(reference, Path) else reference
 
 
-def perform(world: CliEnvironment, session: Session, output: Output, action: Action) -> int:
+def perform(environment: CliEnvironment, session: Session, output: Output, action: Action) -> int:
     """Run an action, and return the exit code."""
 
     async def act() -> None:
@@ -188,23 +190,23 @@ def perform(world: CliEnvironment, session: Session, output: Output, action: Act
             await action(session, output)
 
     try:
-        world.run(act())
+        environment.run(act())
     except KeyboardInterrupt:
         _interrupted(session, output)
         return INTERRUPTED
     except OutputError as error:
         return cannot_write(error, session)
     except BrokenPipeError:
-        _left(session, output)
+        _hint_after_closed_pipe(session, output)
         raise
     except click.UsageError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
+    except Exception as error:  # noqa: BLE001  every failure is reported in one form
         failure = _failure(error, session)
     else:
         return 0
     if session.task is not None:
-        _give_up(session.task, output)
+        _complete_output(session.task, output)
     output.emit(Failed(failure))
     return failure.exit
 
@@ -220,7 +222,7 @@ def _failure(error: Exception, session: Session) -> Failure:
     return internal(error)
 
 
-def _give_up(task: Task, output: Output) -> None:
+def _complete_output(task: Task, output: Output) -> None:
     """Complete the output that was begun, for its readers."""
     try:
         output.emit(WaitEnded(task))
@@ -228,16 +230,20 @@ def _give_up(task: Task, output: Output) -> None:
         discard()
 
 
-def _left(session: Session, output: Output) -> None:
+def _hint_after_closed_pipe(session: Session, output: Output) -> None:
     """Show how to resume, unless the output ends with the task and its reader has gone."""
     task, is_named = session.task, output.has_named_task
-    if task is not None and not task.state.is_terminal and (not is_named or _is_seen(sys.stderr)):
-        output.emit(Notice.hint(session.go_on(task.id)))
+    if (
+        task is not None
+        and not task.state.is_terminal
+        and (not is_named or _is_terminal(sys.stderr))
+    ):
+        output.emit(Notice.hint(session.resume_command(task.id)))
     elif task is not None and not is_named:
         output.emit(Notice.hint(session.command("task", "get", task.id)))
 
 
-def _is_seen(stream: TextIO | None) -> bool:
+def _is_terminal(stream: TextIO | None) -> bool:
     """Return whether a stream is a terminal."""
     return stream is not None and stream.isatty()
 
@@ -245,8 +251,8 @@ def _is_seen(stream: TextIO | None) -> bool:
 def _interrupted(session: Session, output: Output) -> None:
     """Show how to resume after Ctrl-C: the agent is not informed of it."""
     if session.task is not None:
-        _give_up(session.task, output)
-        output.emit(Notice.hint(session.go_on(session.task.id)))
+        _complete_output(session.task, output)
+        output.emit(Notice.hint(session.resume_command(session.task.id)))
     elif session.message_id is not None:
         output.emit(
             Notice.warning(
@@ -270,7 +276,7 @@ def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | No
             announce(ctx, output)
         output.emit(Failed(failure))
     except BrokenPipeError:
-        return nobody_reads()
+        return exit_for_closed_pipe()
     except OSError as error:
         return cannot_write(error)
     return failure.exit
@@ -285,7 +291,7 @@ def cannot_write(error: OSError, session: Session | None = None) -> int:
     return 1
 
 
-def nobody_reads() -> int:
+def exit_for_closed_pipe() -> int:
     """Exit quietly when the reader of an output has gone, as with ``| head``."""
     discard()
     return CLOSED_PIPE

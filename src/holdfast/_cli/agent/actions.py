@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from holdfast._cli.agent.outcomes import comment, stated_end_reason, warn_of_gap
+from holdfast._cli.agent.outcomes import report_outcome, stated_end_reason, warn_of_gap
 from holdfast._cli.options.masking import secrets_in_reference
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import (
@@ -94,7 +94,7 @@ async def send(
             message,
             metadata=metadata,
             poll_interval=session.settings.poll_interval,
-            timeout=session.left(),
+            timeout=session.seconds_left(),
             headers=session.svc_params,
         )
         await _follow(session, output, events)
@@ -103,7 +103,7 @@ async def send(
         message,
         metadata=metadata,
         return_immediately=True,
-        timeout=session.left(),
+        timeout=session.seconds_left(),
         headers=session.svc_params,
     )
     session.message_id = None
@@ -117,7 +117,7 @@ async def send(
         output.emit(TaskBegan(answer))
         answer = await _wait(session, answer.id)
     output.emit(Result(SendMessageResponse(task=answer)))
-    comment(session, output, answer, goes_on=not waits)
+    report_outcome(session, output, answer, suggests_wait=not waits)
 
 
 async def get_task(session: Session, output: Output, *, task_id: str, history: int | None) -> None:
@@ -128,7 +128,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
         return await session.client.get_task(
             task_id,
             history_length=history_length,
-            timeout=session.left(),
+            timeout=session.seconds_left(),
             headers=session.svc_params,
         )
 
@@ -142,7 +142,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
     else:
         task = await look(history)
     output.emit(Result(task, history=history is not None))
-    comment(session, output, task)
+    report_outcome(session, output, task)
 
 
 async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -> None:
@@ -151,7 +151,7 @@ async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -
     events = session.client.subscribe_to_task(
         task_id,
         poll_interval=session.settings.poll_interval,
-        timeout=session.left(),
+        timeout=session.seconds_left(),
         headers=session.svc_params,
     )
     await _follow(session, output, events)
@@ -171,7 +171,10 @@ async def list_tasks(
         await _list_all(session, output, filters)
         return
     page = await session.client.list_tasks(
-        **filters, page_token=page_token, timeout=session.left(), headers=session.svc_params
+        **filters,
+        page_token=page_token,
+        timeout=session.seconds_left(),
+        headers=session.svc_params,
     )
     output.emit(Result(page, history=filters["history_length"] is not None))
     if page.next_page_token:
@@ -183,7 +186,7 @@ async def list_tasks(
 async def _list_all(session: Session, output: Output, filters: Filters) -> None:
     tasks: list[Task] = []
     pages = session.client.iter_tasks(
-        **filters, timeout=session.left(), headers=session.svc_params
+        **filters, timeout=session.seconds_left(), headers=session.svc_params
     )
 
     async def read() -> None:
@@ -205,7 +208,7 @@ async def cancel_task(
     """Ask the agent to cancel the task, and wait for the end of the task."""
     await session.prepare()
     settings = session.settings
-    left = session.left()
+    left = session.seconds_left()
     try:
         task = await session.client.cancel_task(
             task_id,
@@ -231,7 +234,7 @@ async def _canceled_before(
     """Fetch a task that has ended already: if it was canceled, the command succeeded."""
     try:
         task = await session.client.get_task(
-            task_id, timeout=session.left(), headers=session.svc_params
+            task_id, timeout=session.seconds_left(), headers=session.svc_params
         )
     except A2AError:
         raise error from None
@@ -246,7 +249,7 @@ async def _wait(session: Session, task_id: str) -> Task:
     return await session.client.wait(
         task_id,
         until=session.is_at_rest,
-        timeout=session.left(),
+        timeout=session.seconds_left(),
         poll_interval=session.settings.poll_interval,
         headers=session.svc_params,
     )
@@ -288,7 +291,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.emit(Result(task))
     if shows:
         warn_of_gap(session, output, events)
-    comment(session, output, task, reason=await stated_end_reason(events))
+    report_outcome(session, output, task, reason=await stated_end_reason(events))
 
 
 # ── Push configurations ──────────────────────────────────────────────────────────────────────
@@ -308,7 +311,7 @@ async def create_push_config(
     output.hide((*config.secrets, *secrets_in_reference(config.url)))
     await session.prepare()
     created = await session.client.create_task_push_notification_config(
-        config, timeout=session.left(), headers=session.svc_params
+        config, timeout=session.seconds_left(), headers=session.svc_params
     )
     output.emit(Result(created))
 
@@ -320,7 +323,7 @@ async def get_push_config(
     session.asks_for_config = True
     await session.prepare()
     config = await session.client.get_task_push_notification_config(
-        task_id, config_id, timeout=session.left(), headers=session.svc_params
+        task_id, config_id, timeout=session.seconds_left(), headers=session.svc_params
     )
     output.emit(Result(config))
 
@@ -339,7 +342,7 @@ async def list_push_configs(
         task_id,
         limit=limit,
         page_token=page_token,
-        timeout=session.left(),
+        timeout=session.seconds_left(),
         headers=session.svc_params,
     )
     output.emit(Result(page))
@@ -356,6 +359,6 @@ async def delete_push_config(
     session.asks_for_config = True
     await session.prepare()
     await session.client.delete_task_push_notification_config(
-        task_id, config_id, timeout=session.left(), headers=session.svc_params
+        task_id, config_id, timeout=session.seconds_left(), headers=session.svc_params
     )
     output.emit(ConfigDeleted(task_id, config_id))

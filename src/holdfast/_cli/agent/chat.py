@@ -3,8 +3,8 @@
 Rules: each message is sent once, in the context of the earlier ones, and to the task while that
 waits for input; a message after Ctrl-C is a new message of the context; an answer is shown as it
 arrives, and the chat continues if it ends early; for a message without an answer, the chat says
-what is known of it. Ctrl-C stops following an answer, and never cancels the agent's task; a task
-that the agent no longer knows is dropped.
+the command that shows it. Ctrl-C stops following an answer, and never cancels the agent's task; a
+task that the agent no longer knows is dropped.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Chat:
         session = self._session
         session.continues = True
         task = await session.client.get_task(
-            task_id, timeout=session.left(), headers=session.svc_params
+            task_id, timeout=session.seconds_left(), headers=session.svc_params
         )
         if task.state.is_terminal:
             session.task = task
@@ -238,7 +238,10 @@ class Chat:
         self._output.emit(MessageSending(message))
         session.begin(task)
         events = self._conversation.stream_message(
-            message, metadata=self._metadata, timeout=session.left(), headers=session.svc_params
+            message,
+            metadata=self._metadata,
+            timeout=session.seconds_left(),
+            headers=session.svc_params,
         )
         await self._wait_for(self._show(events))
 
@@ -252,7 +255,7 @@ class Chat:
         events = session.client.subscribe_to_task(
             task.id,
             poll_interval=session.settings.poll_interval,
-            timeout=session.left(),
+            timeout=session.seconds_left(),
             headers=session.svc_params,
         )
         await self._wait_for(self._show(events))
@@ -311,7 +314,11 @@ class Chat:
     def _failed(self, error: A2AError) -> None:
         failure, task = describe(error, self._session), self._open_task
         is_answering = self._session.message_id is None
-        if is_answering and task is not None and failure.hint == self._session.go_on(task.id):
+        if (
+            is_answering
+            and task is not None
+            and failure.hint == self._session.resume_command(task.id)
+        ):
             failure = failure._replace(hint=None)  # the hint that follows repeats it
         if task is not None and isinstance(error, TaskNotFoundError):
             self._continue(None, self._conversation.context_id)
@@ -321,7 +328,7 @@ class Chat:
             self._report_unfinished()
         elif not isinstance(error, OutcomeUnknownError):  # its text says so
             self._output.emit(
-                Notice.warning(_UNANSWERED[self._session.may_have_left and error.executed])
+                Notice.warning(_UNANSWERED[self._session.may_have_been_sent and error.executed])
             )
 
     def _report_unfinished(self) -> None:
@@ -329,13 +336,13 @@ class Chat:
         session, task = self._session, self._open_task
         if session.message_id is not None:
             may_have = "was in flight; the agent may have received it"
-            became = may_have if session.may_have_left else "was not sent"
+            became = may_have if session.may_have_been_sent else "was not sent"
             self._output.emit(Notice.warning(f"message {session.message_id} {became}"))
         elif task is not None:
             self._output.emit(
                 Notice.hint(
                     f"task {task.id} is still {task.state}; Enter follows it again, or later: "
-                    f"{session.go_on(task.id)}"
+                    f"{session.resume_command(task.id)}"
                 )
             )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast._auth.providers import AuthProvider
-    from holdfast._cli.agent.login_store import KeptCredentials, Login, Logins
+    from holdfast._cli.agent.login_store import Login, LoginCredentials, Logins
     from holdfast._client.client import Client
     from holdfast._journal.protocol import Journal
     from holdfast._net.tls_config import TlsConfig
@@ -55,7 +55,7 @@ class Connection:
     """The client of a command, and what it is made of.
 
     Args:
-        world: The environment of the command.
+        environment: The environment of the command.
         settings: The settings of the command.
         reference: Where the card is.
         protocol_version: The version to speak; None leaves it to the card.
@@ -79,7 +79,7 @@ class Connection:
 
     def __init__(
         self,
-        world: CliEnvironment,
+        environment: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         *,
@@ -88,13 +88,13 @@ class Connection:
         observer: Observer,
         journal: Journal | None,
     ) -> None:
-        self._world = world
+        self._environment = environment
         self._settings = settings
         self._reference = reference
         # A command for one agent has no alternative: it retries an unreachable agent.
         resilience = Resilience(breaker=None)
         self.max_attempts = resilience.retry.max_retries + 1
-        engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
+        engine = environment.engine(verify=not settings.insecure, **_own_certificate(settings))
         self.plain_engine: HttpEngine = engine
         grpc = use_of_grpc(engine, None)
         self.usable_bindings = HTTP_BINDINGS if grpc == "missing" else BINDINGS
@@ -135,7 +135,7 @@ class Connection:
                 card_verifier=verifier,
                 require_signature=settings.require_signature,
                 journal=journal,
-                env=world.env,
+                env=environment.env,
             )
         except ValueError as error:
             flag = "--endpoint" if settings.is_endpoint else "--agent-card"
@@ -147,7 +147,7 @@ class Connection:
             message = f"--endpoint: {where!r} is not an address for {binding}"
             raise click.UsageError(message) from None
 
-    def fit(self, card: AgentCard) -> str | None:
+    def adapt_to_card(self, card: AgentCard) -> str | None:
         """Learn from the card how credentials are sent; return a warning, or None.
 
         Raises:
@@ -156,10 +156,10 @@ class Connection:
         """
         if self.credentials is not None:
             try:
-                self.credentials.fit(card)
+                self.credentials.adapt_to_card(card)
             except ValueError as error:
                 raise click.UsageError(f"--api-key: {error}") from None
-        if self.login is not None and self.login.fit(card):
+        if self.login is not None and self.login.adapt_to_card(card):
             return (
                 "the token of your login is not sent: the card declares no scheme for it "
                 "(OAuth, OpenID Connect or bearer)"
@@ -181,13 +181,13 @@ class Connection:
         is_own = settings.client_cert is not None or settings.client_key is not None
         if settings.no_cache or settings.is_endpoint or is_own or not isinstance(reference, str):
             return self.engine
-        directory = None if isinstance(reference, ListedAddress) else self._world.cache()
+        directory = None if isinstance(reference, ListedAddress) else self._environment.cache()
         if directory is None:
             return self.engine
         return CachedCards(
             self.engine,
             CardCache(directory),
-            self._world.env,
+            self._environment.env,
             urls=CardLocation.of(reference).urls,
             is_verifying=not settings.insecure,
         )
@@ -197,22 +197,22 @@ class Connection:
         """The user's logins."""
         from holdfast._cli.agent.login_store import Logins  # requires an extra
 
-        return Logins(self._world.home())
+        return Logins(self._environment.home())
 
-    def _login_credentials(self) -> KeptCredentials | None:
+    def _login_credentials(self) -> LoginCredentials | None:
         """Return the tokens of the user's logins, if any may apply."""
-        if not self._world.home().joinpath(*LOGINS).is_dir():
+        if not self._environment.home().joinpath(*LOGINS).is_dir():
             return None
-        from holdfast._cli.agent.login_store import KeptCredentials
+        from holdfast._cli.agent.login_store import LoginCredentials
 
         logins, reference = self.logins, self._reference
         if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
             return None
-        return KeptCredentials(
+        return LoginCredentials(
             logins,
             self._client_secret,
             self.plain_engine,
-            self._world.env,
+            self._environment.env,
             answers=self._settings.is_credential_origin,
         )
 

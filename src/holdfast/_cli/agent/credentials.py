@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast._cli.agent.reference import read_reference
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX
 from holdfast._cli.options.masking import masked_reference
-from holdfast._cli.options.parameters import beside
+from holdfast._cli.options.parameters import setting_beside
 from holdfast._cli.output.base import Notice
 from holdfast._model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 from holdfast._wire.credentials import Credentials as Carried
@@ -50,7 +50,15 @@ if TYPE_CHECKING:
     from holdfast.errors import AuthenticationError
     from holdfast.types import AgentCard
 
-__all__ = ["Credentials", "Need", "Way", "asks_for_token", "bind", "origin_of", "ways_in"]
+__all__ = [
+    "CredentialSet",
+    "Credentials",
+    "RequiredCredential",
+    "accepted_credentials",
+    "asks_for_token",
+    "bind",
+    "origin_of",
+]
 
 _DEFAULT_HEADER = "X-API-Key"
 
@@ -74,7 +82,7 @@ class Credentials:
         self._untaken: set[str] = set()
         self._card_is_guarded = False
 
-    def fit(self, card: AgentCard) -> None:
+    def adapt_to_card(self, card: AgentCard) -> None:
         """Learn from the card where the API key is sent.
 
         Raises:
@@ -83,7 +91,9 @@ class Credentials:
         """
         self._has_card = True
         fitting = _key_scheme(card)
-        declared_flags = {_need(scheme, fitting).flag for scheme in card.security_schemes.values()}
+        declared_flags = {
+            _required_credential(scheme, fitting).flag for scheme in card.security_schemes.values()
+        }
         if any(
             scheme.api_key_security_scheme is not None for scheme in card.security_schemes.values()
         ):
@@ -95,7 +105,7 @@ class Credentials:
         if scheme is None:
             self._key = Carried(headers={_DEFAULT_HEADER: self._api_key})
             return
-        carry = _PLACES.get(scheme.location.lower())
+        carry = _LOCATIONS.get(scheme.location.lower())
         if not scheme.name or carry is None:
             raise InvalidAgentCardError(
                 f"the agent card wants its API key in {scheme.location!r} under the name "
@@ -156,14 +166,14 @@ def _in_cookie(name: str, key: str) -> Carried:
     return Carried(cookies={name: key})
 
 
-_PLACES: Mapping[str, Callable[[str, str], Carried]] = {
+_LOCATIONS: Mapping[str, Callable[[str, str], Carried]] = {
     "header": _in_header,
     "query": _in_query,
     "cookie": _in_cookie,
 }
 
 
-class Need(NamedTuple):
+class RequiredCredential(NamedTuple):
     """One of several credentials that an agent requires together.
 
     Attributes:
@@ -177,23 +187,23 @@ class Need(NamedTuple):
     param: str = ""
 
 
-class Way(NamedTuple):
+class CredentialSet(NamedTuple):
     """One of several alternatives, any of which satisfies the agent.
 
     Attributes:
         words: A description.
         needs: The credentials that it requires, all of them together.
-        hindrance: Why the command line cannot supply it; None if it can.
+        obstacle: Why the command line cannot supply it; None if it can.
     """
 
     words: str
-    needs: tuple[Need, ...]
-    hindrance: str | None
+    needs: tuple[RequiredCredential, ...]
+    obstacle: str | None
 
 
-def ways_in(card: AgentCard) -> list[Way]:
+def accepted_credentials(card: AgentCard) -> list[CredentialSet]:
     """Return the alternatives that the card requires or, if it requires none, declares."""
-    return [_way(alternative, card) for alternative in required_alternatives(card)]
+    return [_credential_set(alternative, card) for alternative in required_alternatives(card)]
 
 
 def asks_for_token(card: AgentCard) -> bool:
@@ -219,37 +229,49 @@ def _takes_token(scheme: SecurityScheme) -> bool:
     )
 
 
-def _way(alternative: Alternative, card: AgentCard) -> Way:
+def _credential_set(alternative: Alternative, card: AgentCard) -> CredentialSet:
     schemes = [card.security_schemes.get(name) for name in alternative.schemes]
-    needs = tuple(dict.fromkeys(_need(scheme, _key_scheme(card)) for scheme in schemes))
-    hindrance = None
-    if alternative.unusable or Need(None) in needs or len({_BEARER, _BASIC} & {*needs}) > 1:
-        hindrance = "the command line cannot give that"
+    needs = tuple(
+        dict.fromkeys(_required_credential(scheme, _key_scheme(card)) for scheme in schemes)
+    )
+    obstacle = None
+    if (
+        alternative.unusable
+        or RequiredCredential(None) in needs
+        or len({_BEARER, _BASIC} & {*needs}) > 1
+    ):
+        obstacle = "the command line cannot give that"
     elif not all(need.flag for need in needs):
-        hindrance = "the command line can give only one API key"
-    return Way(describe_alternative(alternative, card), needs, hindrance)
+        obstacle = "the command line can give only one API key"
+    return CredentialSet(describe_alternative(alternative, card), needs, obstacle)
 
 
-def _need(scheme: SecurityScheme | None, fitting: APIKeySecurityScheme | None) -> Need:
+def _required_credential(
+    scheme: SecurityScheme | None, fitting: APIKeySecurityScheme | None
+) -> RequiredCredential:
     """Return the source of a credential; the API key is for one scheme, other keys are not."""
     match scheme:
         case SecurityScheme(api_key_security_scheme=APIKeySecurityScheme() as key):
             location = key.location.lower()
             header = key.name.lower() if location == "header" else location
             if key == fitting:
-                return Need("--api-key", header)
+                return RequiredCredential("--api-key", header)
             param = f"{key.name}:<key>"
-            return Need("--svc-param" if location == "header" else None, header, param)
+            return RequiredCredential(
+                "--svc-param" if location == "header" else None, header, param
+            )
         case SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme() as http):
-            return _HTTP.get(http.scheme.lower(), Need(None))
+            return _HTTP.get(http.scheme.lower(), RequiredCredential(None))
         case SecurityScheme(mtls_security_scheme=None):
             return _BEARER
         case _:
-            return Need(None)
+            return RequiredCredential(None)
 
 
-_BEARER = Need("--bearer", "authorization")
-_BASIC = Need("--svc-param", "authorization", "Authorization:Basic <user:password in base64>")
+_BEARER = RequiredCredential("--bearer", "authorization")
+_BASIC = RequiredCredential(
+    "--svc-param", "authorization", "Authorization:Basic <user:password in base64>"
+)
 _HTTP = {"bearer": _BEARER, "basic": _BASIC}
 
 
@@ -357,15 +379,15 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         if any(agent.is_named_by(reference) for reference in more):
             return None
     text = masked_reference(agent.text)
-    origins = beside(ctx, source, _ORIGIN)
+    origins = setting_beside(ctx, source, _ORIGIN)
     agents = re.split(r"[,\s]+", origins.strip()) if origins else []
-    agents = agents or [value for name in _AGENTS if (value := beside(ctx, source, name))]
+    agents = agents or [value for name in _AGENTS if (value := setting_beside(ctx, source, name))]
     if not agents:
         if agent.source.is_trusted:
             return None
         return (
-            f"{agent.source.place} names the agent {text}, but the file may not be yours; if you "
-            f"trust the agent: --agent-card {shlex.quote(text)}"
+            f"{agent.source.location} names the agent {text}, but the file may not be yours; if "
+            f"you trust the agent: --agent-card {shlex.quote(text)}"
         )
     if any(agent.is_named_by(reference) for reference in agents):
         return None

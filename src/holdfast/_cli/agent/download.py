@@ -214,7 +214,7 @@ async def download_task(
     """
     await session.prepare()
     task = await session.client.get_task(
-        task_id, timeout=session.left(), headers=session.svc_params
+        task_id, timeout=session.seconds_left(), headers=session.svc_params
     )
     files = list(islice(files_of(task), most_files + 1))
     check_size(files, most_files=most_files, most_bytes=most_bytes)
@@ -308,8 +308,8 @@ def _together(artifact: Artifact) -> Iterator[tuple[int, ...]]:
     """Yield the indexes of the parts of each file."""
     text: list[int] = []
     for number, part in enumerate(artifact.parts):
-        goes_on = text and part.text is not None and not part.filename
-        if text and not goes_on:
+        continues_text = text and part.text is not None and not part.filename
+        if text and not continues_text:
             yield tuple(text)
             text = []
         if part.text is not None:

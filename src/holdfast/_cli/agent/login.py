@@ -64,7 +64,7 @@ async def log_in(session: Session, output: Output, request: LoginRequest) -> Non
     source = session.settings.agent_source
     if not source.is_trusted:
         message = (
-            f"{source.place} names the agent, but the file may not be yours; name the agent to "
+            f"{source.location} names the agent, but the file may not be yours; name the agent to "
             "log in at with --agent-card"
         )
         raise click.UsageError(message)
@@ -274,11 +274,11 @@ async def show_login(session: Session, output: Output) -> None:
     _show_login(output, login, await session.connection.logins.store(agent).load(""), "Logged in")
 
 
-async def show_all_logins(world: CliEnvironment, output: Output) -> None:
+async def show_all_logins(environment: CliEnvironment, output: Output) -> None:
     from holdfast._cli.agent.login_store import Logins
     from holdfast.errors import AuthenticationError
 
-    logins = Logins(world.home())
+    logins = Logins(environment.home())
     saved, problems = logins.all()
     members: list[dict[str, Any]] = []
     lines: list[str] = []

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.auth.oauth import OAuthOptions, Token, TokenStore
     from holdfast.types import AgentCard
 
-__all__ = ["KeptCredentials", "Login", "Logins", "OneToken"]
+__all__ = ["Login", "LoginCredentials", "Logins", "OneToken"]
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -185,7 +185,7 @@ class _Ended(AuthorizationCode):
         raise AuthenticationError(text, executed=False)
 
 
-class KeptCredentials:
+class LoginCredentials:
     """Sends the token of the login at an agent; an `AuthProvider`.
 
     Args:
@@ -215,7 +215,7 @@ class KeptCredentials:
         self._providers: dict[str, OAuthProvider | None] = {}
         self._card_is_guarded = False
 
-    def fit(self, card: AgentCard) -> bool:
+    def adapt_to_card(self, card: AgentCard) -> bool:
         """Learn from the card whether it asks for a token; none goes elsewhere.
 
         Returns:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OUTCOMES",
-    "comment",
     "described_ending",
     "named_outcome",
+    "report_outcome",
     "stated_end_reason",
     "warn_of_gap",
 ]
@@ -64,8 +64,8 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
         )
 
 
-def comment(
-    session: Session, output: Output, task: Task, *, goes_on: bool = False, reason: str = ""
+def report_outcome(
+    session: Session, output: Output, task: Task, *, suggests_wait: bool = False, reason: str = ""
 ) -> None:
     """Report an outcome other than success, and the command that continues from here."""
     if task.state in OUTCOMES:
@@ -78,7 +78,7 @@ def comment(
         )
         reply = session.command("send", "--task-id", task.id, "<reply>")
         output.emit(Notice.hint(f"or answer the agent: {reply}"))
-    elif goes_on and not task.state.is_terminal:
+    elif suggests_wait and not task.state.is_terminal:
         output.emit(Notice.hint(session.command("task", "get", "--wait", task.id)))
 
 

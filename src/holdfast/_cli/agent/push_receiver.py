@@ -1,9 +1,9 @@
 """``holdfast task push-config receive``: a receiver of push notifications (a2a-cli 9.2).
 
-Rules: it listens on this machine unless told otherwise, for one task; the configuration that it
-makes at the agent is deleted at the end, whatever ends the command; only what comes with the
-secrets of that configuration is shown, and each delivery once. Deliveries may get lost, so that
-the agent is asked for the task at the end.
+Rules: it listens on this machine unless another address is given, for one task; the configuration
+that it creates at the agent is deleted at the end, however the command ends; only deliveries with
+the secrets of that configuration are shown, each once. Deliveries may get lost, so that the task
+is fetched at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from holdfast._aio.accepting import settle_accepted
-from holdfast._cli.agent.outcomes import comment
+from holdfast._cli.agent.outcomes import report_outcome
 from holdfast._cli.errors import CommandError, Failure
 from holdfast._cli.output.base import Notice, Result, StreamEnded, StreamEvent, TaskBegan
 from holdfast._model.hosts import is_loopback
@@ -103,11 +103,11 @@ async def _receive(
         )
         served.application = HostCheck(deliveries, rules)
         created = await session.client.create_task_push_notification_config(
-            config, timeout=session.left(), headers=session.svc_params
+            config, timeout=session.seconds_left(), headers=session.svc_params
         )
         try:
             task = await session.client.get_task(
-                task_id, timeout=session.left(), headers=session.svc_params
+                task_id, timeout=session.seconds_left(), headers=session.svc_params
             )
             session.task = task
             receiver.expect(task, config)
@@ -119,7 +119,7 @@ async def _receive(
                     task_id,
                     client=session.client,
                     until=session.is_at_rest,
-                    timeout=session.left(),
+                    timeout=session.seconds_left(),
                     poll_interval=_POLL_AFTER_S,
                 )
             )
@@ -135,7 +135,7 @@ async def _receive(
         output.emit(StreamEnded())
     else:
         output.emit(Result(task))
-    comment(session, output, task)
+    report_outcome(session, output, task)
 
 
 async def _show(

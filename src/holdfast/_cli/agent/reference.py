@@ -157,7 +157,7 @@ class _Fetched(NamedTuple):
     scope: NetworkScope
 
 
-def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
+def find_agent(environment: CliEnvironment, settings: Settings) -> str | Path:
     """Return the address or file of the card, by a reference of the caller or in a catalog.
 
     Raises:
@@ -180,23 +180,23 @@ def find_agent(world: CliEnvironment, settings: Settings) -> str | Path:
     async def look() -> None:
         timeout = min(settings.timeout, _CATALOG_TIMEOUT_S)
         async with CancelScope.within(timeout) as scope:
-            fetched.append(await _fetch(world, settings, catalog))
+            fetched.append(await _fetch(environment, settings, catalog))
         if scope.expired:
             raise _not_found(catalog, "did not answer in time")
 
     try:
-        world.run(look())
+        environment.run(look())
     except A2AError as error:
         raise _not_found(catalog, f"cannot be fetched: {error}") from None
     return _entry(fetched[0].body, catalog, name, fetched[0].scope)
 
 
-async def _fetch(world: CliEnvironment, settings: Settings, url: str) -> _Fetched:
+async def _fetch(environment: CliEnvironment, settings: Settings, url: str) -> _Fetched:
     from holdfast._net.engine import fetch  # heavy: imported when needed
     from holdfast._wire.http import HttpRequest
     from holdfast._wire.limits import Limits
 
-    engine = world.engine(verify=not settings.insecure)
+    engine = environment.engine(verify=not settings.insecure)
     try:
         request = HttpRequest(
             method="GET",

@@ -68,7 +68,7 @@ class Session:
     """An agent, and the progress of a command with it.
 
     Args:
-        world: The environment of the command.
+        environment: The environment of the command.
         settings: The settings of the command.
         reference: Where the card is.
         output: Where results and errors go.
@@ -82,7 +82,7 @@ class Session:
         binding: The binding that calls go over, once it is chosen.
         protocol_version: The version that calls are made in, once it is chosen.
         message_id: Id of the message that is being sent, if one is.
-        may_have_left: Whether it may have been sent.
+        may_have_been_sent: Whether it may have been sent.
         continues: Whether that message continues a task.
         follows: Whether the output shows an answer as it arrives.
         asks_for_config: Whether the command is about a configuration of the task, by its id.
@@ -98,7 +98,7 @@ class Session:
 
     def __init__(
         self,
-        world: CliEnvironment,
+        environment: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         output: Output,
@@ -111,7 +111,7 @@ class Session:
         self.binding: str | None = None
         self.protocol_version: str | None = None
         self.message_id: str | None = None
-        self.may_have_left = False
+        self.may_have_been_sent = False
         self.continues = False
         self.follows = settings.stream
         self.asks_for_config = False
@@ -119,15 +119,15 @@ class Session:
         self._output = output
         self._is_warned_of_version = False
         self.reference = reference
-        self._ends = math.inf
-        self.env = world.env
+        self._deadline = math.inf
+        self.env = environment.env
         self.connection = Connection(
-            world,
+            environment,
             settings,
             reference,
-            protocol_version=self.asked_version,
-            consumer=self._saw,
-            observer=self._observed,
+            protocol_version=self.requested_version,
+            consumer=self._on_event,
+            observer=self._on_observation,
             journal=journal,
         )
         self.client = self.connection.client
@@ -160,11 +160,11 @@ class Session:
             task: The task that it is about.
         """
         self.task = task
-        self._ends = asyncio.get_running_loop().time() + self.settings.timeout
+        self._deadline = asyncio.get_running_loop().time() + self.settings.timeout
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """The seconds left for the command."""
-        return max(self._ends - asyncio.get_running_loop().time(), _MIN_TIMEOUT_S)
+        return max(self._deadline - asyncio.get_running_loop().time(), _MIN_TIMEOUT_S)
 
     async def within_time(self, work: Awaitable[T], failure: Failure | None = None) -> T:
         """Return the result of some work, if it ends before the deadline of the command.
@@ -177,7 +177,7 @@ class Session:
             CommandError: The deadline has passed.
         """
         failure = failure or out_of_time(self.settings.timeout)
-        return await wait_within(self.left(), work, lambda: CommandError(failure))
+        return await wait_within(self.seconds_left(), work, lambda: CommandError(failure))
 
     @property
     def svc_params(self) -> dict[str, str]:
@@ -209,7 +209,7 @@ class Session:
         self.awaits_card = True
         self._progress.await_card()
         try:
-            card = await self.client.agent_card(timeout=self.left())
+            card = await self.client.agent_card(timeout=self.seconds_left())
         finally:
             self._progress.end_wait()
         self.awaits_card = False
@@ -230,7 +230,7 @@ class Session:
         """
         card = await self.get_card()
         interface = await self._interface()
-        self._speaks(interface)
+        self._record_interface(interface)
         logger.debug(
             "card of %s: calls go to %s by %s, protocol %s",
             card.name,
@@ -238,9 +238,9 @@ class Session:
             interface.protocol_binding,
             spoken_version(interface.protocol_version),
         )
-        self.fit(card)
+        self.adapt_to_card(card)
 
-    def fit(self, card: AgentCard) -> None:
+    def adapt_to_card(self, card: AgentCard) -> None:
         """Learn from the card how credentials are sent.
 
         Raises:
@@ -252,11 +252,11 @@ class Session:
         if isinstance(self.reference, Path) and bound_to not in {None, origin_of(card)}:
             message = f"--agent-card: {self.reference} changed while the command began"
             raise click.UsageError(message)
-        warning = self.connection.fit(card)
+        warning = self.connection.adapt_to_card(card)
         if warning is not None:
             self._output.emit(Notice.warning(warning))
 
-    async def chosen(self) -> AgentInterface | None:
+    async def usable_interface(self) -> AgentInterface | None:
         """Return the interface that calls would use; None, with a warning, if there is none."""
         try:
             interface = await self._interface()
@@ -268,7 +268,7 @@ class Session:
             if failure.hint:
                 self._output.emit(Notice.hint(failure.hint))
             return None
-        self._speaks(interface)
+        self._record_interface(interface)
         return interface
 
     async def named_address(self) -> str:
@@ -278,19 +278,21 @@ class Session:
         return (await self._interface()).url
 
     async def _interface(self) -> AgentInterface:
-        if self.asked_version == PROTOCOL_VERSION:
-            _check_declared(self.card or await self.client.agent_card(timeout=self.left()))
-        return await chosen_interface(self.client, timeout=self.left(), headers=self.svc_params)
+        if self.requested_version == PROTOCOL_VERSION:
+            _check_declared(self.card or await self.client.agent_card(timeout=self.seconds_left()))
+        return await chosen_interface(
+            self.client, timeout=self.seconds_left(), headers=self.svc_params
+        )
 
     @property
-    def asked_version(self) -> ProtocolVersion | None:
+    def requested_version(self) -> ProtocolVersion | None:
         """The version that the caller asked for; None leaves it to the card."""
         settings = self.settings
         if not settings.version_given:
             return PROTOCOL_VERSION if settings.is_endpoint else None
         return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
 
-    def _speaks(self, interface: AgentInterface) -> None:
+    def _record_interface(self, interface: AgentInterface) -> None:
         """Record the binding and version; warn once of an older version that was not requested."""
         self.binding = interface.protocol_binding
         self.protocol_version = spoken_version(interface.protocol_version)
@@ -309,7 +311,7 @@ class Session:
         """Return a command that continues, with the settings of this one about the agent."""
         return shlex.join(("holdfast", *words, *self.settings.agent_words))
 
-    def go_on(self, task_id: str) -> str:
+    def resume_command(self, task_id: str) -> str:
         """Return the command that resumes a task, with the settings of this one."""
         if self.follows:
             return self.command("task", "subscribe", "--stream", *self._through(), task_id)
@@ -326,11 +328,11 @@ class Session:
 
     def new_message_id(self) -> str:
         """Return the id of the message that is about to be sent."""
-        self.may_have_left = False
+        self.may_have_been_sent = False
         self.message_id = str(uuid.uuid4())
         return self.message_id
 
-    def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+    def _on_event(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
         self._progress.note_answer()
         if task is None:
             return
@@ -346,9 +348,9 @@ class Session:
             text = f": {message.text}" if message is not None and message.text else ""
             self._output.emit(Notice.warning(f"task {task.id} waits for an authorization{text}"))
 
-    def _observed(self, observation: Observation) -> None:
+    def _on_observation(self, observation: Observation) -> None:
         if isinstance(observation, AttemptStarted):
-            self.may_have_left |= observation.operation in SEND_NAMES
+            self.may_have_been_sent |= observation.operation in SEND_NAMES
         self._progress.observe(observation)
 
     def _warn(self) -> None:

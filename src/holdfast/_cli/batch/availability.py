@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast._cli.batch.session import JournaledSession, was_not_sent
-from holdfast._cli.errors import why_away
+from holdfast._cli.errors import unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._model.operations import SEND_NAMES
 from holdfast._pipeline.listeners import AttemptFailed, AttemptStarted, RequestFinished
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast._pipeline.listeners import Observation
     from holdfast.types import AgentCard, Event, Task
 
-__all__ = ["MAX_OUTAGE_S", "Outage", "WatchedSession", "is_away"]
+__all__ = ["MAX_OUTAGE_S", "Outage", "WatchedSession", "is_unreachable"]
 
 MAX_OUTAGE_S = 300.0
 """Seconds of an outage after which the run ends."""
@@ -58,7 +58,7 @@ _RECENT_FAILURE_S = 60.0
 """Seconds after a failure within which the next attempt is expected."""
 
 
-def is_away(error: A2AError) -> bool:
+def is_unreachable(error: A2AError) -> bool:
     """Return whether an error means that the agent is unreachable for now."""
     return (
         error.transient
@@ -115,15 +115,15 @@ class Outage:
         ):
             self._is_reported = True
             wait = f"waiting up to {shown_duration(MAX_OUTAGE_S)} until it answers"
-            return f"the agent cannot be reached: {why_away(self.error)}; {wait}"
+            return f"the agent cannot be reached: {unreachable_reason(self.error)}; {wait}"
         return None
 
-    def failed(self, error: A2AError, *, is_read: bool = True) -> None:
+    def note_failure(self, error: A2AError, *, is_read: bool = True) -> None:
         """Record a failed attempt."""
         if isinstance(error, DeadlineExceededError):
             return  # which says nothing about the agent
-        if not is_away(error):
-            self.answered()
+        if not is_unreachable(error):
+            self.note_answer()
             return
         self._failed = _now()
         if self.error is None:
@@ -132,14 +132,14 @@ class Outage:
             self._read_failed = self._failed
         self.error = error
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Record an answer of the agent."""
         if self.error is not None:
             self.error, self._read_failed = None, -_RECENT_FAILURE_S
             if not self._not_sent:
                 self._pause = 0.0
 
-    def saw(self, outcome: Answer | Exception) -> None:
+    def note_outcome(self, outcome: Answer | Exception) -> None:
         """Record the outcome of a message."""
         if isinstance(outcome, RunItemChangedError | JournalError):
             return  # the agent was not called
@@ -155,7 +155,7 @@ class Outage:
         else:
             self._refused += 1
 
-    def has_ended_with(self, outcome: Answer | Exception) -> bool:
+    def stops_sending_after(self, outcome: Answer | Exception) -> bool:
         """Return whether no more messages are to be sent after an outcome."""
         if isinstance(outcome, AuthenticationError) or self._refused >= _MAX_REFUSALS:
             return True
@@ -167,7 +167,7 @@ class Outage:
         self._pause = min(max(_MIN_PROBE_DELAY_S, 2 * self._pause), _MAX_PROBE_DELAY_S)
         return self._pause
 
-    def is_asked_for(self) -> bool:
+    def expects_answer(self) -> bool:
         """Return whether a call in flight will soon detect that the agent is reachable."""
         return self.error is not None and _now() - self._read_failed < _RECENT_FAILURE_S
 
@@ -176,7 +176,7 @@ class WatchedSession(JournaledSession):
     """A session with a journal that observes the outages of its agent.
 
     Args:
-        world: The environment of the command.
+        environment: The environment of the command.
         settings: The settings of the command.
         reference: Where the card is.
         output: Where results and errors go.
@@ -188,30 +188,30 @@ class WatchedSession(JournaledSession):
 
     def __init__(
         self,
-        world: CliEnvironment,
+        environment: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         output: Output,
         journal: SqliteJournal,
     ) -> None:
-        super().__init__(world, settings, reference, output, journal)
+        super().__init__(environment, settings, reference, output, journal)
         self.outage = Outage()
 
-    def _saw(self, event: Event, task: Task | None, card: AgentCard) -> None:
-        super()._saw(event, task, card)
-        self.outage.answered()
+    def _on_event(self, event: Event, task: Task | None, card: AgentCard) -> None:
+        super()._on_event(event, task, card)
+        self.outage.note_answer()
 
-    def _observed(self, observation: Observation) -> None:
-        super()._observed(observation)
+    def _on_observation(self, observation: Observation) -> None:
+        super()._on_observation(observation)
         outage, is_read = self.outage, observation.operation not in SEND_NAMES
         if isinstance(observation, AttemptFailed):
-            outage.failed(observation.error, is_read=is_read)
+            outage.note_failure(observation.error, is_read=is_read)
         elif isinstance(observation, AttemptStarted) and not is_read:
             outage.sending.add(observation.request_id)
         elif isinstance(observation, RequestFinished):
             outage.sending.discard(observation.request_id)
             if observation.error is None and observation.attempts:
-                outage.answered()
+                outage.note_answer()
 
 
 def _now() -> float:

@@ -174,11 +174,11 @@ async def _in_flight_elsewhere(
 
 
 def _in_flight(line: Line, name: str, plan: Plan, session: JournaledSession) -> Failure:
-    go_on = session.command(*plan.words(run_id=name))
+    resuming = session.command(*plan.words(run_id=name))
     return Failure(
         code="HOLDFAST_ERR_INPUT",
         message=f"line {line.number} of {plan.input} is in flight in the run {name}, according "
         f"to {plan.journal}; nothing was sent",
-        hint=f"if that run had this input before it was moved, resume it: {go_on}; otherwise "
+        hint=f"if that run had this input before it was moved, resume it: {resuming}; otherwise "
         "give this run a name of its own with --run-id",
     )

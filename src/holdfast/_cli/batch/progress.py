@@ -247,8 +247,8 @@ class Progress:
 
     def begin(self, lines: Lines, run: BulkRun) -> None:
         """Begin to report."""
-        is_seen = sys.stderr is not None and sys.stderr.isatty()
-        report = self._draw if is_seen else self._report
+        is_shown = sys.stderr is not None and sys.stderr.isatty()
+        report = self._draw if is_shown else self._report
         self._drawing = asyncio.create_task(report(lines, run))
 
     def end(self) -> None:
@@ -274,7 +274,7 @@ class Progress:
         progress = f"{counts.results + counts.skipped}{total}"
         rate = f"{counts.written / max(clock() - began, _REDRAW_INTERVAL_S):.1f}/s"
         if outage_s := int(self._outage.seconds):
-            rate = f"agent away for {shown_duration(outage_s)}"
+            rate = f"agent unreachable for {shown_duration(outage_s)}"
         return f"{progress}, {run.in_flight} in flight, {rate}: {counts.text(0)}"
 
 

@@ -150,7 +150,7 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     if not calls:
-        message = f"the call of message {record.message_id} has come to its end meanwhile"
+        message = f"the call of message {record.message_id} has ended meanwhile"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
         await calls[0].forget()

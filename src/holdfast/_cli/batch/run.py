@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast._cli.batch.availability import MAX_OUTAGE_S, is_away
+from holdfast._cli.batch.availability import MAX_OUTAGE_S, is_unreachable
 from holdfast._cli.batch.input import BadLine, Line
 from holdfast._cli.batch.plan import check_not_already_running
 from holdfast._cli.batch.progress import Progress, Summary
@@ -25,7 +25,7 @@ from holdfast._cli.batch.session import (
     unusable_journal,
     was_not_sent,
 )
-from holdfast._cli.errors import CommandError, Failure, why_away
+from holdfast._cli.errors import CommandError, Failure, unreachable_reason
 from holdfast._cli.options.values import shown_duration
 from holdfast._cli.output.base import Notice
 from holdfast._client.batch import RunItem
@@ -87,7 +87,7 @@ class Run:
         self._interrupts = interrupts
         self._summary = Summary(session, output, plan)
         self._counts = self._summary.counts
-        self._on_the_way: dict[str, Line] = {}
+        self._lines_in_flight: dict[str, Line] = {}
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
@@ -128,22 +128,22 @@ class Run:
         Raises:
             A2AError: The agent cannot be called.
         """
-        asking = asyncio.create_task(self._prepare())
-        watching = asyncio.create_task(self._watch(asking))
+        preparing = asyncio.create_task(self._prepare())
+        watching = asyncio.create_task(self._watch(preparing))
 
         def interrupted() -> None:
             self._interruptions += 1
-            asking.cancel()
+            preparing.cancel()
 
         try:
             with self._interrupts(interrupted):
-                await asking
+                await preparing
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
         finally:
             watching.cancel()
-            asking.cancel()
+            preparing.cancel()
         return not self._is_ended
 
     @property
@@ -156,7 +156,7 @@ class Run:
         try:
             await session.prepare()
         except A2AError as error:
-            if not is_away(error):
+            if not is_unreachable(error):
                 raise
             await self._wait_until_reachable()
             await session.prepare()
@@ -167,9 +167,9 @@ class Run:
             await asyncio.sleep(outage.pause())
             session.begin()
             try:
-                await session.client.agent_card(timeout=session.left())
+                await session.client.agent_card(timeout=session.seconds_left())
             except A2AError as error:
-                if not is_away(error):
+                if not is_unreachable(error):
                     raise
             else:
                 return
@@ -233,7 +233,7 @@ class Run:
                     return
             elif (earlier := results.known.get(line.key)) is None:
                 await self._wait()
-                self._on_the_way[line.key] = line
+                self._lines_in_flight[line.key] = line
                 yield RunItem(key=line.key, content=line.message)
             elif earlier.digest != line.digest:
                 self._write(line, _changed(line, self._plan.output), results)
@@ -268,10 +268,10 @@ class Run:
 
     async def _write_all(self, run: BulkRun, results: Results) -> None:
         async for result in run:
-            line = self._on_the_way.pop(result.key)
+            line = self._lines_in_flight.pop(result.key)
             if isinstance(result.error, JournalError) and not was_not_sent(result.error):
                 command = self._session.command(*self._plan.words())
-                self._give_up(unusable_journal(result.error, command=command))
+                self._stop_sending(unusable_journal(result.error, command=command))
                 continue  # the line is without a result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, RunItemChangedError):
@@ -281,7 +281,7 @@ class Run:
             try:
                 self._write(line, outcome, results)
             except CommandError as fault:
-                self._give_up(fault.failure)
+                self._stop_sending(fault.failure)
                 self._counts.unwritten += answer_of(outcome) is not None
             self._stop_if_unsendable(outcome)
 
@@ -305,11 +305,11 @@ class Run:
 
     def _stop_if_unsendable(self, outcome: Answer | Exception) -> None:
         """Stop sending if nothing can be sent."""
-        self._outage.saw(outcome)
+        self._outage.note_outcome(outcome)
         self._summary.has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
-        if self._outage.has_ended_with(outcome):
+        if self._outage.stops_sending_after(outcome):
             failure = failure_of(outcome, self._session)
-            self._give_up(self._with_resume_hint(failure, "sending has stopped"))
+            self._stop_sending(self._with_resume_hint(failure, "sending has stopped"))
 
     def _with_resume_hint(self, failure: Failure, problem: str) -> Failure:
         resuming = f"to resume: {self._session.command(*self._plan.words())}"
@@ -324,10 +324,10 @@ class Run:
         until = clock() + outage.pause()
 
         def is_over() -> bool:
-            is_asked_for = outage.is_asked_for() and self._in_flight() > 0
-            return not outage.is_on or (clock() >= until and not is_asked_for)
+            expects_answer = outage.expects_answer() and self._in_flight() > 0
+            return not outage.is_on or (clock() >= until and not expects_answer)
 
-        await _looking(is_over)
+        await _wait_until(is_over)
 
     async def _watch(self, work: asyncio.Task[None]) -> None:
         """Report an outage of the agent, and end the work if it lasts too long."""
@@ -336,7 +336,7 @@ class Run:
             await asyncio.sleep(_CHECK_INTERVAL_S)
             self._report_outage()
             if outage.error is not None and outage.is_over_long:
-                self._give_up(self._outage_failure(outage.error))
+                self._stop_sending(self._outage_failure(outage.error))
                 await self._until_sent()
                 work.cancel()
 
@@ -349,11 +349,11 @@ class Run:
         """Wait for messages that are being sent: if cancelled, their outcome is unknown."""
         clock = asyncio.get_running_loop().time
         until = clock() + _SENDING_GRACE_S
-        await _looking(lambda: not self._outage.sending or clock() >= until)
+        await _wait_until(lambda: not self._outage.sending or clock() >= until)
 
     def _outage_failure(self, error: A2AError) -> Failure:
         """Return the failure for an agent that was unreachable for too long."""
-        failure = failure_of(error, self._session)._replace(message=why_away(error))
+        failure = failure_of(error, self._session)._replace(message=unreachable_reason(error))
         duration = shown_duration(MAX_OUTAGE_S)
         return self._with_resume_hint(failure, f"the agent has not been reached for {duration}")
 
@@ -373,7 +373,7 @@ class Run:
         )
         return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=message, hint=hint))
 
-    def _give_up(self, failure: Failure) -> None:
+    def _stop_sending(self, failure: Failure) -> None:
         """Stop sending; messages in flight end first."""
         self._fault = self._fault or CommandError(failure)
         self._stop()
@@ -395,16 +395,16 @@ class Run:
         return without - self._counts.unwritten
 
 
-async def _looking(is_over: Callable[[], bool]) -> None:
+async def _wait_until(is_over: Callable[[], bool]) -> None:
     while not is_over():  # noqa: ASYNC110  only time can make it true
         await asyncio.sleep(_CHECK_INTERVAL_S)
 
 
-def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
+def _changed(line: Line, recorded_in: str, message_id: str | None = None) -> RunItemChangedError:
     """Return the error of a changed message, in the terms of the command line."""
     return RunItemChangedError(
-        f"the id {line.id!r} belongs to another message in {known_by}; this message was not sent: "
-        "give it an id of its own",
+        f"the id {line.id!r} belongs to another message in {recorded_in}; this message was not "
+        "sent: give it an id of its own",
         key=line.key,
         message_id=message_id,
         executed=False,

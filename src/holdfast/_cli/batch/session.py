@@ -80,7 +80,7 @@ class JournaledSession(Session):
     """An agent, and a journal of all calls to it.
 
     Args:
-        world: What the command runs in.
+        environment: What the command runs in.
         settings: The settings of the command.
         reference: Where the card is.
         output: Where results and errors go.
@@ -89,7 +89,7 @@ class JournaledSession(Session):
 
     def __init__(
         self,
-        world: CliEnvironment,
+        environment: CliEnvironment,
         settings: Settings,
         reference: str | Path,
         output: Output,
@@ -97,7 +97,7 @@ class JournaledSession(Session):
     ) -> None:
         if isinstance(reference, Path):
             reference = reference.absolute()  # a later command needs the absolute path
-        super().__init__(world, settings, reference, output, journal=journal)
+        super().__init__(environment, settings, reference, output, journal=journal)
         self.journal = journal
 
     async def __aexit__(
@@ -111,12 +111,12 @@ class JournaledSession(Session):
         finally:
             await self.journal.close()
 
-    def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+    def _on_event(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
         """Keep no task: there are many."""
 
-    def _observed(self, observation: Observation) -> None:
+    def _on_observation(self, observation: Observation) -> None:
         if self.settings.verbose:
-            super()._observed(observation)
+            super()._on_observation(observation)
 
 
 def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> SqliteJournal:
@@ -252,6 +252,6 @@ class _Call:
         self.binding = session.binding
         self.task: Task | None = getattr(error, "task", None)
         self.message_id: str | None = getattr(error, "message_id", None)
-        self.may_have_left = error.executed is not False
+        self.may_have_been_sent = error.executed is not False
         self.command = session.command
-        self.go_on = session.go_on
+        self.resume_command = session.resume_command

@@ -62,7 +62,7 @@ OAUTH = (
     setting_option(
         "--client-auth",
         type=Choice(["client_secret_basic", "client_secret_post", "none"]),
-        show_default="what the server takes",
+        show_default="what the server accepts",
         help="How the client authenticates at the authorization server.",
     ),
     setting_option(
@@ -152,8 +152,8 @@ def status(ctx: click.Context, /, **_options: object) -> int:
         return execute(ctx, show_login)
     output = output_for(settings.output, settings)
     announce(ctx, output)
-    world: CliEnvironment = ctx.obj
-    world.run(show_all_logins(world, output))
+    environment: CliEnvironment = ctx.obj
+    environment.run(show_all_logins(environment, output))
     return 0
 
 

@@ -47,7 +47,7 @@ _MAX_SHOWN_VIOLATIONS = 20
 @click.group("card", context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def card(**_options: object) -> None:
-    """Look at what an agent says of itself."""
+    """Show an agent's card, and check it."""
 
 
 @card.command("get", context_settings=CONTEXT)
@@ -75,13 +75,13 @@ async def _get_card(session: Session, output: Output, *, validate: bool, extende
 
     card = await session.get_card()
     if extended:
-        session.fit(card)
+        session.adapt_to_card(card)
         _check_credentials(session)
         card = await session.client.get_extended_agent_card(
-            timeout=session.left(), headers=session.svc_params
+            timeout=session.seconds_left(), headers=session.svc_params
         )
     verification, document = session.client.card_verification, session.client.card_document
-    output.emit(CardShown(card, await session.chosen(), verification))
+    output.emit(CardShown(card, await session.usable_interface(), verification))
     if validate:
         _validate(document or card.to_dict(), output)  # over gRPC 0.3 there is only the model
 

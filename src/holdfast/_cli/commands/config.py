@@ -35,7 +35,7 @@ __all__ = ["completion", "config", "show_help"]
 @click.group("config", context_settings=CONTEXT)
 @with_options(EVERYWHERE)
 def config(**_options: object) -> None:
-    """Look at the settings in effect."""
+    """Show the settings in effect."""
 
 
 @config.command("show", context_settings=CONTEXT)
@@ -77,10 +77,10 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
         output.emit(Notice.warning(notice))
 
 
-def _logins(world: CliEnvironment) -> tuple[dict[str, str], list[str]]:
+def _logins(environment: CliEnvironment) -> tuple[dict[str, str], list[str]]:
     """Return the files of the user's logins by agent, and the problems with them."""
     try:
-        home = world.home()
+        home = environment.home()
     except (OSError, RuntimeError):  # there is no home directory
         return {}, []
     if not home.joinpath(*LOGINS).is_dir():

@@ -64,13 +64,14 @@ def conformance(ctx: click.Context, /, **options: Any) -> int:
     """Check an agent with the A2A TCK, the protocol's own test kit, in a process of its own.
 
     The TCK sends messages, which the agent executes; some of its tests expect an agent that plays
-    the TCK's own scenarios. It is run from its directory, and ended with
-    --timeout and with Ctrl-C. Of its report are shown how many tests passed and failed, and which
-    failed, why. Secrets go to it by its environment; the TCK of protocol 1.0 takes none.
+    the TCK's own scenarios. It runs in its own directory, and ends with --timeout and with Ctrl-C.
+    The command shows how many tests passed and failed, and why each failed test did. Secrets are
+    passed in the environment of the TCK; that of protocol 1.0 takes none.
 
-    Conformance is pass, fail, partial (the agent leaves out what it only should do) or, where no
-    test came to its end, not measured. Exit codes: 0 if it was measured, whatever came of it; 1 if
-    not, also where the TCK is not there; 3, 4 and 5 as everywhere.
+    Conformance is pass, fail, partial (the agent omits something that it should do, but need not)
+    or, if no test was completed, not measured. Exit codes: 0 if conformance was measured, also
+    with failed tests; 1 if it was not, for example because the TCK is missing; 3, 4 and 5 as for
+    every command.
     """
     tck = options["tck"]
     directory = None if tck is None else Path(tck).expanduser().absolute()

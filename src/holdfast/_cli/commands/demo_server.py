@@ -93,26 +93,26 @@ class _DemoCommand(click.Command):
     type=_Faults(),
     default="",
     metavar="[TIMESx]FAULT[:NUMBER],...",
-    help="What goes wrong with each message, one request after the other.",
+    help="Faults of each message, one for each request.",
 )
 @click.pass_context
 def demo_server(
     ctx: click.Context, /, host: str, port: int, faults: tuple[WrittenFault, ...]
 ) -> int:
-    """Run an agent to practise with, on this machine, until Ctrl-C.
+    """Run a demo agent on this machine, until Ctrl-C.
 
-    It speaks JSON-RPC and HTTP+JSON. A message that begins with one of the words below does what
-    is said there; every other message is said again. It keeps push notification configurations,
-    and sends nothing to them.
+    It speaks JSON-RPC and HTTP+JSON. If a message begins with one of the words below, the agent
+    behaves as described there; it echoes every other message. It stores push notification
+    configurations, and sends no notifications.
 
-    With --faults, things go wrong: of each new message, the first request meets the first fault,
+    With --faults, requests fail: of each new message, the first request meets the first fault,
     the next one (sent again, or asking for the task) the second, until none is left.
     """
     from holdfast._cli.output.base import Failed
 
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     ended = _Ended()
-    world.run(_serve(world, host, port, faults, ended))
+    environment.run(_serve(environment, host, port, faults, ended))
     if ended.failure is not None:
         from holdfast._cli.output.base import output_for
 
@@ -132,7 +132,11 @@ class _Ended:
 
 
 async def _serve(
-    world: CliEnvironment, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
+    environment: CliEnvironment,
+    host: str,
+    port: int,
+    faults: tuple[WrittenFault, ...],
+    ended: _Ended,
 ) -> None:
     from holdfast._cli.demo_agent import DemoAgent  # heavy: not imported for help
     from holdfast._server.host_check import host_rules
@@ -158,7 +162,7 @@ async def _serve(
         return
     async with server:
         _announce(server.url, has_faults=bool(faults))
-        with world.interrupts(stopped.set), _terminated(stopped.set):
+        with environment.interrupts(stopped.set), _terminated(stopped.set):
             await stopped.wait()
 
 

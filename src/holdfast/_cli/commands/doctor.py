@@ -31,8 +31,8 @@ _EXAMINING = (
         "--send",
         "sends",
         metavar="TEXT",
-        help="Send this text as a message, once: the agent executes it. Shows how streams come, "
-        "and what the agent keeps of messages.",
+        help="Send this text as a message, once: the agent executes it. Checks "
+        "streams, and the agent's records of messages.",
     ),
     click.option(
         "--twice",
@@ -49,20 +49,20 @@ _EXAMINING = (
 def doctor(ctx: click.Context, /, **options: Any) -> int:
     """Examine an agent: observations, their consequences for callers, and advice.
 
-    Looks at the card, addresses, TLS, clocks, versions of the protocol, authentication, errors,
+    Checks the card, addresses, TLS, clocks, versions of the protocol, authentication, errors,
     the list of tasks and subscriptions. Nothing is sent that the agent would execute: some ten
-    requests to each interface read, or name a task that there is not, or cannot be right. Streams,
-    and what the agent keeps of messages, need --send.
+    requests to each interface read, name a task that does not exist, or are invalid. Streams, and
+    the agent's records of messages, are checked only with --send.
 
     It takes no longer than --timeout; half of that is for watching the message that was sent.
     Ctrl-C shows the findings so far. With -o json the document has the findings, and the error if
     there is one.
 
     Exit codes: 0 if there is no problem, whatever the warnings; 3, 4 and 5 if every call would end
-    so, because the agent cannot be reached, wants other credentials, or takes too long; 1 if there
-    are other problems.
+    with that code, because the agent cannot be reached, requires other credentials, or takes too
+    long; 1 if there are other problems.
     """
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     text, twice = options["sends"], options["twice"]
     if twice and text is None:
         message = "--twice is about a message: name it with --send TEXT."
@@ -72,7 +72,9 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
         raise click.UsageError(message, ctx)
     return execute(
         ctx,
-        lambda session, output: _examine(session, output, send=text, twice=twice, world=world),
+        lambda session, output: _examine(
+            session, output, send=text, twice=twice, environment=environment
+        ),
         needs_card=True,
     )
 
@@ -83,7 +85,7 @@ async def _examine(
     *,
     send: str | None,
     twice: bool,
-    world: CliEnvironment,
+    environment: CliEnvironment,
 ) -> None:
     """Examine the agent, and show the findings.
 
@@ -92,7 +94,7 @@ async def _examine(
         output: Where findings are shown.
         send: The text of a message that may be sent.
         twice: Whether the message may be sent a second time.
-        world: The environment of the command.
+        environment: The environment of the command.
 
     Raises:
         A2AError: The error of every call.
@@ -109,7 +111,7 @@ async def _examine(
     settings = session.settings
 
     def sending(message_id: str) -> None:
-        session.message_id, session.may_have_left = message_id, True
+        session.message_id, session.may_have_been_sent = message_id, True
 
     examination = Examination(
         session.reference,
@@ -119,12 +121,12 @@ async def _examine(
         auth=session.auth,
         headers=session.svc_params,
         timeout=settings.timeout,
-        protocol_version=session.asked_version,
+        protocol_version=session.requested_version,
         bindings=tuple(name for name in settings.transports if name in HTTP_BINDINGS),
-        env=world.env,
+        env=environment.env,
         card_verifier=card_verifier(settings),
-        look_at_tls=world.look_at_tls,
-        on_card=session.fit,
+        look_at_tls=environment.look_at_tls,
+        on_card=session.adapt_to_card,
         on_send=sending,
     )
     if send is not None:

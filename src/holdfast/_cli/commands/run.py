@@ -193,7 +193,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     settings = read_settings(ctx)
     plan = Plan(
         input=options["source"],
@@ -212,10 +212,10 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     announce(ctx, output, settings)
     reference = reference_of(ctx, settings)
     settings = bind(ctx, settings, reference, output)
-    session = WatchedSession(world, settings, reference, output, journal_at(plan.journal))
-    run = Run(session, output, plan, world.interrupts)
+    session = WatchedSession(environment, settings, reference, output, journal_at(plan.journal))
+    run = Run(session, output, plan, environment.interrupts)
     with Diagnostics(output, enabled=settings.debug):
-        return perform(world, session, output, lambda _session, _output: run.run())
+        return perform(environment, session, output, lambda _session, _output: run.run())
 
 
 def _given_words(ctx: click.Context, settings: Settings) -> Iterator[str]:
@@ -263,7 +263,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     agent = _named_agent(ctx, settings)
     if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
     async def load() -> None:
@@ -271,7 +271,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
         pending = await resuming.unfinished(options["journal"], only_agent, options["forget"])
         calls.update(pending.calls)
         if options["lists"] or not calls:
-            resuming.list_calls(pending, output, now=world.env.wall())
+            resuming.list_calls(pending, output, now=environment.env.wall())
         elif options["forget"]:
             for place, (record, *_) in [*calls.items()]:
                 if record.damage is not None:  # which requires no agent, and may name none
@@ -279,7 +279,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
                     del calls[place]
 
     try:
-        world.run(load())
+        environment.run(load())
     except CommandError as error:
         output.emit(Failed(error.failure))
         return error.failure.exit
@@ -356,12 +356,12 @@ def _resume(
     from holdfast._cli.execution import Diagnostics, perform
     from holdfast._cli.output.base import Failed
 
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     try:
-        reference = find_agent(world, settings)
+        reference = find_agent(environment, settings)
         settings = bind(ctx, settings, reference, output)
         journal = journal_at(ctx.params["journal"])
-        session = JournaledSession(world, settings, reference, output, journal)
+        session = JournaledSession(environment, settings, reference, output, journal)
     except (ValueError, click.UsageError, CommandError) as error:
         message = f"calls to {masked_reference(settings.agent_card)} cannot be resumed: {error}"
         output.emit(Failed(Failure(code="HOLDFAST_ERR_RESUME", message=message)))
@@ -374,4 +374,4 @@ def _resume(
             await resuming.forget(session, output, record=records[0])
 
     with Diagnostics(output, enabled=settings.debug):
-        return perform(world, session, output, act)
+        return perform(environment, session, output, act)

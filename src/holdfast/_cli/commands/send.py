@@ -209,7 +209,7 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     from holdfast._cli.options.parts import read_text
     from holdfast._cli.output.chat_text import ChatOutput
 
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     from holdfast._cli.options.settings import read_settings
 
     settings = read_settings(ctx)
@@ -218,7 +218,7 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     first = read_text(ctx, options["words"])
     metadata = {name: options[name] for name in ("metadata", "message_metadata")}
     continued = {"task_id": options["task_id"], "context_id": options["context_id"]}
-    terminal = world.terminal()
+    terminal = environment.terminal()
     if terminal is not None:
         output = ChatOutput(settings)
         return execute(

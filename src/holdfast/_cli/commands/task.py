@@ -63,7 +63,7 @@ _LISTING = (
         metavar="TIME",
         type=ParsedParam("time", read_time),
         help="Only tasks whose state is not older than this, as 2026-11-21 or "
-        "2026-11-21T09:00:00Z; UTC unless it says otherwise.",
+        "2026-11-21T09:00:00Z; UTC unless it names a zone.",
     ),
     click.option(
         "--limit",
@@ -77,7 +77,7 @@ _LISTING = (
         "--page-token",
         metavar="TOKEN",
         type=ParsedParam("token", read_id),
-        help="Show the page that this token stands for; each page names that of the next.",
+        help="Show the page of this token; each page shows the token of the next one.",
     ),
     click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
     click.option("--with-artifacts", is_flag=True, help="Show the artifacts as well."),
@@ -257,14 +257,14 @@ _PAGES = (
         "--limit",
         metavar="N",
         type=click.IntRange(min=1),
-        show_default="as the agent likes",
+        show_default="the agent's choice",
         help="Configurations on a page.",
     ),
     click.option(
         "--page-token",
         metavar="TOKEN",
         type=ParsedParam("token", read_id),
-        help="Show the page that this token stands for; each page names that of the next.",
+        help="Show the page of this token; each page shows the token of the next one.",
     ),
 )
 _RECEIVING = (

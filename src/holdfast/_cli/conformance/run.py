@@ -84,7 +84,7 @@ async def measure(
     view.version = kit.layout.version
     url = _address(session, view)
     card = await session.get_card()
-    session.fit(card)
+    session.adapt_to_card(card)
     headers = await _headers(session)
     if headers and not kit.layout.takes_headers:
         output.emit(
@@ -230,7 +230,7 @@ async def _headers(session: Session) -> dict[str, str]:
     """Return the headers of requests: service parameters, and credentials for the card."""
     headers = session.svc_params
     if session.auth is not None:
-        left = session.left()
+        left = session.seconds_left()
         deadline = Deadline(name="call", timeout=left, at=asyncio.get_running_loop().time() + left)
         call: Call[Any, Any] = Call(
             operation=GET_TASK, params=None, request_id="conformance", deadline=deadline

@@ -184,7 +184,7 @@ class Source(NamedTuple):
     is_trusted: bool = True
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the file and the line, for people to find."""
         return str(self.path) if self.line is None else f"{self.path}, line {self.line}"
 
@@ -214,7 +214,7 @@ class Ignored(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.source.place}: {self.variable} is ignored: {self.why}"
+        return f"{self.source.location}: {self.variable} is ignored: {self.why}"
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -227,13 +227,13 @@ class ConfigurationFile(NamedTuple):
         path: The file.
         stated: The values, by variable.
         similar: Names that resemble those of settings, such as ``HOLDFAST_OUTPUT``.
-        hindrance: Why it is not the user's own; empty if it is.
+        obstacle: Why it is not the user's own; empty if it is.
     """
 
     path: Path
     stated: Mapping[str, FileSetting] = _NONE
     similar: Mapping[str, Source] = _NONE
-    hindrance: str = ""
+    obstacle: str = ""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path})"  # the values may be secrets
@@ -287,7 +287,7 @@ class Configuration(NamedTuple):
             for stated, file in self._decide(variable, defaults.get(variable))[1]:
                 yield Ignored(variable, stated.source, _why_not(variable, file))
 
-    def said_by(self, source: Source, variable: str) -> str | None:
+    def value_beside(self, source: Source, variable: str) -> str | None:
         """Return another setting in the file of a source, if it is the user's own."""
         files = (file for file in self.files if file.path == source.path and source.is_trusted)
         setting = next((file.stated.get(variable) for file in files), None)
@@ -327,8 +327,8 @@ def _why_not(variable: str, file: ConfigurationFile) -> str:
     rule = rule_of(variable)
     if not rule.own:
         return "no file may set it"
-    if file.hindrance != FOUND_FILE:
-        return file.hindrance
+    if file.obstacle != FOUND_FILE:
+        return file.obstacle
     if rule.strictness is not None:
         return f"{FOUND_FILE} may only {rule.strictness.only}"
     return f"{FOUND_FILE} must not set it; {_ELSEWHERE}"

@@ -144,7 +144,7 @@ def _read(
     from dotenv.parser import parse_stream  # not needed where there is no file
 
     content, status = _content(path, is_named=is_named)
-    hindrance = FOUND_FILE if is_found else _not_own(path, status)
+    obstacle = FOUND_FILE if is_found else _not_own(path, status)
     text = content.decode("utf-8-sig")
     if text.lstrip().startswith(("{", "[")):
         problems.append(f"{path} is not read: it is JSON, not lines of A2ACLI_NAME=value")
@@ -157,7 +157,7 @@ def _read(
         key, original = binding.key or "", binding.original.string
         blank = original[: len(original) - len(original.lstrip())]
         line = binding.original.line + len(blank.splitlines())
-        source = Source(rank, "file", path, line, is_trusted=not hindrance)
+        source = Source(rank, "file", path, line, is_trusted=not obstacle)
         match = re.match(_SETTING_LINE, original)
         if match is None:
             foreign_lines += [line] if binding.error else []
@@ -175,7 +175,7 @@ def _read(
         problems.append(f"{path} has {len(wrong) - _MAX_PROBLEMS} more such lines")
     if foreign_lines:
         problems.append(f"{path}, {_lines(foreign_lines)} not NAME=value")
-    return ConfigurationFile(path, stated, similar, hindrance)
+    return ConfigurationFile(path, stated, similar, obstacle)
 
 
 def _swallowed(statement: str) -> Iterator[int]:

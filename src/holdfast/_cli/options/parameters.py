@@ -34,12 +34,12 @@ __all__ = [
     "Choice",
     "ParsedParam",
     "SettingOption",
-    "beside",
     "complete_path",
     "complete_state",
     "configuration_of",
     "loaded_configuration",
     "notices",
+    "setting_beside",
     "setting_option",
     "value_of",
 ]
@@ -135,7 +135,7 @@ class SettingOption(click.Option):
         """Return how a value is written in its source, for people to find it."""
         if source is ENVIRONMENT:
             return f"{self.variable} in the environment"
-        return self.opts[0] if source.path is None else f"{self.variable} in {source.place}"
+        return self.opts[0] if source.path is None else f"{self.variable} in {source.location}"
 
     @property
     def default_text(self) -> str | None:
@@ -199,11 +199,11 @@ def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
     return (None, DEFAULT) if stated is None else (stated.value, stated.source)
 
 
-def beside(ctx: click.Context, source: Source, variable: str) -> str | None:
+def setting_beside(ctx: click.Context, source: Source, variable: str) -> str | None:
     """Return another setting from the same source; None for a flag."""
     if source is ENVIRONMENT:
         return os.environ.get(variable) or None
-    return None if source.path is None else configuration_of(ctx).said_by(source, variable)
+    return None if source.path is None else configuration_of(ctx).value_beside(source, variable)
 
 
 def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
@@ -241,7 +241,7 @@ def _unknown(configuration: Configuration, *, every: bool) -> Iterator[str]:
         return f"; did you mean {names[similar[0]]}?" if similar else ""
 
     for name, source in configuration.unknown:
-        yield f"{source.place}: {name} is not a setting of holdfast{advice(name)}"
+        yield f"{source.location}: {name} is not a setting of holdfast{advice(name)}"
     for name in sorted(name for name in os.environ if looks_like_setting(name)):
         is_shown = advice(name) or (every and name.startswith(PREFIX))
         if name not in RULES and is_shown:
@@ -277,9 +277,9 @@ def _named_file(ctx: click.Context) -> str | None:
 
 
 def _read_files(ctx: click.Context, named: str | None) -> Configuration:
-    world: CliEnvironment = ctx.obj
+    environment: CliEnvironment = ctx.obj
     try:
-        return world.read_configuration(named)
+        return environment.read_configuration(named)
     except (OSError, ValueError) as error:
         message = f"--config {named} cannot be read: {getattr(error, 'strerror', None) or error}"
         raise click.UsageError(message, ctx) from None

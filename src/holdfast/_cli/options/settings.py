@@ -11,7 +11,12 @@ from holdfast._cli.errors import MissingAgentError
 from holdfast._cli.options.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast._cli.options.flags import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S
 from holdfast._cli.options.masking import hidden, masked_reference
-from holdfast._cli.options.parameters import SettingOption, beside, configuration_of, value_of
+from holdfast._cli.options.parameters import (
+    SettingOption,
+    configuration_of,
+    setting_beside,
+    value_of,
+)
 from holdfast._cli.options.values import read_switch
 from holdfast._wire.versions import PROTOCOL_VERSION
 
@@ -209,8 +214,8 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         require_signature=values["require_signature"],
         client_secret=secret,
         client_of_secret=(
-            beside(ctx, secret_source, f"{PREFIX}CLIENT_ID"),
-            beside(ctx, secret_source, f"{PREFIX}ISSUER"),
+            setting_beside(ctx, secret_source, f"{PREFIX}CLIENT_ID"),
+            setting_beside(ctx, secret_source, f"{PREFIX}ISSUER"),
         ),
         client_key_password=value_of(ctx, CLIENT_KEY_PASSWORD)[0],
         credential_origins=tuple(dict.fromkeys(values["credential_origins"])),
@@ -261,7 +266,7 @@ def _weaknesses(
     demanded = configuration_of(ctx).find(variable)
     if demanded is not None and read_switch(demanded.value) and not values["require_signature"]:
         yield (
-            f"{variable} in the environment turns off what {demanded.source.place} asks for: "
+            f"{variable} in the environment turns off what {demanded.source.location} asks for: "
             "cards need no signature"
         )
     if values.get("allow_unadvertised_pkce"):

@@ -80,7 +80,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class ProgressLine(msgspec.Struct, frozen=True):
-    """How far a command has come, for a terminal; an empty line takes the last one away."""
+    """How far a command has come, for a terminal; an empty line erases it."""
 
     line: str
 

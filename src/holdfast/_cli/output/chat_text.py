@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatOutput", "ChatText", "Wrapping"]
 
-_TAKEN_BACK = "[the agent takes this back]"
+_TAKEN_BACK = "[the agent replaced this]"
 
 
 class ChatText:
@@ -169,8 +169,8 @@ class ChatText:
             texts = self._artifact_texts.pop(change.artifact_id, [])
             self._answer.clear()
             held_text, _ = self._held_texts.pop(change.artifact_id, ("", ""))
-            is_seen = held_text == "" or held_text != "".join(texts)
-            if is_seen and change.artifact_id not in self._said_before:
+            is_shown = held_text == "" or held_text != "".join(texts)
+            if is_shown and change.artifact_id not in self._said_before:
                 yield from self._lines([_TAKEN_BACK])
         elif change.artifact_id is not None:  # otherwise it is the text of the status
             texts = self._artifact_texts.setdefault(change.artifact_id, [])
@@ -225,8 +225,8 @@ class ChatText:
             yield from self._parts(other_parts)
             return
         self._other_parts[artifact.artifact_id] = other_parts
-        goes_on = other_parts[: len(shown_parts)] == shown_parts
-        yield from self._parts(other_parts[len(shown_parts) :] if goes_on else other_parts)
+        extends_shown = other_parts[: len(shown_parts)] == shown_parts
+        yield from self._parts(other_parts[len(shown_parts) :] if extends_shown else other_parts)
 
     def _status_text(self, event: Task | TaskStatusUpdateEvent, text: str) -> Iterator[str]:
         """Yield the text of a status, unless it repeats the text of the task."""

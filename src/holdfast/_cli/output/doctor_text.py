@@ -1,10 +1,9 @@
 """The findings of an examination, as text for people and pipes (a2a-cli 11.2).
 
-Rules: each group of findings is a block, and each interface is one; a line that is about an
-interface names its binding and version; what was not measured comes
-after them, in words, by its reason; problems and warnings that may have left the screen are told
-again, shortly, at the end; no line is longer than the terminal or 80 columns; colours are for
-terminals.
+Rules: each group of findings is a block, and so is each interface; a line about an interface names
+its binding and version; what was not measured follows, in words, with the reason; problems and
+warnings that may have scrolled off the screen are repeated at the end, in short; no line is longer
+than the terminal or 80 columns; colours are for terminals.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules: a label means the same everywhere; what does not fit on one line is a block: its label's
 line, the content, an empty line. Inside a block an empty line is written as one space, so that
 the first empty line always ends it. What would steer a terminal, or hide in it, is escaped,
-whoever sent it.
+whatever its source.
 """
 
 from __future__ import annotations

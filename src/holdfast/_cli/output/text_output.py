@@ -2,7 +2,7 @@
 
 Rules: text that grows is one block that grows; a field closes it. The first event with a task, and
 the one with which the task comes to rest, name the task, its context and its state. Text that the
-agent takes back was written already: a field says so, and what it says instead follows. Each part
+agent replaces was written already: a field says so, and the new text follows. Each part
 is shown once, however often the agent sends it.
 """
 
@@ -302,7 +302,7 @@ class _Block:
     """A block of text that is not yet closed.
 
     Args:
-        media_type: What to tell apart from text of another type.
+        media_type: The media type; text of another type is another block.
 
     Attributes:
         is_at_line_start: Whether the line that is written has no character yet.
