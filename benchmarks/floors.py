@@ -23,7 +23,7 @@ from timing import microseconds
 from holdfast import connect
 from holdfast._pipeline.binding_router import BindingRouter
 from holdfast._pipeline.transport import CallProgress, compose
-from holdfast.extend import Call, HttpReply, HttpRequest, PassThrough, Reply, Transport
+from holdfast.extend import BaseLayer, Call, HttpReply, HttpRequest, Reply, Transport
 from holdfast.types import SendMessageResponse, Task
 
 if TYPE_CHECKING:
@@ -124,14 +124,14 @@ def _taken_apart(stub: StubTransport, engine: StubEngine) -> tuple[Client, list[
     core: Any = client._core  # noqa: SLF001  there is no public way to a client's layers
     layers: list[Layer] = []
     transport = core._transport  # noqa: SLF001  the same
-    while isinstance(transport, PassThrough) and not isinstance(transport, BindingRouter):
+    while isinstance(transport, BaseLayer) and not isinstance(transport, BindingRouter):
         layers.append(partial(_over, transport))
         transport = transport._inner  # noqa: SLF001  the same
     core._transport = stub  # noqa: SLF001  the same
     return client, layers, transport
 
 
-def _over(layer: PassThrough, inner: Transport) -> Transport:
+def _over(layer: BaseLayer, inner: Transport) -> Transport:
     """The same layer over another transport."""
     copied = copy.copy(layer)
     copied._inner = inner  # noqa: SLF001  the same

@@ -492,10 +492,10 @@ SIGNATURES = {
     "Endpoints.of": "self interface",
     "HttpStream.chunks": "self",
     "HttpStream.read": "self",
-    "PassThrough.close": "self",
-    "PassThrough.stream": "self call /",
-    "PassThrough.handle": "self call call_next /",
-    "PassThrough.unary": "self call /",
+    "BaseLayer.close": "self",
+    "BaseLayer.stream": "self call /",
+    "BaseLayer.handle": "self call call_next /",
+    "BaseLayer.unary": "self call /",
     "StaticAuth.credentials": "self _call /",
     "StaticAuth.on_unauthorized": "self call error /",
 }
@@ -644,7 +644,7 @@ CONSTRUCTORS = {
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
     ),
-    "PassThrough": "inner",
+    "BaseLayer": "inner",
     "StreamWrapper": "inner",
     "UnaryOnly": "",
     "PushReceiver": (

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from holdfast._pipeline.transport import (
         AnyCall,
         AnyReply,
+        BaseLayer,
         Call,
         CallNext,
         Layer,
-        PassThrough,
         Reply,
         Stream,
         StreamWrapper,
@@ -40,6 +40,7 @@ __all__ = [
     "AiohttpEngine",
     "AnyCall",
     "AnyReply",
+    "BaseLayer",
     "Call",
     "CallNext",
     "CallRecord",
@@ -55,7 +56,6 @@ __all__ = [
     "Journal",
     "Layer",
     "NetworkReach",
-    "PassThrough",
     "RecordUpdate",
     "Reply",
     "SqliteJournal",
@@ -89,7 +89,7 @@ __getattr__, __dir__ = publish(
         "_pipeline.listeners": "Consumer Interceptor",
         "_pipeline.produced": "TransportProducer",
         "_pipeline.transport": (
-            "AnyCall AnyReply Call CallNext Layer PassThrough Reply Stream StreamWrapper "
+            "AnyCall AnyReply BaseLayer Call CallNext Layer Reply Stream StreamWrapper "
             "Transport UnaryOnly"
         ),
         "_wire.http": "HttpReply HttpRequest HttpStream media_type",

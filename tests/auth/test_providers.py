@@ -29,7 +29,7 @@ from holdfast._wire.http import check_headers
 from holdfast.auth import AuthProvider, ClientCallContext, Credentials, StaticAuth
 from holdfast.compat import A2ACardResolver, AuthInterceptor, InMemoryContextCredentialStore
 from holdfast.errors import CredentialOriginError, PermissionDeniedError
-from holdfast.extend import Call, HttpReply, Interceptor, PassThrough
+from holdfast.extend import BaseLayer, Call, HttpReply, Interceptor
 from holdfast.policies import Deadline
 from holdfast.protocol import GET_TASK
 from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, Refuse, Respond, run
@@ -1137,7 +1137,7 @@ async def test_an_echoed_credential_is_redacted_everywhere(binding, scheme, spel
     echo = ECHOED[spelling](secret)
     agent, observed, calls = asking([scheme]), [], []
 
-    class Peeking(PassThrough):
+    class Peeking(BaseLayer):
         async def unary(self, call, /):
             calls.append(repr(call))
             return await super().unary(call)

@@ -6,7 +6,7 @@ import pytest
 from tests.kit.foreign_journal import Foreign
 
 from holdfast import A2AConnectionError, DeadlineExceededError, connect
-from holdfast.extend import PassThrough
+from holdfast.extend import BaseLayer
 from holdfast.testing import DeadlockError, FakeAgent, FakeNetwork, Stall, rate_limited, run
 
 
@@ -56,7 +56,7 @@ def test_a_finished_call_leaves_no_timer():
 
 
 async def test_close_waits_for_the_last_call_and_no_longer():
-    class Tidies(PassThrough):
+    class Tidies(BaseLayer):
         async def unary(self, call):
             try:
                 return await super().unary(call)
@@ -85,7 +85,7 @@ async def test_close_waits_for_the_last_call_and_no_longer():
 async def test_a_close_that_is_cancelled_at_the_journal_closes_the_layers():
     closed = []
 
-    class Notes(PassThrough):
+    class Notes(BaseLayer):
         async def close(self):
             closed.append(self)
             await super().close()

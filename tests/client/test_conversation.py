@@ -29,7 +29,7 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     UnsupportedOperationError,
 )
-from holdfast.extend import PassThrough, Reply, StreamWrapper
+from holdfast.extend import BaseLayer, Reply, StreamWrapper
 from holdfast.testing import (
     Cut,
     Delay,
@@ -422,7 +422,7 @@ async def test_a_stream_that_does_not_close_does_not_block_the_answer(binding):
             await super().close()
             await asyncio.sleep(1000)
 
-    class Layer(PassThrough):
+    class Layer(BaseLayer):
         async def stream(self, call, /):
             reply = await self._inner.stream(call)
             return Reply(value=reply.value if interruptions else Stuck(reply.value))
@@ -563,7 +563,7 @@ async def test_an_authorization_is_awaited_after_max_turns(binding):
 # ── What agents make of a reply ──────────────────────────────────────────────────────────────
 
 
-class OtherTask(PassThrough):
+class OtherTask(BaseLayer):
     """Has each message go without the task that it is for."""
 
     async def unary(self, call, /):
@@ -625,7 +625,7 @@ async def test_an_unchanged_task_is_awaited_as_long_as_the_agent_works(streaming
 async def test_a_silent_agent_ends_the_turn_with_the_last_question(binding, undated):
     bound = 60 if undated else 3600
 
-    class Undated(PassThrough):
+    class Undated(BaseLayer):
         async def unary(self, call, /):
             reply = await super().unary(call)
             reply_value = getattr(reply.value, "task", None) or reply.value
@@ -698,7 +698,7 @@ async def test_a_deadline_before_a_reply_is_sent_names_itself_and_the_task(bindi
         fake.inject(Refuse(), on="SendStreamingMessage", times=9)
         return "Margherita"
 
-    class SlowLayer(PassThrough):
+    class SlowLayer(BaseLayer):
         """Waits so long before each try that the second one comes too late."""
 
         async def stream(self, call, /):

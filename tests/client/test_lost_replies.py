@@ -28,7 +28,7 @@ from holdfast import (
 )
 from holdfast.client import TextDelta
 from holdfast.errors import DuplicateTasksError, InvalidParamsError, JournalError
-from holdfast.extend import PassThrough, SqliteJournal
+from holdfast.extend import BaseLayer, SqliteJournal
 from holdfast.observe import CallFinished, Reconciled, ReconcileStarted, RequestFinished
 from holdfast.protocol import SEND_MESSAGE
 from holdfast.testing import (
@@ -70,7 +70,7 @@ def connected(agent, binding="JSONRPC", **options):
     return connect(agent.url, bindings=[binding], **options)
 
 
-class Clock(PassThrough):
+class Clock(BaseLayer):
     """Something on the way that says what it will about the time."""
 
     date = ""
@@ -893,7 +893,7 @@ async def test_cancelling_the_search_logs_nothing_and_sends_nothing():
 # ── Twice ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Doubled(PassThrough):
+class Doubled(BaseLayer):
     """Something on the way that repeats what it does not hear of."""
 
     async def unary(self, call):

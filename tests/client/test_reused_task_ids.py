@@ -22,7 +22,7 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.extend import PassThrough
+from holdfast.extend import BaseLayer
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, asks, completes, streams
 
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
@@ -173,7 +173,7 @@ async def test_a_cut_stream_does_not_continue_with_another_messages_task(streami
 # ── The task may be the message's own ────────────────────────────────────────────────────────
 
 
-class Shows(PassThrough):
+class Shows(BaseLayer):
     """Shows the history of each task as an agent would that keeps it in another way."""
 
     shown = None

@@ -22,7 +22,7 @@ from holdfast import (
 )
 from holdfast.compat import AuthInterceptor, ClientConfig, ClientFactory, minimal_agent_card
 from holdfast.errors import CredentialOriginError, InvalidAgentCardError
-from holdfast.extend import AiohttpEngine, Interceptor, PassThrough, Reply
+from holdfast.extend import AiohttpEngine, BaseLayer, Interceptor, Reply
 from holdfast.observe import RetryScheduled
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, works_forever
 from holdfast.types import (
@@ -703,7 +703,7 @@ async def test_everything_is_closed_whatever_one_of_them_raises(closed_engines):
 
 @pytest.mark.parametrize("seconds", [0, 3600])
 async def test_a_layer_that_does_not_close_what_is_below_it_keeps_nothing_open(seconds):
-    class Careless(PassThrough):
+    class Careless(BaseLayer):
         async def close(self):
             await asyncio.sleep(seconds)
             raise OSError("careless")

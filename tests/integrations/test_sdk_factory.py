@@ -23,7 +23,7 @@ from tests.kit.virtual_env import Dice
 
 import holdfast
 from holdfast import BudgetPolicy, Resilience, RetryPolicy, connect
-from holdfast.extend import Endpoints, PassThrough
+from holdfast.extend import BaseLayer, Endpoints
 from holdfast.integrations.a2a_sdk import (
     CallFailedError,
     CallTimeoutError,
@@ -134,7 +134,7 @@ async def test_of_a_resilience_the_numbers_hold_for_other_transports():
 # ── Errors of layers ─────────────────────────────────────────────────────────────────────────
 
 
-class Faulty(PassThrough):
+class Faulty(BaseLayer):
     """A layer with a fault in it."""
 
     def handle(self, call, call_next, /):
@@ -392,7 +392,7 @@ async def test_only_retries_of_what_was_asked_for_are_told(streaming, binding):
 async def test_a_layer_of_the_callers_sees_the_tenant_and_the_limits_of_the_call():
     seen = []
 
-    class Looking(PassThrough):
+    class Looking(BaseLayer):
         def handle(self, call, call_next, /):
             seen.append((call.operation.name, call.params.tenant, call.timeouts.idle))
             return call_next(call)

@@ -45,7 +45,7 @@ from holdfast import (
     Timeouts,
     connect,
 )
-from holdfast.extend import Endpoints, PassThrough
+from holdfast.extend import BaseLayer, Endpoints
 from holdfast.integrations.a2a_sdk import (
     CallFailedError,
     CallTimeoutError,
@@ -435,7 +435,7 @@ async def test_the_interceptors_of_the_sdk_work_unchanged():
 async def test_what_the_sdk_knows_of_a_call_is_in_holdfasts_context():
     seen = []
 
-    class Looking(PassThrough):
+    class Looking(BaseLayer):
         def handle(self, call, call_next):
             seen.append(call.context.state)
             return call_next(call)
@@ -659,7 +659,7 @@ async def test_a_closed_transport_says_so_and_can_be_closed_again():
 
 
 async def test_what_does_not_close_is_told_in_the_sdks_terms():
-    class Stubborn(PassThrough):
+    class Stubborn(BaseLayer):
         async def close(self):
             raise OSError("stuck")
 

@@ -31,7 +31,7 @@ from holdfast import (
 )
 from holdfast._model.digest import message_digest
 from holdfast.errors import InvalidParamsError, JournalError
-from holdfast.extend import PassThrough
+from holdfast.extend import BaseLayer
 from holdfast.testing import (
     Delay,
     Fail,
@@ -99,7 +99,7 @@ async def die(task, journal):
 # ── Written down ─────────────────────────────────────────────────────────────────────────────
 
 
-class Witness(PassThrough):
+class Witness(BaseLayer):
     """Looks into the journal at the moment at which a message leaves."""
 
     journal = None

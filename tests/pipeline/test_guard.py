@@ -25,7 +25,7 @@ from holdfast import (
 )
 from holdfast.auth import Credentials
 from holdfast.errors import InternalError, QueueFullError
-from holdfast.extend import Endpoints, PassThrough
+from holdfast.extend import BaseLayer, Endpoints
 from holdfast.observe import CircuitChanged, RetryScheduled
 from holdfast.testing import (
     Cut,
@@ -583,7 +583,7 @@ async def test_where_an_agent_takes_two_at_once_all_have_their_turn():
 async def test_the_waits_of_attempts_are_those_that_there_were():
     replies = []
 
-    class Recording(PassThrough):
+    class Recording(BaseLayer):
         async def handle(self, call, call_next):
             replies.append(await call_next(call))
             return replies[-1]

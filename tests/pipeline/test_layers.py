@@ -37,7 +37,7 @@ from holdfast import (
 from holdfast import protocol as op
 from holdfast.auth import Credentials
 from holdfast.errors import InternalError, PermissionDeniedError
-from holdfast.extend import Endpoints, Interceptor, PassThrough, Reply
+from holdfast.extend import BaseLayer, Endpoints, Interceptor, Reply
 from holdfast.observe import (
     AttemptFailed,
     AttemptStarted,
@@ -1468,7 +1468,7 @@ async def test_any_operation_can_be_called_but_those_that_stream():
 
 @both_bindings
 async def test_a_layer_of_ones_own_changes_what_it_overrides(binding):
-    class Traced(PassThrough):
+    class Traced(BaseLayer):
         async def unary(self, call):
             headers = {**call.headers, "traceparent": "00-1-2-01"}
             return await self._inner.unary(msgspec.structs.replace(call, headers=headers))
@@ -1515,7 +1515,7 @@ async def test_closing_tells_what_is_known_of_a_message_that_was_sent():
 
 
 async def test_closing_waits_no_longer_than_a_last_word_for_a_layer_that_does_not_end():
-    class Deaf(PassThrough):
+    class Deaf(BaseLayer):
         async def unary(self, call):
             try:
                 return await self._inner.unary(call)
@@ -1567,7 +1567,7 @@ async def test_closing_wakes_a_stream_that_waits_to_reconnect():
     assert now() == 20
 
 
-class Patient(PassThrough):
+class Patient(BaseLayer):
     """Gives each attempt another limit."""
 
     def handle(self, call, call_next):

@@ -19,7 +19,7 @@ from holdfast import (
 )
 from holdfast._policy.hedge import HedgeBudget, Latencies, hedge_delay
 from holdfast.errors import InternalError
-from holdfast.extend import PassThrough
+from holdfast.extend import BaseLayer
 from holdfast.observe import RequestFinished
 from holdfast.policies import HedgePolicy
 from holdfast.protocol import GET_TASK
@@ -356,7 +356,7 @@ async def test_a_caller_who_leaves_ends_both(moment):
     assert len(asyncio.all_tasks()) == before
 
 
-class EndsSlowly(PassThrough):
+class EndsSlowly(BaseLayer):
     """An attempt layer that takes half a second to end after a cancellation."""
 
     async def handle(self, call, call_next, /):
@@ -404,7 +404,7 @@ def fake(name, behaviour="done", **options):
     return FakeAgent(behaviour, url=f"http://{name}.test", **options)
 
 
-class BreaksWhenCancelled(PassThrough):
+class BreaksWhenCancelled(BaseLayer):
     """An attempt layer that cleans up badly."""
 
     async def handle(self, call, call_next, /):

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import A2AConnectionError, A2AError, Limits, Task, connect
 from holdfast.errors import LimitExceededError
-from holdfast.extend import PassThrough, Reply, StreamWrapper
+from holdfast.extend import BaseLayer, Reply, StreamWrapper
 from holdfast.testing import Cut, Duplicate, Fail, FakeAgent, FakeNetwork, asks, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -153,7 +153,7 @@ async def test_a_layer_that_looks_at_events_sees_each_of_a_burst(binding):
             seen.append(event.event)
             return event
 
-    class Layer(PassThrough):
+    class Layer(BaseLayer):
         async def stream(self, call, /):
             return Reply(value=Looking((await self._inner.stream(call)).value))
 

@@ -17,7 +17,7 @@ from holdfast import (
     text_part,
 )
 from holdfast.errors import InvalidAgentResponseError
-from holdfast.extend import Interceptor, PassThrough, Reply, StreamWrapper, UnaryOnly
+from holdfast.extend import BaseLayer, Interceptor, Reply, StreamWrapper, UnaryOnly
 from holdfast.observe import CallFinished, Reconnected, RequestFinished
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Refuse, completes, fails, streams
 from holdfast.types import StreamResponse, TaskArtifactUpdateEvent
@@ -343,7 +343,7 @@ async def test_a_stream_that_is_left_is_finished_once(how, kind, binding):
 @both_bindings
 @pytest.mark.parametrize("place", ["call_layers", "attempt_layers"])
 async def test_a_layer_that_minds_unary_calls_lets_streams_pass(place, binding):
-    class Counted(PassThrough):
+    class Counted(BaseLayer):
         calls = 0
 
         async def unary(self, call):
@@ -374,7 +374,7 @@ async def test_a_layer_sees_streams_opened_and_may_wrap_them(place, binding):
             closed.append(self)
             await super().close()
 
-    class Layer(PassThrough):
+    class Layer(BaseLayer):
         async def stream(self, call):
             opened.append(call.operation.name)
             reply = await super().stream(call)

@@ -10,7 +10,7 @@ from tests.kit.sdk_clients import card_of, client_of, collected, said
 
 from holdfast import Message, Role, Task, TaskState, connect, text_part
 from holdfast._stream.replies import PendingReply, Replies
-from holdfast.extend import PassThrough, StreamWrapper
+from holdfast.extend import BaseLayer, StreamWrapper
 from holdfast.testing import (
     Cut,
     FakeAgent,
@@ -211,7 +211,7 @@ async def test_a_program_that_cannot_ask_before_goes_by_what_follows(agent, conn
     assert (await connected(fake).ask("Margherita", task_id=task.id)).text == "Done."
 
 
-class Bare(PassThrough):
+class Bare(BaseLayer):
     """Leaves all out by which a status could be known: timestamps, message ids, history."""
 
     async def unary(self, call, /):

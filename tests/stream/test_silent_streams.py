@@ -8,7 +8,7 @@ from tests.kit.cli_harness import holdfast as cli
 
 from holdfast import TaskNotFoundError, TaskState, connect
 from holdfast.errors import InvalidAgentResponseError, TaskCanceledError
-from holdfast.extend import PassThrough, StreamWrapper
+from holdfast.extend import BaseLayer, StreamWrapper
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -53,7 +53,7 @@ class Dead(StreamWrapper):
         return None
 
 
-class DeadStreams(PassThrough):
+class DeadStreams(BaseLayer):
     async def stream(self, call, /):
         reply = await super().stream(call)
         return msgspec.structs.replace(reply, value=Dead(reply.value))
@@ -88,7 +88,7 @@ class Unknown(StreamWrapper):
 
 
 def unknown_events(left):
-    class UnknownEvents(PassThrough):
+    class UnknownEvents(BaseLayer):
         async def stream(self, call, /):
             reply = await super().stream(call)
             return msgspec.structs.replace(reply, value=Unknown(reply.value, left))
@@ -227,7 +227,7 @@ class Misnaming(StreamWrapper):
         return None
 
 
-class MisnamedFailures(PassThrough):
+class MisnamedFailures(BaseLayer):
     async def stream(self, call, /):
         reply = await super().stream(call)
         return msgspec.structs.replace(reply, value=Misnaming(reply.value))

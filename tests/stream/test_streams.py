@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast.auth import Credentials
 from holdfast.errors import InvalidAgentResponseError, LimitExceededError, ReconnectError
-from holdfast.extend import Interceptor, PassThrough, Reply, StreamWrapper
+from holdfast.extend import BaseLayer, Interceptor, Reply, StreamWrapper
 from holdfast.observe import AttemptStarted, Reconnected
 from holdfast.testing import (
     Cut,
@@ -284,7 +284,7 @@ async def test_what_could_not_be_read_of_a_stream_is_not_why_its_task_failed(bin
                 return event
             raise InvalidAgentResponseError("the reply is not JSON")
 
-    class Layer(PassThrough):
+    class Layer(BaseLayer):
         async def stream(self, call, /):
             return Reply(value=Nonsense((await self._inner.stream(call)).value))
 
@@ -478,7 +478,7 @@ async def test_a_stream_that_does_not_close_is_given_up(binding):
             await super().close()
             await asyncio.sleep(1000)
 
-    class Layer(PassThrough):
+    class Layer(BaseLayer):
         async def stream(self, call, /):
             return Reply(value=Stuck((await self._inner.stream(call)).value))
 
@@ -499,7 +499,7 @@ def slow_to_close(seconds):
             await super().close()
             await asyncio.sleep(seconds)
 
-    class Layer(PassThrough):
+    class Layer(BaseLayer):
         async def stream(self, call, /):
             return Reply(value=Slow((await self._inner.stream(call)).value))
 

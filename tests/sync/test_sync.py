@@ -90,7 +90,7 @@ NO_TWIN = {
     "InMemoryContextCredentialStore": "a client asks it; sync.run(store.set_credentials(…))",
     "Interceptor": "callers write it, and a client asks it",
     "Journal": "callers write it, and a client uses it",
-    "PassThrough": "a layer's",
+    "BaseLayer": "a layer's",
     "PushReceiver": "an ASGI application, which its server runs on an event loop",
     "SchemeCredentials": "a client asks it",
     "SqliteJournal": "a client is given it; sync.run(journal.close())",

@@ -138,6 +138,7 @@ from holdfast.errors import (
     wrap_downstream,
 )
 from holdfast.extend import (
+    BaseLayer,
     Call,
     CallRecord,
     Endpoints,
@@ -149,7 +150,6 @@ from holdfast.extend import (
     Interceptor,
     Journal,
     Layer,
-    PassThrough,
     RecordUpdate,
     Reply,
     StreamWrapper,
@@ -282,7 +282,7 @@ class Fixed:
         return "id"
 
 
-class Counting(PassThrough):
+class Counting(BaseLayer):
     """A layer of the caller's own."""
 
     def __init__(self, inner: Transport) -> None:

@@ -16,9 +16,9 @@ from holdfast._aio.semaphore import WaitingQueue
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
+    BaseLayer,
     Call,
     CallNext,
-    PassThrough,
     Reply,
     Stream,
     StreamWrapper,
@@ -177,7 +177,7 @@ def _count_down(counter: Counter[str], name: str) -> None:
         del counter[name]
 
 
-class AdmissionLayer(PassThrough):
+class AdmissionLayer(BaseLayer):
     """Lets in as many calls at once as its caller wants."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast._aio.closing import close_in_turn
-from holdfast._pipeline.transport import PassThrough
+from holdfast._pipeline.transport import BaseLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -21,7 +21,7 @@ _CLOSING = 5.0
 """Seconds that one of them has to close."""
 
 
-class BindingRouter(PassThrough):
+class BindingRouter(BaseLayer):
     """Hands a call to the transport of its binding.
 
     Args:

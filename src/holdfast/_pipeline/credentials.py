@@ -13,9 +13,9 @@ import msgspec
 from holdfast._pipeline.transport import (
     AnyCall,
     AuthProvider,
+    BaseLayer,
     Call,
     CallNext,
-    PassThrough,
     Reply,
     Transport,
 )
@@ -47,7 +47,7 @@ class AuthProviderRef:
         self.provider = provider
 
 
-class CredentialsLayer(PassThrough):
+class CredentialsLayer(BaseLayer):
     """Adds the credentials to each attempt, and replays one after a 401 where that is safe.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
+from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
 from holdfast._policy.breaker import Verdict, judge
 from holdfast._policy.limiter import asks_to_wait
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _TURN = "turn, as a Retry-After of the agent runs"
 
 
-class GuardLayer(PassThrough):
+class GuardLayer(BaseLayer):
     """Queues calls while a Retry-After runs, and refuses calls while a circuit is open."""
 
     def __init__(

@@ -15,10 +15,10 @@ import msgspec
 from holdfast._aio.per_loop import PerLoop
 from holdfast._pipeline.transport import (
     AnyCall,
+    BaseLayer,
     Call,
     CallNext,
     CallProgress,
-    PassThrough,
     Reply,
     Stream,
     Transport,
@@ -40,7 +40,7 @@ _END_TIMEOUT_S = 1.0
 """Seconds that a cancelled attempt has to end before the other one's reply is returned."""
 
 
-class HedgeLayer(PassThrough):
+class HedgeLayer(BaseLayer):
     """Makes a second attempt of a read that takes longer than most at its endpoint."""
 
     def __init__(self, inner: Transport, policy: HedgePolicy) -> None:

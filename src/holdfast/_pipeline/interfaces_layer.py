@@ -30,7 +30,7 @@ from holdfast._pipeline.interfaces import (
     declared_versions,
     leaves_room_for,
 )
-from holdfast._pipeline.transport import Call, PassThrough
+from holdfast._pipeline.transport import BaseLayer, Call
 from holdfast._pipeline.versions import (
     detect_version,
     is_of_another_version,
@@ -82,7 +82,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class InterfaceLayer(PassThrough):
+class InterfaceLayer(BaseLayer):
     """Chooses the interface of a call, and fetches the card if necessary.
 
     Args:

@@ -27,10 +27,10 @@ from holdfast._pipeline.connection import (
 )
 from holdfast._pipeline.transport import (
     AnyCall,
+    BaseLayer,
     Call,
     CallNext,
     ExtensibleLayer,
-    PassThrough,
     Reply,
     Stream,
     Transport,
@@ -61,7 +61,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ReachLayer(PassThrough):
+class ReachLayer(BaseLayer):
     """Restricts the networks that calls may reach, over any binding.
 
     Args:
@@ -118,7 +118,7 @@ class ObservedLayer(ExtensibleLayer):
         self._observers.request_finished(call, failure)
 
 
-class InterceptorLayer(PassThrough):
+class InterceptorLayer(BaseLayer):
     """Runs the caller's interceptors around a call, and around each event of a stream."""
 
     def __init__(self, inner: Transport, hooks: ListenerSet) -> None:
@@ -151,7 +151,7 @@ class InterceptorLayer(PassThrough):
         return replaced(replacement, OneEvent(replacement.value))
 
 
-class DeadlineLayer(PassThrough):
+class DeadlineLayer(BaseLayer):
     """Ends the call at its deadline, or when the client is closed.
 
     Every end of a call passes this layer, so it also decides what an error means for the

@@ -20,9 +20,9 @@ from holdfast._pipeline.call_errors import not_sent
 from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.transport import (
     AnyCall,
+    BaseLayer,
     Call,
     CallProgress,
-    PassThrough,
     Reply,
     Stream,
     StreamWrapper,
@@ -47,7 +47,7 @@ _MAX_WAIT_S = 5.0
 """Seconds that a reply waits until the encoding of its files is known."""
 
 
-class OlderFilesLayer(PassThrough):
+class OlderFilesLayer(BaseLayer):
     """Converts the files of requests and replies, at endpoints where they have two encodings."""
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:

@@ -16,8 +16,8 @@ from holdfast._model.hosts import ip_literal
 from holdfast._net.engine import reach_error
 from holdfast._pipeline.transport import (
     AnyCall,
+    BaseLayer,
     Call,
-    PassThrough,
     Reply,
     Stream,
     StreamWrapper,
@@ -56,7 +56,7 @@ host names resolve (`Call.reach`) itself; forbidden IP addresses are refused bef
 """
 
 
-class ProducedTransports(PassThrough):
+class ProducedTransports(BaseLayer):
     """The bottom of the stack: caller-supplied transports by binding, and the client's own."""
 
     def __init__(self, inner: Transport, producers: Mapping[str, TransportProducer]) -> None:

@@ -36,10 +36,10 @@ from holdfast._pipeline.connection import replaced
 from holdfast._pipeline.failover import try_in_order
 from holdfast._pipeline.transport import (
     AnyCall,
+    BaseLayer,
     Call,
     CallNext,
     CallProgress,
-    PassThrough,
     Reply,
     Stream,
     StreamWrapper,
@@ -131,7 +131,7 @@ class Replica:
         return self._failures * math.exp2(-age / _HALF_LIFE_S)
 
 
-class ReplicaLayer(PassThrough):
+class ReplicaLayer(BaseLayer):
     """Makes each call at one of several replicas.
 
     Args:

@@ -10,7 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast._pipeline.retry_engine import FailedAttempt, RetryEngine
-from holdfast._pipeline.transport import AnyCall, Call, CallNext, PassThrough, Reply, Transport
+from holdfast._pipeline.transport import AnyCall, BaseLayer, Call, CallNext, Reply, Transport
 from holdfast._policy.limiter import asks_to_wait
 from holdfast._policy.retry import RetryState
 from holdfast.errors import A2AError
@@ -29,7 +29,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class RetryLayer(PassThrough):
+class RetryLayer(BaseLayer):
     """Retries where `holdfast._policy.retry` says so and the endpoint's budget allows it.
 
     Attributes:

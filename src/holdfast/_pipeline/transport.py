@@ -34,6 +34,7 @@ __all__ = [
     "AnyCall",
     "AnyReply",
     "AuthProvider",
+    "BaseLayer",
     "Call",
     "CallGroup",
     "CallNext",
@@ -41,7 +42,6 @@ __all__ = [
     "ClientCallContext",
     "ExtensibleLayer",
     "Layer",
-    "PassThrough",
     "Reply",
     "Stream",
     "StreamWrapper",
@@ -415,7 +415,7 @@ CallNext = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
 """The function by which a layer makes a call at the transport below."""
 
 
-class PassThrough:
+class BaseLayer:
     """A transport over another one; derive layers from it, and override what they change.
 
     Override `handle` for behaviour that both kinds of calls share: a stream is a call whose reply
@@ -452,7 +452,7 @@ class PassThrough:
         await self._inner.close()
 
 
-class ExtensibleLayer(PassThrough):
+class ExtensibleLayer(BaseLayer):
     """A layer below which another one may be inserted while the client is in use."""
 
     def put_below(self, layer: Layer) -> None:

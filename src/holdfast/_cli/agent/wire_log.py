@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast._cli.options.masking import hidden, masked_reference
 from holdfast._pipeline.connection import replaced
-from holdfast._pipeline.transport import PassThrough, Reply, Stream, StreamWrapper
+from holdfast._pipeline.transport import BaseLayer, Reply, Stream, StreamWrapper
 from holdfast._wire.redaction import secrets_in
 from holdfast._wire.security import PROTOCOL_HEADERS
 from holdfast.errors import A2AError
@@ -132,7 +132,7 @@ class _LoggedChunks:
 # ── gRPC, which bypasses the engine ──────────────────────────────────────────────────────────
 
 
-class LoggedGrpc(PassThrough):
+class LoggedGrpc(BaseLayer):
     """An attempt layer that logs calls over gRPC, their messages as the protocol's JSON.
 
     Credentials are added below it, so that it does not see them.
